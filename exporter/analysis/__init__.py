@@ -1,0 +1,1 @@
+"""From windows to findings: pure functions, no input or output, no clock."""

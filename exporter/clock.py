@@ -1,0 +1,39 @@
+"""Time as a parameter: the composition root holds the one real clock, everything else is given it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the exporter needs of time; tests bring one that they move by hand."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment; never goes back. Windows and schedules are measured with it."""
+        ...
+
+    def wall(self) -> float:
+        """Unix time in seconds. Only compared with other Unix times, such as a counter's creation."""
+        ...
+
+    async def sleep_until(self, moment: float) -> None:
+        """Return once ``monotonic()`` has reached ``moment``; at once if it has already."""
+        ...
+
+
+class SystemClock:
+    """The real clock."""
+
+    def monotonic(self) -> float:
+        """Return the event loop's own clock, so that timers and windows agree."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Return the Unix time."""
+        return time.time()
+
+    async def sleep_until(self, moment: float) -> None:
+        """Sleep on the event loop; always yields to it at least once."""
+        await asyncio.sleep(max(0.0, moment - time.monotonic()))

@@ -1,0 +1,1 @@
+"""What the operator writes, checked: the schema, and its loading with every mistake at its place."""

@@ -1,0 +1,1 @@
+"""From findings to metric families: one table of metrics."""

@@ -1,0 +1,1 @@
+"""From a server's bytes to one sample for each of its engines."""

@@ -1,0 +1,198 @@
+"""Which series of which engine and version mean what: ONE table.
+
+A new engine, or a new name for an old series, is a row here and nothing else. Names are *sample*
+names without the engine's prefix. Where a row has several names they are the same quantity in
+different versions, newest first: the first one that a page has is read, so that a version which
+shows both is not counted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum, StrEnum, auto
+
+
+class Counter(IntEnum):
+    """A quantity that only grows while a server lives. The value is its column in a row of totals."""
+
+    DRAFTS = 0
+    DRAFT_TOKENS = 1
+    ACCEPTED_TOKENS = 2
+    GENERATION_TOKENS = 3
+    FIRST_TOKENS = 4
+    DECODE_STEPS = 5
+    DECODE_NANOSECONDS = 6
+    PREEMPTIONS = 7
+    PREFIX_CACHE_QUERIES = 8
+    PREFIX_CACHE_HITS = 9
+
+
+class Gauge(IntEnum):
+    """A quantity that goes up and down. The value is its column among the gauges of a sample."""
+
+    RUNNING_REQUESTS = 0
+    WAITING_REQUESTS = 1
+    KV_CACHE_USAGE = 2
+    REPORTED_ACCEPTANCE_RATIO = 3
+    REPORTED_ACCEPTANCE_LENGTH = 4
+
+
+class Latency(StrEnum):
+    """A histogram whose quantiles are exported; the value is its ``latency`` label."""
+
+    TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - a token of text
+    TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105
+    DECODE_STEP = "decode_step"
+    END_TO_END = "end_to_end"
+    QUEUE = "queue"
+
+
+class Mark(Enum):
+    """A series that is not a number of ours but says something about the engine or its process."""
+
+    CREATED = auto()
+    """Unix time at which the engine's counters began."""
+    PROCESS_START = auto()
+    """Unix time at which the server's process began; without a prefix and without labels."""
+    V0 = auto()
+    """The engine is vLLM V0: its counters are sums of sums, its gauges are right."""
+    POSITION_ACCEPTED = auto()
+    """Tokens accepted at each draft position; one series for each ``position``."""
+
+
+Quantity = Counter | Gauge | Latency | Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One quantity and the sample names that carry it, newest first."""
+
+    quantity: Quantity
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineKind:
+    """One serving engine: how its names begin and which of its series are read."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    series: tuple[Series, ...]
+
+
+PROCESS_START = Series(Mark.PROCESS_START, ("process_start_time_seconds",))
+
+_SPECULATION = (
+    Series(Counter.DRAFTS, ("spec_decode_num_drafts_total",)),
+    Series(Counter.DRAFT_TOKENS, ("spec_decode_num_draft_tokens_total",)),
+    Series(Counter.ACCEPTED_TOKENS, ("spec_decode_num_accepted_tokens_total",)),
+    Series(Mark.POSITION_ACCEPTED, ("spec_decode_num_accepted_tokens_per_pos_total",)),
+)
+
+ENGINES = (
+    EngineKind(
+        "vllm",
+        # As vLLM writes them, as OTLP and Datadog pipelines mangle them, as new and old Ray re-exports them.
+        ("vllm:", "vllm_", "ray_vllm_", "ray_vllm:"),
+        (
+            *_SPECULATION,
+            Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
+            Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            # One observation a decode step, however many tokens the step gave; until 0.10 under the other name.
+            Series(
+                Counter.DECODE_STEPS,
+                ("inter_token_latency_seconds_count", "time_per_output_token_seconds_count"),
+            ),
+            Series(
+                Counter.DECODE_NANOSECONDS,
+                ("inter_token_latency_seconds_sum", "time_per_output_token_seconds_sum"),
+            ),
+            Series(Counter.PREEMPTIONS, ("num_preemptions_total",)),
+            Series(
+                Counter.PREFIX_CACHE_QUERIES,
+                ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
+            ),
+            Series(Counter.PREFIX_CACHE_HITS, ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total")),
+            Series(Gauge.RUNNING_REQUESTS, ("num_requests_running",)),
+            Series(Gauge.WAITING_REQUESTS, ("num_requests_waiting",)),
+            Series(Gauge.KV_CACHE_USAGE, ("kv_cache_usage_perc", "gpu_cache_usage_perc")),
+            Series(Gauge.REPORTED_ACCEPTANCE_RATIO, ("spec_decode_draft_acceptance_rate",)),
+            Series(Mark.V0, ("spec_decode_num_emitted_tokens_total", "spec_decode_efficiency")),
+            Series(Mark.CREATED, ("spec_decode_num_drafts_created", "generation_tokens_created")),
+            Series(Latency.TIME_TO_FIRST_TOKEN, ("time_to_first_token_seconds_bucket",)),
+            Series(Latency.TIME_PER_OUTPUT_TOKEN, ("request_time_per_output_token_seconds_bucket",)),
+            Series(
+                Latency.DECODE_STEP,
+                ("inter_token_latency_seconds_bucket", "time_per_output_token_seconds_bucket"),
+            ),
+            Series(Latency.END_TO_END, ("e2e_request_latency_seconds_bucket",)),
+            Series(Latency.QUEUE, ("request_queue_time_seconds_bucket",)),
+        ),
+    ),
+    EngineKind(
+        "lmdeploy",
+        ("lmdeploy:",),
+        (
+            *_SPECULATION,
+            Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
+            Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            Series(Gauge.RUNNING_REQUESTS, ("num_requests_running",)),
+            Series(Gauge.WAITING_REQUESTS, ("num_requests_waiting",)),
+            Series(Gauge.KV_CACHE_USAGE, ("gpu_cache_usage_perc",)),
+            Series(Latency.TIME_TO_FIRST_TOKEN, ("time_to_first_token_seconds_bucket",)),
+            Series(Latency.END_TO_END, ("e2e_request_latency_seconds_bucket",)),
+        ),
+    ),
+    EngineKind(
+        "llamacpp",
+        ("llamacpp:",),
+        (
+            *_SPECULATION,
+            Series(Counter.GENERATION_TOKENS, ("tokens_predicted_total",)),
+            Series(Gauge.RUNNING_REQUESTS, ("requests_processing",)),
+            Series(Gauge.WAITING_REQUESTS, ("requests_deferred",)),
+            Series(Gauge.KV_CACHE_USAGE, ("kv_cache_usage_ratio",)),
+        ),
+    ),
+    EngineKind(
+        "sglang",
+        ("sglang:",),
+        (
+            Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
+            Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            Series(Gauge.RUNNING_REQUESTS, ("num_running_reqs",)),
+            Series(Gauge.WAITING_REQUESTS, ("num_queue_reqs",)),
+            Series(Gauge.KV_CACHE_USAGE, ("token_usage",)),
+            Series(Gauge.REPORTED_ACCEPTANCE_RATIO, ("spec_accept_rate",)),
+            Series(Gauge.REPORTED_ACCEPTANCE_LENGTH, ("spec_accept_length",)),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one sample name means: the engine and prefix it belongs to, and how new the name is."""
+
+    kind: EngineKind | None
+    prefix: str
+    quantity: Quantity
+    rank: int
+    """0 for the newest name of the quantity; a page's lowest rank is the one that is read."""
+
+
+def _meanings() -> dict[bytes, Meaning]:
+    table = {PROCESS_START.names[0].encode(): Meaning(None, "", PROCESS_START.quantity, 0)}
+    for kind in ENGINES:
+        for prefix in kind.prefixes:
+            for series in kind.series:
+                for rank, name in enumerate(series.names):
+                    table[f"{prefix}{name}".encode()] = Meaning(kind, prefix, series.quantity, rank)
+    return table
+
+
+MEANINGS = _meanings()
+"""Every sample name that is read, of every engine."""
+
+BUCKET_NAMES = frozenset(name for name, meaning in MEANINGS.items() if isinstance(meaning.quantity, Latency))
+"""The names that are read only now and then, since histograms are most of what a page costs."""

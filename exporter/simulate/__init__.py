@@ -1,0 +1,1 @@
+"""A stand-in vLLM for demos, fire drills and tests."""

@@ -1,0 +1,1 @@
+"""Who to watch: one file for each way to find vLLM servers."""

@@ -1,0 +1,1 @@
+"""From metric families to sockets."""
