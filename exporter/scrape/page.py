@@ -30,7 +30,7 @@ _SERIES = re.compile(
 _LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*(,|$)')
 _ESCAPE = re.compile(r'\\([\\"n])')
 _UNESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
-_FOREIGN_LINE = re.compile(rb"(?:\n|\A)[^a-zA-Z_:#{ \t\r\n]")
+_FOREIGN_LINE = re.compile(rb"\n[^a-zA-Z_:#{ \t\r\n]")
 _OPEN_METRICS_END = b"# EOF"
 
 
@@ -84,7 +84,7 @@ def read_layout(page: bytes, names: Collection[bytes]) -> Layout:
         places.append((number, column))
     if len(set(series)) != len(series):
         raise PageError(f"two lines are the same series: {_first_double(series)}")
-    repeatable = all(start.strip() for start in starts)
+    repeatable = all(map(bytes.strip, starts))
     return Layout(starts, places, series, lines[-1].rstrip() == _OPEN_METRICS_END, repeatable)
 
 
@@ -125,10 +125,10 @@ def _lines(page: bytes) -> list[bytes]:
 
 def _check_lines(page: bytes) -> None:
     """Refuse a page that is something else, such as a proxy's error page in HTML."""
-    match = _FOREIGN_LINE.search(page)
+    match = _FOREIGN_LINE.search(b"\n" + page)
     if match:
-        number = page.count(b"\n", 0, match.end() - 1) + 1
-        line = page[match.end() - 1 :].split(b"\n", 1)[0]
+        number = page.count(b"\n", 0, match.start()) + 1
+        line = page[match.start() :].split(b"\n", 1)[0]
         raise PageError(f"line {number} is not a metric: {_shown(line)}")
 
 

@@ -1,0 +1,63 @@
+"""Latency under speculation.
+
+vLLM observes its inter-token latency once a decode *step*, however many tokens the step gave: its
+quantiles rise when speculation works. So it is called ``decode_step`` here, and the time per output
+token is the same sum of time over the tokens that came out of it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from exporter.analysis.ratio import ratio
+from exporter.scrape.engines import Counter
+from exporter.scrape.sample import Buckets
+from exporter.window.ledger import NANO, Window
+
+
+def decode_seconds(window: Window) -> float | None:
+    """Return the sum of the inter-token latencies, in seconds."""
+    nanoseconds = window[Counter.DECODE_NANOSECONDS]
+    return None if nanoseconds is None else nanoseconds / NANO
+
+
+def step_seconds(window: Window) -> float | None:
+    """Return the mean time of a decode step of one request, in seconds: Σ itl / S."""
+    return ratio(decode_seconds(window), window[Counter.DECODE_STEPS])
+
+
+def decoded_tokens(window: Window) -> int | None:
+    """Return the tokens that decode steps gave: all but the first of each request, G - F."""
+    generated, first = window[Counter.GENERATION_TOKENS], window[Counter.FIRST_TOKENS]
+    return None if generated is None or first is None else generated - first
+
+
+def time_per_output_token_seconds(window: Window) -> float | None:
+    """Return the mean time per output token after the first, in seconds: Σ itl / (G - F).
+
+    Weighted by tokens; the server's own histogram weighs by requests.
+    """
+    tokens = decoded_tokens(window)
+    return ratio(decode_seconds(window), tokens) if tokens is not None and tokens > 0 else None
+
+
+def quantile(share: float, buckets: Buckets) -> float | None:
+    """Estimate a quantile as Prometheus' ``histogram_quantile`` does; None for an empty histogram.
+
+    Linear within a bucket, the first of which begins at 0; a quantile that falls into the last
+    bucket is the highest finite bound. ``share`` is between 0 and 1, the result has the bounds' unit.
+    """
+    total = buckets.counts[-1] if buckets.counts else 0
+    finite = [bound for bound in buckets.bounds if bound < inf]
+    if total <= 0 or not finite:
+        return None
+    rank = share * total
+    place = next(index for index, count in enumerate(buckets.counts) if count >= rank)
+    if place >= len(finite):
+        return finite[-1]
+    lower = finite[place - 1] if place else 0.0
+    if place == 0 and finite[0] <= 0:
+        return finite[0]
+    below = buckets.counts[place - 1] if place else 0
+    inside = buckets.counts[place] - below
+    return lower + (finite[place] - lower) * ((rank - below) / inside if inside else 0.0)

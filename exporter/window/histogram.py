@@ -1,0 +1,72 @@
+"""Latency histograms over the longest window: a ring of their own, filled at a slower pace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from exporter.scrape.engines import Latency
+from exporter.scrape.sample import Buckets
+from exporter.window.ring import Ring, difference
+
+Bounds = tuple[tuple[Latency, tuple[float, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """The histograms at one poll; ``counts`` of all of them behind one another."""
+
+    moment: float
+    counts: tuple[int, ...]
+
+
+class HistogramLedger:
+    """The histograms' increments of one engine."""
+
+    def __init__(self, length: float) -> None:
+        """Keep ``length`` seconds, the longest window's."""
+        self._length = length
+        self._ring = Ring(length)
+        self._bounds: Bounds = ()
+        self._before: _Point | None = None
+        self._interval = 0.0
+
+    def clear(self) -> None:
+        """Start anew."""
+        self._ring.clear()
+        self._before = None
+
+    def reset(self, begin: float | None) -> None:
+        """Note that the counters began anew at ``begin``; None if that moment is of no use."""
+        empty = (0,) * sum(len(bounds) for _, bounds in self._bounds)
+        self._before = _Point(begin, empty) if begin is not None and self._bounds else None
+
+    def add(self, latencies: Mapping[Latency, Buckets], moment: float, interval: float) -> None:
+        """Take the histograms of a page that was read with them; ``interval`` is that of such pages."""
+        self._interval = interval
+        bounds = tuple((latency, buckets.bounds) for latency, buckets in latencies.items())
+        counts = tuple(count for buckets in latencies.values() for count in buckets.counts)
+        if bounds != self._bounds:
+            self._ring.clear()
+            self._before = None
+            self._bounds = bounds
+        before, self._before = self._before, _Point(moment, counts)
+        if before is None:
+            return
+        increment = [new - old for old, new in zip(before.counts, counts, strict=True)]
+        if min(increment, default=0) >= 0:
+            self._ring.add(before.moment, moment, increment, interval)
+
+    def window(self, newest: float) -> dict[Latency, Buckets]:
+        """Return how many observations each bucket got over the window, cumulative as on a page."""
+        rows = self._ring.since(newest - self._length - self._interval / 2)
+        if len(rows) < 2:  # noqa: PLR2004 - a first row and a last one
+            return {}
+        sums = difference(rows[0], rows[-1])
+        histograms: dict[Latency, Buckets] = {}
+        start = 0
+        for latency, bounds in self._bounds:
+            histograms[latency] = Buckets(bounds, tuple(sums[start : start + len(bounds)]))
+            start += len(bounds)
+        return histograms

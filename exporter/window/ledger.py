@@ -1,0 +1,131 @@
+"""The increments of one engine over the longest window, and the windows made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from exporter.scrape.engines import Counter, Gauge
+from exporter.window.counts import Increment
+from exporter.window.ring import Ring, difference
+
+NANO = 10**9
+LEAST_INCREMENTS = 3
+"""A window of fewer increments is partial: it says what it holds, and no more."""
+
+MEAN_GAUGES = (Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS, Gauge.KV_CACHE_USAGE)
+"""The gauges of which a window has the mean over its polls."""
+
+# The columns of a row: time covered, the counters, the gauges' sums, the positions.
+_COVERED = 0
+_COUNTERS = 1
+_GAUGES = _COUNTERS + len(Counter)
+_POSITIONS = _GAUGES + len(MEAN_GAUGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Sums of increments over the last ``length`` seconds. What the engine does not tell is None."""
+
+    length: float
+    seconds: float
+    """How much time the increments cover; less than ``length`` after a start, more or less by jitter."""
+    polls: int
+    """How many increments there are."""
+    counters: tuple[int | None, ...]
+    positions: tuple[int, ...]
+    """Accepted tokens for each of the K draft positions."""
+    gauges: tuple[float | None, ...]
+    """Means over the polls, in the order of ``MEAN_GAUGES``."""
+    increments: tuple[tuple[int, int], ...] = ()
+    """Draft tokens and accepted tokens of every increment, oldest first, where they were asked for."""
+
+    def __getitem__(self, counter: Counter) -> int | None:
+        return self.counters[counter]
+
+    @property
+    def partial(self) -> bool:
+        """Whether it covers too little to judge by: less than half its length, or under 3 increments."""
+        return self.seconds < self.length / 2 or self.polls < LEAST_INCREMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an engine tells at all, so that a window can tell "none" from "unknown"."""
+
+    counters: tuple[bool, ...]
+    gauges: tuple[bool, ...]
+    tokens: int
+    """K, the number of draft positions."""
+    slow_steps: bool = False
+    """The server publishes its decode steps late, so that short windows would mislead."""
+
+
+SLOW_STEPS_WINDOW = 60.0
+"""The shortest window for which decode steps that are published late still mean something."""
+
+_STEP_COUNTERS = (Counter.DECODE_STEPS, Counter.DECODE_NANOSECONDS)
+
+
+class Ledger:
+    """A ring of one engine's increments."""
+
+    def __init__(self, longest: float) -> None:
+        """Keep what windows up to ``longest`` seconds need."""
+        self._ring = Ring(longest)
+        self._end = -inf
+
+    def clear(self) -> None:
+        """Start every window anew."""
+        self._ring.clear()
+
+    def add(self, increment: Increment, gauges: Sequence[float | None], interval: float) -> None:
+        """Add an increment and the values of ``MEAN_GAUGES`` at its end; ``interval`` is that of polling."""
+        row = [
+            round((increment.end - increment.begin) * NANO),
+            *increment.counters,
+            *(round((value or 0) * NANO) for value in gauges),
+            *increment.positions,
+        ]
+        self._ring.add(increment.begin, increment.end, row, interval)
+        self._end = increment.end
+
+    def window(
+        self, length: float, interval: float, newest: float, known: Known, *, increments: bool = False
+    ) -> Window:
+        """Sum the increments that begin no earlier than ``length`` and half an interval before ``newest``.
+
+        A whole interval would be a knife edge, on which jitter decides whether one increment more is in.
+        """
+        rows = self._ring.since(newest - length - interval / 2)
+        sums = difference(rows[0], rows[-1])
+        sums += [0] * (_POSITIONS + known.tokens - len(sums))
+        polls = len(rows) - 1
+        return Window(
+            length=length,
+            seconds=sums[_COVERED] / NANO,
+            polls=polls,
+            counters=_told(sums, known, length),
+            positions=tuple(sums[_POSITIONS : _POSITIONS + known.tokens]),
+            gauges=tuple(
+                sums[_GAUGES + place] / NANO / polls if polls and told else None
+                for place, told in enumerate(known.gauges)
+            ),
+            increments=tuple(map(_drafted, rows, rows[1:])) if increments else (),
+        )
+
+
+def _told(sums: Sequence[int], known: Known, length: float) -> tuple[int | None, ...]:
+    late = _STEP_COUNTERS if known.slow_steps and length < SLOW_STEPS_WINDOW else ()
+    return tuple(
+        sums[_COUNTERS + counter] if known.counters[counter] and counter not in late else None
+        for counter in Counter
+    )
+
+
+def _drafted(before: Sequence[int], after: Sequence[int]) -> tuple[int, int]:
+    drafted, accepted = (_COUNTERS + counter for counter in (Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS))
+    if not before:
+        return after[drafted], after[accepted]
+    return after[drafted] - before[drafted], after[accepted] - before[accepted]
