@@ -61,3 +61,24 @@ def quantile(share: float, buckets: Buckets) -> float | None:
     below = buckets.counts[place - 1] if place else 0
     inside = buckets.counts[place] - below
     return lower + (finite[place] - lower) * ((rank - below) / inside if inside else 0.0)
+
+
+PER_TOKEN_ACCEPTED = 100
+PER_TOKEN_SHARE = 0.05
+
+
+def counts_tokens_as_steps(window: Window) -> bool:
+    """Return whether the server observes its inter-token latency once a token, not once a step.
+
+    Then S is G - F; with an observation a step it would be lower by about A. Judged only where
+    enough was accepted to tell the two apart: A ≥ 100 and A ≥ 0.05 S, on a whole long window.
+    """
+    accepted, steps, tokens = (
+        window[Counter.ACCEPTED_TOKENS],
+        window[Counter.DECODE_STEPS],
+        decoded_tokens(window),
+    )
+    if accepted is None or steps is None or tokens is None:
+        return False
+    enough = accepted >= PER_TOKEN_ACCEPTED and accepted >= PER_TOKEN_SHARE * steps
+    return enough and steps - tokens > -accepted / 2

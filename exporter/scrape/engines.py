@@ -98,7 +98,7 @@ ENGINES = (
             *_SPECULATION,
             Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
             Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
-            # One observation a decode step, however many tokens the step gave; until 0.10 under the other name.
+            # One observation a decode step, however many tokens it gave; until 0.10 under the other name.
             Series(
                 Counter.DECODE_STEPS,
                 ("inter_token_latency_seconds_count", "time_per_output_token_seconds_count"),

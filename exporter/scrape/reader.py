@@ -13,7 +13,7 @@ from math import inf
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, EngineKind, Gauge, Latency, Mark, Meaning
 from exporter.scrape.errors import PageError
-from exporter.scrape.page import Labels, Layout, Series, is_number, read_layout, read_values
+from exporter.scrape.page import Layout, Series, is_number, read_layout, read_values
 from exporter.scrape.sample import Buckets, EngineName, Reading, Sample
 
 MOST_ENGINES = 256

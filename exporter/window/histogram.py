@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 
 from exporter.scrape.engines import Latency
 from exporter.scrape.sample import Buckets

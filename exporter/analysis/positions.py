@@ -1,0 +1,38 @@
+"""How acceptance decays over the draft positions: a_i tokens accepted at position i of D drafts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from exporter.analysis.ratio import ratio
+from exporter.scrape.engines import Counter
+from exporter.window.ledger import Window
+
+
+def position_acceptance_ratios(window: Window) -> list[float | None]:
+    """Return p_i = a_i / D for every position: the share of drafts of which i + 1 tokens survive."""
+    return [ratio(accepted, window[Counter.DRAFTS]) for accepted in window.positions]
+
+
+def conditional_acceptance_ratios(window: Window) -> list[float | None]:
+    """Return q_i = a_i / a_{i-1}, with q_0 = p_0: how good the drafter is, given that it got so far."""
+    before = (window[Counter.DRAFTS], *window.positions)
+    return [ratio(accepted, reached) for accepted, reached in zip(window.positions, before, strict=False)]
+
+
+def decay_ratio(window: Window) -> float | None:
+    """Return the pooled decay (a_1 + … + a_{K-1}) / (a_0 + … + a_{K-2}); 1 is no decay.
+
+    Absent for K = 1, where nothing can decay.
+    """
+    positions = window.positions
+    return ratio(sum(positions[1:]), sum(positions[:-1])) if len(positions) > 1 else None
+
+
+def accepted_length_ratios(window: Window) -> list[float | None]:
+    """Return P(accepted length = j) for j = 0 … K: p_{j-1} - p_j with p_{-1} = 1 and p_K = 0."""
+    drafts = window[Counter.DRAFTS]
+    if drafts is None or not window.positions:
+        return []
+    reached = (drafts, *window.positions, 0)
+    return [ratio(here - further, drafts) for here, further in zip(reached[:-1], reached[1:], strict=True)]

@@ -1,0 +1,154 @@
+"""The history of one engine: what the exporter has seen of it since it first did."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from exporter.scrape.engines import Counter, Latency
+from exporter.scrape.sample import Buckets, Sample
+from exporter.window.counts import Counts, Increment, Reset, Step, first, step
+from exporter.window.histogram import HistogramLedger
+from exporter.window.ledger import MEAN_GAUGES, Known, Ledger, Window
+from exporter.window.poll_histogram import PollHistogram
+
+GONE_POLLS = 3
+GONE_SECONDS = 10.0
+"""After three poll intervals without a successful poll, and at least so long, windows are no longer shown."""
+_REMEMBERED_CREATIONS = 4
+
+
+class EngineHistory:
+    """Totals since the exporter first saw the engine, and windows over the last of them."""
+
+    def __init__(self, windows: Sequence[float], *, late_steps: bool = False) -> None:
+        """Keep windows of the given lengths in seconds, ascending.
+
+        ``late_steps`` says that the server publishes its decode steps late (vLLM's Rust front end).
+        """
+        self._longest = windows[-1]
+        self._late_steps = late_steps
+        self._ledger = Ledger(self._longest)
+        self._histograms = HistogramLedger(self._longest)
+        self._counts: Counts | None = None
+        self._sample: Sample | None = None
+        self._tokens = 0
+        self._tokens_before = 0
+        self._interval = 0.0
+        self._creations: deque[float] = deque(maxlen=_REMEMBERED_CREATIONS)
+        self._alternated: float | None = None
+        self.counts_tokens_as_steps = False
+        """The server observes its inter-token latency once a token: its decode steps are not known."""
+        self.totals = [0] * len(Counter)
+        self.position_totals: list[int] = []
+        self.covered_seconds = 0.0
+        self.poll_histogram = PollHistogram()
+        self.resets = dict.fromkeys(Reset, 0)
+
+    @property
+    def sample(self) -> Sample | None:
+        """The newest sample."""
+        return self._sample
+
+    @property
+    def counts(self) -> Counts | None:
+        """The counters at the newest poll."""
+        return self._counts
+
+    @property
+    def tokens(self) -> int:
+        """K, the number of draft positions, as far as the engine shows it."""
+        return self._tokens
+
+    @property
+    def last_seen(self) -> float:
+        """When the engine was last on a page (monotonic)."""
+        return self._counts.moment if self._counts else 0.0
+
+    @property
+    def alternates(self) -> bool:
+        """Whether creation times came back within the longest window: several servers, one address."""
+        return self._alternated is not None and self.last_seen - self._alternated < self._longest
+
+    def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> Step:
+        """Take the sample of a poll at ``moment`` (monotonic) and ``wall`` (Unix time).
+
+        ``interval`` is the one at which the target is polled now, in seconds.
+        """
+        self._interval = interval
+        self._sample = sample
+        if self._counts is None:
+            taken = Step(first(sample, moment, wall), None)
+            if sample.created is not None:
+                self._creations.append(sample.created)
+        else:
+            taken = step(self._counts, sample, moment, wall)
+        if taken.reset:
+            self._reset(taken, taken.reset)
+        self._counts = taken.counts
+        self._learn_tokens(taken.counts)
+        if taken.increment:
+            self._add(taken.increment, sample)
+        return taken
+
+    def observe_latencies(self, sample: Sample, moment: float, interval: float) -> None:
+        """Take the histograms of a sample that was read with them; ``interval`` is that of such polls."""
+        if sample.latencies is not None:
+            self._histograms.add(sample.latencies, moment, interval)
+
+    def is_gone(self, now: float) -> bool:
+        """Return whether the engine was not seen for so long that its windows say nothing of now."""
+        return now - self.last_seen > max(GONE_POLLS * self._interval, GONE_SECONDS)
+
+    def window(self, length: float, *, increments: bool = False) -> Window:
+        """Return the sums over the last ``length`` seconds before the newest poll."""
+        return self._ledger.window(
+            length, self._interval, self.last_seen, self._known(), increments=increments
+        )
+
+    def latencies(self) -> dict[Latency, Buckets]:
+        """Return the histograms over the longest window."""
+        return self._histograms.window(self.last_seen)
+
+    def _known(self) -> Known:
+        sample = self._sample
+        counters = [value is not None for value in sample.counters] if sample else [False] * len(Counter)
+        if self.counts_tokens_as_steps:
+            counters[Counter.DECODE_STEPS] = False
+        return Known(
+            tuple(counters),
+            tuple(sample is not None and sample.gauge(gauge) is not None for gauge in MEAN_GAUGES),
+            self._tokens,
+            self._late_steps,
+        )
+
+    def _reset(self, taken: Step, reset: Reset) -> None:
+        self.resets[reset] += 1
+        created = taken.counts.created
+        if created is not None and created in list(self._creations)[:-1]:
+            self._alternated = taken.counts.moment
+        if created is not None and created not in self._creations:
+            self._creations.append(created)
+        self._histograms.reset(taken.increment.begin if taken.increment else None)
+        self.counts_tokens_as_steps = False
+        self._tokens_before, self._tokens = self._tokens, 0
+
+    def _learn_tokens(self, counts: Counts) -> None:
+        """Learn K. It only changes with a restart; then no window may mix positions of both."""
+        self._tokens = max(self._tokens, counts.tokens)
+        if self._tokens_before and self._tokens:
+            if self._tokens != self._tokens_before:
+                self._ledger.clear()
+                self._histograms.clear()
+            self._tokens_before = 0
+
+    def _add(self, increment: Increment, sample: Sample) -> None:
+        self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)
+        self.covered_seconds += increment.end - increment.begin
+        self.totals = [old + new for old, new in zip(self.totals, increment.counters, strict=True)]
+        self.position_totals += [0] * (len(increment.positions) - len(self.position_totals))
+        for position, count in enumerate(increment.positions):
+            self.position_totals[position] += count
+        self.poll_histogram.observe(
+            increment.counters[Counter.DRAFT_TOKENS], increment.counters[Counter.ACCEPTED_TOKENS]
+        )
