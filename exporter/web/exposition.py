@@ -1,0 +1,142 @@
+"""Metric families to the bytes of a page, without ever holding up the polls.
+
+The text is written by prometheus_client, a slice of samples at a time, and the event loop gets its turn
+between the slices: a page of 18,000 series takes a tenth of a second, but no poll waits for more than a
+millisecond or two of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from prometheus_client import Metric
+from prometheus_client.exposition import generate_latest as write_text
+from prometheus_client.openmetrics.exposition import ALLOWUTF8
+from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
+from prometheus_client.registry import Collector
+
+from exporter.web.negotiation import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from prometheus_client.samples import Sample
+
+SLICE: Final = 128
+"""Samples that are written in one go: about a millisecond of work."""
+GZIP_FROM: Final = 1024
+"""Bytes below which compressing costs more than it saves."""
+
+_END: Final = b"# EOF\n"
+
+_log = structlog.get_logger()
+
+
+class _Single(Collector):
+    """A registry of one family, which is what prometheus_client's writers take."""
+
+    def __init__(self, family: Metric, samples: Sequence[Sample]) -> None:
+        self._family = Metric(family.name, family.documentation, family.type, family.unit)
+        self._family.samples.extend(samples)
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family
+
+
+# Our names are valid in every scheme. This is the one that does not escape them letter by letter, which takes
+# a third of the whole time.
+def _as_text(single: _Single) -> bytes:
+    return write_text(single, escaping=ALLOWUTF8)
+
+
+def _as_openmetrics(single: _Single) -> bytes:
+    page: bytes = write_openmetrics(single, escaping=ALLOWUTF8)  # type: ignore[no-untyped-call]
+    return page.removesuffix(_END)
+
+
+_WRITERS: Final[dict[Format, tuple[Callable[[_Single], bytes], bytes]]] = {
+    Format.TEXT_0_0_4: (_as_text, b""),
+    Format.TEXT_1_0_0: (_as_text, b""),
+    Format.OPENMETRICS_1_0_0: (_as_openmetrics, _END),
+}
+
+
+class Exposition:
+    """Renders what a fixed set of collectors gives, and remembers which of them fail.
+
+    A collector should be a generator: it is asked for one family at a time, and the polls run in between. One
+    whose families must agree with each other takes what it needs before it yields the first.
+    """
+
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = {f"{type(each).__name__} {n}": each for n, each in enumerate(collectors, 1)}
+        self._failing: set[str] = set()
+
+    async def render(self, format_: Format) -> list[bytes]:
+        """Return the page in pieces. What fails is left out and logged once, the rest of the page stands."""
+        write, end = _WRITERS[format_]
+        pace = _Pace()
+        page: list[bytes] = []
+        for name, collector in self._collectors.items():
+            for family in self._collect(name, collector):
+                await pace.done(len(family.samples))
+                page += await self._write(family, write, pace)
+        return [*page, end]
+
+    def _collect(self, name: str, collector: Collector) -> Iterator[Metric]:
+        try:
+            yield from collector.collect()
+        except Exception as error:  # noqa: BLE001  whatever one collector does, the others are served
+            self._note(name, error)
+        else:
+            self._failing.discard(name)
+
+    async def _write(self, family: Metric, write: Callable[[_Single], bytes], pace: _Pace) -> list[bytes]:
+        """Return a family in slices, all of it or nothing."""
+        created = f"{family.name}_created"
+        samples = [sample for sample in family.samples if sample.name != created]
+        pieces: list[bytes] = []
+        try:
+            head = write(_Single(family, ())) if len(samples) > SLICE else b""
+            for start in range(0, len(samples), SLICE) or (0,):
+                part = samples[start : start + SLICE]
+                piece = write(_Single(family, part))
+                pieces.append(piece.removeprefix(head) if start else piece)
+                await pace.done(len(part))
+        except Exception as error:  # noqa: BLE001  a family that cannot be written is no reason to serve none
+            self._note(family.name, error)
+            return []
+        self._failing.discard(family.name)
+        return pieces
+
+    def _note(self, name: str, error: Exception) -> None:
+        if name not in self._failing:
+            self._failing.add(name)
+            _log.error("metrics left out of the page", source=name, exc_info=error)
+
+
+class _Pace:
+    """Gives the event loop its turn whenever enough work is done, counted in samples: it needs no clock."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    async def done(self, samples: int) -> None:
+        self._done += samples + 1
+        if self._done >= SLICE:
+            self._done = 0
+            await asyncio.sleep(0)
+
+
+async def compress(page: Sequence[bytes]) -> bytes:
+    """Return the page as one gzip stream, at the fastest level: the others cost much more than they save."""
+    stream = zlib.compressobj(level=1, wbits=31)
+    packed: list[bytes] = []
+    for piece in page:
+        packed.append(stream.compress(piece))
+        if packed[-1]:  # the compressor takes some tens of kilobytes before it does any work
+            await asyncio.sleep(0)
+    return b"".join([*packed, stream.flush()])

@@ -1,0 +1,50 @@
+"""What the web stage is given: values and callables, so that it knows nothing of the stages before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from prometheus_client.registry import Collector
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """One target as the landing page shows it. Every text may come from a stranger; the page escapes it."""
+
+    name: str
+    address: str
+    """``host:port/path``, without user, password and query."""
+    up: bool | None
+    """Whether the newest poll succeeded; None before the first one ended."""
+    error: str
+    """The reason of the newest failure, such as ``refused``; empty while the target is up."""
+    engines: int
+    page: str
+    """Which page is polled: ``filtered`` or ``full``; empty while that is unknown."""
+    interval: float
+    """Seconds from one poll to the next, as it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """Everything that the pages show. The callables are asked anew at each request and must be quick."""
+
+    collectors: Sequence[Collector]
+    version: str
+    targets: Callable[[], Sequence[TargetRow]]
+    config_text: Callable[[], str]
+    """The configuration in force as YAML, its secrets already blanked."""
+    ready: Callable[[], bool]
+    """Whether the configuration is loaded. It must not depend on a vLLM: the pod's readiness hangs on it."""
+    reload: Callable[[], Awaitable[None]] | None = None
+    """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
+    telemetry_path: str = "/metrics"
+
+
+STATE: Final = web.AppKey("state", AppState)

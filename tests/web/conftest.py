@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily
+
+from exporter.web.state import AppState, TargetRow
+
+
+class Gauges:
+    """A collector of one gauge with as many series as asked."""
+
+    def __init__(self, series):
+        self.series = series
+
+    def collect(self):
+        family = GaugeMetricFamily("spec_decode_gauge", "Some gauge.", labels=["target"])
+        for number in range(self.series):
+            family.add_metric([f"vllm-{number}:8000"], 0.5)
+        yield family
+
+
+@pytest.fixture
+def make_state():
+    """A function that makes an AppState; what is not given is the plainest that works."""
+
+    def make(series=1, **given):
+        row = TargetRow(
+            "chat", "vllm:8000/metrics", up=True, error="", engines=1, page="filtered", interval=1.0
+        )
+        plain = {
+            "collectors": [Gauges(series)],
+            "version": "1.2.3",
+            "targets": lambda: [row],
+            "config_text": lambda: "poll:\n  interval: 1s\n",
+            "ready": lambda: True,
+        }
+        return AppState(**{**plain, **given})
+
+    return make

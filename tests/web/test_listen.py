@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.web import listen
+from exporter.web.listen import ListenAddress, ListenError, parse_listen_address, serve
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (":7732", ListenAddress("", 7732)),
+        ("0.0.0.0:7732", ListenAddress("0.0.0.0", 7732)),
+        ("[::1]:7732", ListenAddress("::1", 7732)),
+        ("[::]:7732", ListenAddress("::", 7732)),
+        ("[fe80::1%eth0]:80", ListenAddress("fe80::1%eth0", 80)),
+        ("localhost:0", ListenAddress("localhost", 0)),
+        ("exporter.example:65535", ListenAddress("exporter.example", 65535)),
+    ],
+)
+def test_an_address_is_read_and_written_the_same_way(value, expected):
+    assert parse_listen_address(value) == expected
+    assert str(expected) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "7732",
+        ":",
+        "localhost",
+        "localhost:",
+        ":65536",
+        ":-1",
+        "::1:7732",
+        "[::1]",
+        "http://x:1",
+        "u@h:1",
+        "a b:1",
+        ":\u0661",
+    ],
+)
+def test_what_is_no_address_is_refused_with_the_remedy(value):
+    with pytest.raises(ListenError) as refused:
+        parse_listen_address(value)
+    assert repr(value) in str(refused.value)
+    assert "such as :7732" in str(refused.value)
+
+
+@given(st.from_regex(r"[a-z.-]*:[0-9]{1,4}", fullmatch=True))
+def test_any_name_and_any_port_make_an_address(value):
+    host, _, port = value.rpartition(":")
+    assert parse_listen_address(value) == ListenAddress(host, int(port))
+
+
+@given(st.text())
+def test_other_text_is_refused_by_no_other_error(value):
+    with contextlib.suppress(ListenError):
+        assert 0 <= parse_listen_address(value).port <= 65535
+
+
+@pytest.fixture
+def app():
+    async def answer(_request):
+        return web.Response(text="here")
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    return app
+
+
+@pytest.mark.parametrize("value", [":0", "127.0.0.1:0", "localhost:0", "0.0.0.0:0"])
+async def test_the_url_leads_to_the_server(app, value):
+    server = await serve(app, [parse_listen_address(value)])
+    async with aiohttp.ClientSession() as session, session.get(server.urls[0]) as answer:
+        assert await answer.text() == "here"
+    await server.close()
+
+
+async def test_every_address_is_listened_on(app):
+    server = await serve(app, [parse_listen_address("127.0.0.1:0"), parse_listen_address("localhost:0")])
+    assert len(set(server.urls)) == 2
+    async with aiohttp.ClientSession() as session:
+        for url in server.urls:
+            assert (await session.get(url)).status == 200
+    await server.close()
+
+
+async def test_a_port_in_use_is_named_and_nothing_else_stays_bound(app):
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        used, unused = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        with pytest.raises(
+            ListenError, match=rf"cannot listen on 127\.0\.0\.1:{used}: the port is in use.*choose another"
+        ):
+            await serve(app, [ListenAddress("127.0.0.1", unused), ListenAddress("127.0.0.1", used)])
+        socket.create_server(("127.0.0.1", unused)).close()
+
+
+async def test_a_host_that_is_not_here_is_named(app):
+    with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.1:0: no interface of this machine"):
+        await serve(app, [ListenAddress("192.0.2.1", 0)])
+
+
+async def test_a_name_that_does_not_resolve_is_named(app):
+    with pytest.raises(ListenError, match=r"cannot listen on nowhere\.invalid:1: "):
+        await serve(app, [ListenAddress("nowhere.invalid", 1)])
+
+
+async def test_closing_lets_a_request_under_way_end(app):
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request):
+        started.set()
+        await go_on.wait()
+        return web.Response(text="done")
+
+    app.router.add_get("/slow", slow)
+    server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.create_task(session.get(f"{server.urls[0]}slow"))
+        await started.wait()
+        closing = asyncio.create_task(server.close())
+        await asyncio.sleep(0)
+        go_on.set()
+        answer = await asking
+        assert await answer.text() == "done"
+        await closing
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(server.urls[0])
+
+
+async def test_closing_does_not_wait_for_ever(app, monkeypatch):
+    monkeypatch.setattr(listen, "DRAIN_SECONDS", 0.01)
+    started = asyncio.Event()
+
+    async def hang(_request):
+        started.set()
+        await asyncio.Event().wait()
+
+    app.router.add_get("/hang", hang)
+    server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.create_task(session.get(f"{server.urls[0]}hang"))
+        await started.wait()
+        await server.close()
+        with pytest.raises(aiohttp.ClientError):
+            await asking
