@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from exporter.config.problem import ConfigError, Problem
 
+from exporter.config.problem import ConfigError, Problem
 from exporter.web.app import create_app
 
 
