@@ -10,7 +10,7 @@ from exporter.analysis.latency import counts_tokens_as_steps
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
 from exporter.window.counts import Step
-from exporter.window.engine import EngineHistory
+from exporter.window.engine import EngineHistory, Totals
 from exporter.window.ledger import Window
 
 
@@ -24,9 +24,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is to be said of one engine at one moment."""
+    """What is to be said of one engine at one moment. Later polls do not change it."""
 
-    history: EngineHistory
+    totals: Totals
     broken: frozenset[Check]
     windows: tuple[Window, ...]
     """Ascending by length; empty where there was no successful poll for too long."""
@@ -62,9 +62,9 @@ class EngineWatch:
         """Sum up the engine at ``now`` (monotonic); ``increments`` keeps each poll's in the windows."""
         history = self.history
         if history.is_gone(now):
-            return Findings(history, self._broken, (), {}, None)
+            return Findings(history.totals(), self._broken, (), {}, None)
         windows = tuple(history.window(length, increments=increments) for length in self._windows)
-        return Findings(history, self._broken, windows, history.latencies(), history.sample)
+        return Findings(history.totals(), self._broken, windows, history.latencies(), history.sample)
 
     def _recognise_steps(self) -> None:
         if not self.history.counts_tokens_as_steps:

@@ -35,4 +35,4 @@ def accepted_length_ratios(window: Window) -> list[float | None]:
     if drafts is None or not window.positions:
         return []
     reached = (drafts, *window.positions, 0)
-    return [ratio(here - further, drafts) for here, further in zip(reached[:-1], reached[1:], strict=True)]
+    return [ratio(here - further, drafts) for here, further in pairwise(reached)]

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
 from exporter.window.counts import Counts, Increment, Reset, Step, first, step
 from exporter.window.histogram import HistogramLedger
-from exporter.window.ledger import MEAN_GAUGES, Known, Ledger, Window
+from exporter.window.ledger import MEAN_GAUGES, NANO, Known, Ledger, Window
 from exporter.window.poll_histogram import PollHistogram
 
 GONE_POLLS = 3
 GONE_SECONDS = 10.0
 """After three poll intervals without a successful poll, and at least so long, windows are no longer shown."""
 _REMEMBERED_CREATIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All increments since the exporter first saw the engine, over the server's restarts."""
+
+    counters: tuple[int, ...]
+    positions: tuple[int, ...]
+    covered_seconds: float
+    poll_buckets: tuple[tuple[str, int], ...]
+    """Cumulative counts of draft tokens by the acceptance rate of their poll."""
+    poll_sum: int
+    resets: dict[Reset, int]
 
 
 class EngineHistory:
@@ -39,11 +53,11 @@ class EngineHistory:
         self._alternated: float | None = None
         self.counts_tokens_as_steps = False
         """The server observes its inter-token latency once a token: its decode steps are not known."""
-        self.totals = [0] * len(Counter)
-        self.position_totals: list[int] = []
-        self.covered_seconds = 0.0
-        self.poll_histogram = PollHistogram()
-        self.resets = dict.fromkeys(Reset, 0)
+        self._totals = [0] * len(Counter)
+        self._position_totals: list[int] = []
+        self._covered = 0
+        self._polls = PollHistogram()
+        self._resets = dict.fromkeys(Reset, 0)
 
     @property
     def sample(self) -> Sample | None:
@@ -106,6 +120,18 @@ class EngineHistory:
             length, self._interval, self.last_seen, self._known(), increments=increments
         )
 
+    def totals(self) -> Totals:
+        """Return everything counted so far; every position that is known is there from the start."""
+        missing = max(0, self._tokens - len(self._position_totals))
+        return Totals(
+            tuple(self._totals),
+            (*self._position_totals, *(0,) * missing),
+            self._covered / NANO,
+            tuple(self._polls.cumulative()),
+            self._polls.sum,
+            dict(self._resets),
+        )
+
     def latencies(self) -> dict[Latency, Buckets]:
         """Return the histograms over the longest window."""
         return self._histograms.window(self.last_seen)
@@ -123,7 +149,7 @@ class EngineHistory:
         )
 
     def _reset(self, taken: Step, reset: Reset) -> None:
-        self.resets[reset] += 1
+        self._resets[reset] += 1
         created = taken.counts.created
         if created is not None and created in list(self._creations)[:-1]:
             self._alternated = taken.counts.moment
@@ -144,11 +170,11 @@ class EngineHistory:
 
     def _add(self, increment: Increment, sample: Sample) -> None:
         self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)
-        self.covered_seconds += increment.end - increment.begin
-        self.totals = [old + new for old, new in zip(self.totals, increment.counters, strict=True)]
-        self.position_totals += [0] * (len(increment.positions) - len(self.position_totals))
+        self._covered += round((increment.end - increment.begin) * NANO)
+        self._totals = [old + new for old, new in zip(self._totals, increment.counters, strict=True)]
+        self._position_totals += [0] * (len(increment.positions) - len(self._position_totals))
         for position, count in enumerate(increment.positions):
-            self.position_totals[position] += count
-        self.poll_histogram.observe(
+            self._position_totals[position] += count
+        self._polls.observe(
             increment.counters[Counter.DRAFT_TOKENS], increment.counters[Counter.ACCEPTED_TOKENS]
         )

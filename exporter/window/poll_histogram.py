@@ -10,8 +10,6 @@ class PollHistogram:
     """Each poll's acceptance rate, observed with the weight of its draft tokens."""
 
     def __init__(self) -> None:
-        self.count = 0
-        """Draft tokens."""
         self.sum = 0
         """Accepted tokens: rates times their weights."""
         self._buckets = [0] * (len(BOUNDS) + 1)
@@ -23,7 +21,6 @@ class PollHistogram:
         # In integers, so that a rate of exactly 0.3 is not above 0.3.
         tenths = -(-accepted_tokens * len(BOUNDS) // draft_tokens)
         self._buckets[min(max(tenths, 1), len(self._buckets)) - 1] += draft_tokens
-        self.count += draft_tokens
         self.sum += accepted_tokens
 
     def cumulative(self) -> list[tuple[str, int]]:

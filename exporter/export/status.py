@@ -1,0 +1,43 @@
+"""What the exporter's own metrics are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.scrape.errors import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStatus:
+    """How the polls of one target go. What is not known yet is None or empty."""
+
+    up: bool | None = None
+    engine_kind: str = ""
+    front_end: str = ""
+    page: str = ""
+    """``filtered`` or ``full``."""
+    version: str = ""
+    polls: int = 0
+    failures: Mapping[Reason, int] | None = None
+    poll_seconds: float | None = None
+    poll_bytes: int | None = None
+    interval: float = 0.0
+    """The effective poll interval in seconds."""
+    last_success: float | None = None
+    """Unix time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterStatus:
+    """The exporter itself."""
+
+    version: str
+    revision: str
+    python_version: str
+    targets: Mapping[str, int]
+    """How many targets each kind of discovery found."""
+    reload_successful: bool
+    reload_success_timestamp: float
+    """Unix time."""
+    config_hash: int

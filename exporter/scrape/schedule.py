@@ -1,0 +1,66 @@
+"""When to ask: a fixed beat for each target, slower where asking costs the server much or fails."""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from math import floor
+
+from exporter.scrape.errors import Reason
+
+REMEMBERED_SECONDS = 60.0
+"""How long an answer's time is remembered as what asking costs."""
+LARGEST_SHARE = 1 / 6
+"""The longest effective interval, as a share of the shortest window."""
+REFUSED_BACK_OFF = 5.0
+"""The longest wait, in seconds, after a refused connection: asking nobody costs nobody anything."""
+BACK_OFF = 30.0
+"""The longest wait after other failures."""
+
+_EARLY = 1e-3
+"""How much of an interval a timer may fire early without the same beat being taken twice."""
+
+
+def phase(key: str) -> float:
+    """Return where in its interval a target is polled, 0 to 1: always the same, and spread over targets."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) / 2**64
+
+
+def next_beat(now: float, interval: float, offset: float) -> float:
+    """Return the first beat after ``now``: beats are at ``(n + offset) · interval`` on the monotonic clock."""
+    return (floor(now / interval - offset + _EARLY) + 1 + offset) * interval
+
+
+def back_off(interval: float, failures: int, reason: Reason) -> float:
+    """Return how long to wait after so many failures in a row, in seconds: doubling, up to a bound."""
+    most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
+    # Beyond 2^16 the bound has long been reached.
+    return max(interval, min(most, interval * 2 ** (min(failures, 16) - 1)))
+
+
+class DutyCycle:
+    """Keeps the time a server spends on us below a share, by asking it less often."""
+
+    def __init__(self, interval: float, most: float, shortest_window: float) -> None:
+        """Ask every ``interval`` seconds unless answers take more than the share ``most`` of that."""
+        self._interval = interval
+        self._most = most
+        self._longest = max(interval, shortest_window * LARGEST_SHARE)
+        self._answers: deque[tuple[float, float]] = deque()
+
+    def answered(self, now: float, seconds: float) -> None:
+        """Note how long an answer took."""
+        self._answers.append((now, seconds))
+        while self._answers[0][0] < now - REMEMBERED_SECONDS:
+            self._answers.popleft()
+
+    def interval(self) -> float:
+        """Return the effective interval in seconds.
+
+        By the *shortest* answer of the last minute: the others waited behind the server's load, which
+        is not what answering costs.
+        """
+        if not self._answers:
+            return self._interval
+        cost = min(seconds for _, seconds in self._answers)
+        return min(max(self._interval, cost / self._most), self._longest)
