@@ -20,6 +20,8 @@ class Event:
 
     name: str
     fields: dict[str, object]
+    is_bad: bool = False
+    """Whether an operator should look at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,15 @@ class EngineWatch:
 
     def __init__(self, windows: Sequence[float], *, late_steps: bool = False) -> None:
         """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``."""
-        self.history = EngineHistory(windows, late_steps=late_steps)
+        self.history = EngineHistory(windows[-1], late_steps=late_steps)
         self._windows = tuple(windows)
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
+
+    def keep(self, windows: Sequence[float]) -> None:
+        """Change the windows; longer ones fill up from now on."""
+        self._windows = tuple(windows)
+        self.history.keep(windows[-1])
 
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
@@ -92,6 +99,7 @@ class EngineWatch:
                     "accepted_tokens": counts.counters[Counter.ACCEPTED_TOKENS],
                     "accepted_by_position": list(counts.positions),
                 },
+                is_bad=check in confirmed,
             )
             for check in sorted(changed)
         ]

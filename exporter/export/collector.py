@@ -52,7 +52,7 @@ class SnapshotCollector(Collector):
         self._enabled = enabled
 
     def collect(self) -> Iterator[Family]:
-        """Yield one family after the other, all from the same snapshot; a family without samples is left out."""
+        """Yield the families that have samples, all from the same snapshot."""
         enabled = self._enabled()
         snapshot = self._snapshot()
         for part in _PARTS:

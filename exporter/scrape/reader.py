@@ -42,7 +42,6 @@ class _EnginePlan:
 class _Plan:
     kind: str
     front_end: str
-    legacy: bool
     engines: dict[EngineName, _EnginePlan]
     process_start: int | None
 
@@ -77,7 +76,7 @@ class Reader:
             name: _sample(engine, values, start, with_latencies=with_latencies)
             for name, engine in plan.engines.items()
         }
-        return Reading(plan.kind, plan.front_end, plan.legacy, samples)
+        return Reading(plan.kind, plan.front_end, samples)
 
     def _first_reading(self, page: bytes, *, with_latencies: bool) -> tuple[Layout, _Plan, list[float]]:
         layout = read_layout(page, _NAMES[with_latencies])
@@ -111,10 +110,10 @@ def _plan(layout: Layout) -> _Plan:
     if len(engines) > MOST_ENGINES:
         raise PageError(f"the page shows {len(engines)} engines; at most {MOST_ENGINES} are watched")
     legacy = Mark.V0 in newest
+    created = Mark.CREATED in newest
     return _Plan(
         kind.name if kind else "",
-        _front_end(kind, prefix, open_metrics=layout.open_metrics, created=Mark.CREATED in newest),
-        legacy,
+        "v0" if legacy else _front_end(kind, prefix, open_metrics=layout.open_metrics, created=created),
         {name: _without_counters(plan) if legacy else plan for name, plan in engines.items()},
         start,
     )

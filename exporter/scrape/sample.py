@@ -54,7 +54,5 @@ class Reading:
     engine_kind: str
     """A name from ``engines.ENGINES``; empty if the page shows no engine that is known."""
     front_end: str
-    """``python``, ``rust``, ``ray``, or empty for other engines."""
-    legacy: bool
-    """The engine is vLLM V0, whose counters are wrong and left aside."""
+    """``python``, ``rust``, ``ray``, ``v0`` (vLLM V0, whose counters are left aside), or empty for other engines."""
     samples: Mapping[EngineName, Sample]

@@ -27,7 +27,7 @@ def phase(key: str) -> float:
 
 
 def next_beat(now: float, interval: float, offset: float) -> float:
-    """Return the first beat after ``now``: beats are at ``(n + offset) · interval`` on the monotonic clock."""
+    """Return the first beat after ``now``; beats are at ``(n + offset) · interval`` (monotonic)."""
     return (floor(now / interval - offset + _EARLY) + 1 + offset) * interval
 
 
@@ -35,7 +35,7 @@ def back_off(interval: float, failures: int, reason: Reason) -> float:
     """Return how long to wait after so many failures in a row, in seconds: doubling, up to a bound."""
     most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
     # Beyond 2^16 the bound has long been reached.
-    return max(interval, min(most, interval * 2 ** (min(failures, 16) - 1)))
+    return max(interval, min(most, interval * 2.0 ** (min(failures, 16) - 1)))
 
 
 class DutyCycle:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exporter.scrape.engines import Counter, Latency
@@ -35,12 +34,12 @@ class Totals:
 class EngineHistory:
     """Totals since the exporter first saw the engine, and windows over the last of them."""
 
-    def __init__(self, windows: Sequence[float], *, late_steps: bool = False) -> None:
-        """Keep windows of the given lengths in seconds, ascending.
+    def __init__(self, longest: float, *, late_steps: bool = False) -> None:
+        """Keep what windows up to ``longest`` seconds need.
 
         ``late_steps`` says that the server publishes its decode steps late (vLLM's Rust front end).
         """
-        self._longest = windows[-1]
+        self._longest = longest
         self._late_steps = late_steps
         self._ledger = Ledger(self._longest)
         self._histograms = HistogramLedger(self._longest)
@@ -109,6 +108,12 @@ class EngineHistory:
         """Take the histograms of a sample that was read with them; ``interval`` is that of such polls."""
         if sample.latencies is not None:
             self._histograms.add(sample.latencies, moment, interval)
+
+    def keep(self, longest: float) -> None:
+        """Keep another length from now on."""
+        self._longest = longest
+        self._ledger.keep(longest)
+        self._histograms.keep(longest)
 
     def is_gone(self, now: float) -> bool:
         """Return whether the engine was not seen for so long that its windows say nothing of now."""

@@ -31,6 +31,10 @@ class HistogramLedger:
         self._before: _Point | None = None
         self._interval = 0.0
 
+    def keep(self, length: float) -> None:
+        """Keep another length from now on."""
+        self._length = self._ring.keep = length
+
     def clear(self) -> None:
         """Start anew."""
         self._ring.clear()

@@ -76,6 +76,10 @@ class Ledger:
         self._ring = Ring(longest)
         self._end = -inf
 
+    def keep(self, longest: float) -> None:
+        """Keep what windows up to ``longest`` seconds need, from now on."""
+        self._ring.keep = longest
+
     def clear(self) -> None:
         """Start every window anew."""
         self._ring.clear()

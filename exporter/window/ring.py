@@ -20,7 +20,7 @@ class Ring:
 
     def __init__(self, keep: float) -> None:
         """Keep the increments that begin within the last ``keep`` seconds."""
-        self._keep = keep
+        self.keep = keep
         self._totals: list[int] = []
         self._begins = array("d")
         # One row more than there are increments: the totals before the first one.
@@ -53,7 +53,7 @@ class Ring:
         self._totals = totals
         self._begins.append(begin)
         self._rows.append(array("q", totals))
-        gone = bisect_left(self._begins, end - self._keep - margin)
+        gone = bisect_left(self._begins, end - self.keep - margin)
         del self._begins[:gone]
         del self._rows[:gone]
 

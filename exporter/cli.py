@@ -1,0 +1,203 @@
+"""The commands: run (the default), check-config and simulate."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from exporter import __version__
+from exporter.clock import SystemClock
+from exporter.config.load import ConfigError, load
+from exporter.config.schema import Config
+from exporter.log import configure_log
+from exporter.service import REVISION, Options, Service
+from exporter.simulate import command as simulate_command
+from exporter.simulate.server import embed
+from exporter.web.listen import ListenError, parse_listen_address
+
+ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
+DEFAULT_ADDRESS: Final = ":7732"
+_COMMANDS: Final = ("run", "check-config", "simulate")
+
+_OVERRIDES: Final = {
+    "poll_interval": "poll.interval",
+    "log_level": "log.level",
+    "log_format": "log.format",
+}
+"""Flags that stand for a key of the configuration."""
+
+
+class UsageError(Exception):
+    """The flags cannot be used as they are."""
+
+
+def main() -> None:
+    """Run the command line; the process' exit status is 0, or 1 for what went wrong, or 2 for usage."""
+    arguments = parse(sys.argv[1:], os.environ)
+    try:
+        sys.exit(arguments.handle(arguments))
+    except (ConfigError, ListenError, UsageError, ValueError) as error:
+        print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
+    """Read the command line; a flag that is not given is taken from its environment variable."""
+    parser = build_parser(environ)
+    named = any(word in _COMMANDS for word in words[:1])
+    asks = any(word in ("-h", "--help", "--version") for word in words[:1])
+    return parser.parse_args(list(words) if named or asks else ["run", *words])
+
+
+def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return the parser of every command and flag."""
+    parser = argparse.ArgumentParser(
+        prog="spec-decode-exporter",
+        description="Prometheus exporter that says what vLLM's speculative-decoding counters mean now.",
+        epilog="Without a command, run. Each flag is also an environment variable: --web.listen-address is "
+        f"{ENVIRONMENT_PREFIX}WEB_LISTEN_ADDRESS, with commas between several values.",
+    )
+    version = f"%(prog)s {__version__} (revision {REVISION}, Python {sys.version.split()[0]})"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(required=True, metavar="{run,check-config,simulate}")
+    run = commands.add_parser("run", help="watch servers and serve their metrics")
+    run.add_argument("--version", action="version", version=version)
+    _add_run_flags(_Flags(run, environ))
+    run.set_defaults(handle=_run)
+    check = commands.add_parser("check-config", help="check a configuration file and list every mistake")
+    check.add_argument("file", metavar="FILE", type=Path)
+    check.set_defaults(handle=_check_config)
+    simulate = commands.add_parser("simulate", help="serve a simulated vLLM, for demos, drills and tests")
+    simulate_command.add_arguments(simulate)
+    simulate.set_defaults(handle=_simulate)
+    return parser
+
+
+class _Flags:
+    """Adds flags that can also come from the environment."""
+
+    def __init__(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+        self._parser = parser
+        self._environ = environ
+
+    def add(self, name: str, metavar: str, text: str, *, default: Any = None, **more: Any) -> None:
+        value = self._environ.get(_variable(name))
+        if value is not None:
+            default = [part.strip() for part in value.split(",")] if more.get("action") == "append" else value
+        self._parser.add_argument(
+            name, dest=_destination(name), metavar=metavar, default=default, help=text, **more
+        )
+
+    def switch(self, name: str, text: str) -> None:
+        on = self._environ.get(_variable(name), "false").lower() in ("1", "true", "yes", "on")
+        self._parser.add_argument(
+            name,
+            dest=_destination(name),
+            action=argparse.BooleanOptionalAction,
+            default=on,
+            help=text,
+        )
+
+
+def _add_run_flags(flags: _Flags) -> None:
+    flags.add("--config.file", "FILE", "the configuration; without one, flags and defaults", type=Path)
+    flags.add(
+        "--target", "URL", "a metrics page to watch, without a configuration; repeatable", action="append"
+    )
+    flags.add(
+        "--poll.interval", "DURATION", "how often a server is asked, such as 1s; goes before the file's"
+    )
+    flags.add(
+        "--web.listen-address",
+        "ADDRESS",
+        f"where to serve; repeatable (default {DEFAULT_ADDRESS})",
+        action="append",
+    )
+    flags.add(
+        "--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", default="/metrics"
+    )
+    flags.switch("--web.enable-lifecycle", "let POST /-/reload read the configuration again")
+    flags.add("--log.level", "LEVEL", "debug, info, warning or error (default info)")
+    flags.add("--log.format", "FORMAT", "logfmt or json (default logfmt)")
+    flags.add("--simulate", "SCENARIO", "watch an embedded simulated vLLM instead of real servers")
+
+
+def _variable(flag: str) -> str:
+    return ENVIRONMENT_PREFIX + flag.removeprefix("--").replace(".", "_").replace("-", "_").upper()
+
+
+def _destination(flag: str) -> str:
+    return flag.removeprefix("--").replace(".", "_").replace("-", "_")
+
+
+def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:
+    """Load the configuration that the flags of ``run`` ask for.
+
+    Raises:
+        ConfigError: it has mistakes.
+        UsageError: targets come both from a file and from flags.
+    """
+    overrides: dict[str, object] = {
+        key: getattr(arguments, flag)
+        for flag, key in _OVERRIDES.items()
+        if getattr(arguments, flag) is not None
+    }
+    if arguments.target:
+        if arguments.config_file:
+            raise UsageError("--target is for use without --config.file; put the target into the file")
+        overrides["targets"] = [{"url": url} for url in arguments.target]
+    return load(arguments.config_file, environ=environ, overrides=overrides)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    run_loop(_serve(arguments))
+    return 0
+
+
+def run_loop(coroutine: Any) -> Any:
+    """Run on uvloop where it is installed, else on asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    async with AsyncExitStack() as stack:
+        if arguments.simulate:
+            arguments.target = [await stack.enter_async_context(embed(arguments.simulate))]
+
+        def read() -> Config:
+            config = read_config(arguments, os.environ)
+            configure_log(config.log.level, config.log.format)
+            return config
+
+        options = Options(
+            addresses=[
+                parse_listen_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]
+            ],
+            telemetry_path=arguments.web_telemetry_path,
+            lifecycle=arguments.web_enable_lifecycle,
+        )
+        await Service(read, options, SystemClock()).run()
+
+
+def _check_config(arguments: argparse.Namespace) -> int:
+    config = load(arguments.file, environ=os.environ)
+    ways = len(config.targets), "discovery" if config.discovery.ways else "no discovery"
+    print(f"{arguments.file}: good, {ways[0]} targets and {ways[1]}")  # noqa: T201
+    return 0
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    result: int = run_loop(simulate_command.run(arguments))
+    return result

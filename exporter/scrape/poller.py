@@ -1,0 +1,215 @@
+"""Polls one target: when to ask, which page, and what to make of the answer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter as Tally
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
+
+import structlog
+
+from exporter.clock import Clock
+from exporter.scrape.client import Answer, Client
+from exporter.scrape.errors import PollError, Reason
+from exporter.scrape.filter import PageChoice
+from exporter.scrape.reader import Reader
+from exporter.scrape.sample import Reading
+from exporter.scrape.schedule import DutyCycle, back_off, next_beat, phase
+
+_UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
+"""Failures that say nothing of the filtered page: the whole one would fail likewise."""
+_MOST_VERSION = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How one target is polled; all times in seconds."""
+
+    interval: float
+    histogram_interval: float
+    max_duty_cycle: float
+    shortest_window: float
+    filtered: bool
+    """Whether to ask for filtered pages where the server gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A page that was polled and understood."""
+
+    reading: Reading
+    moment: float
+    """When it was read (monotonic)."""
+    wall: float
+    """The same as Unix time."""
+    interval: float
+    """The effective poll interval."""
+
+
+@dataclass(slots=True)
+class PollRecord:
+    """How the polls of a target went."""
+
+    polls: int = 0
+    failures: Tally[Reason] = field(default_factory=Tally)
+    up: bool | None = None
+    error: str = ""
+    """The reason of the newest poll's failure; empty after a success."""
+    seconds: float | None = None
+    size: int | None = None
+    last_success: float | None = None
+    """Unix time."""
+    page: str = ""
+    version: str = ""
+
+
+class Poller:
+    """Asks one server for its page, on a beat of its own, never twice at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        client: Client,
+        pace: Pace,
+        clock: Clock,
+        receive: Callable[[Polled], bool],
+        record: PollRecord,
+    ) -> None:
+        """Poll ``url`` by ``client`` and hand what comes to ``receive``.
+
+        ``receive`` returns whether the server's counters began anew; then what was learnt of the server
+        is forgotten, since it may be another one. ``record`` goes on over changes of the configuration.
+        """
+        self._url = url
+        self._client = client
+        self._pace = pace
+        self._clock = clock
+        self._receive = receive
+        self._reader = Reader()
+        self._choice = PageChoice(url, enabled=pace.filtered)
+        self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window)
+        self._offset = phase(url)
+        self._failures_in_a_row = 0
+        self._latencies_at: float | None = None
+        self._log = structlog.get_logger().bind(target=name)
+        self._foreign = False
+        self._knows_version = False
+        self.record = record
+
+    @property
+    def interval(self) -> float:
+        """The effective interval in seconds, back-off after failures apart."""
+        return self._duty.interval()
+
+    async def run(self) -> None:
+        """Poll for ever."""
+        while True:
+            await self._clock.sleep_until(self._next_moment())
+            await self.poll()
+
+    async def poll(self) -> None:
+        """Ask once. Whatever comes, this returns, and the record says what it was."""
+        self.record.polls += 1
+        with_latencies = self._wants_latencies()
+        try:
+            answer, reading = await self._ask(with_latencies=with_latencies)
+        except PollError as error:
+            self._failed(error.reason, str(error))
+        except Exception:  # noqa: BLE001
+            # A defect of ours must not end the watch over this target.
+            self._log.exception("poll_crashed")
+            self._failed("malformed", "the exporter could not handle the answer")
+        else:
+            await self._succeeded(answer, reading, with_latencies=with_latencies)
+
+    def _next_moment(self) -> float:
+        now, interval = self._clock.monotonic(), self.interval
+        if self._failures_in_a_row:
+            reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
+            now += back_off(interval, self._failures_in_a_row, reason) - interval
+        return next_beat(now, interval, self._offset)
+
+    def _wants_latencies(self) -> bool:
+        """Histograms are most of a page's cost: they are read now and then, beginning with the first poll."""
+        if self._latencies_at is None:
+            return True
+        since = self._clock.monotonic() - self._latencies_at
+        return since >= self._pace.histogram_interval - self.interval / 2
+
+    async def _ask(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
+        url = self._choice.filtered(with_latencies=with_latencies)
+        if url is None:
+            return await self._ask_whole(with_latencies=with_latencies)
+        try:
+            answer = await self._client.get(url)
+            reading = self._reader.read(answer.body, with_latencies=with_latencies)
+            series = self._reader.series
+        except PollError as error:
+            if error.reason in _UNREACHABLE:
+                raise
+            series = frozenset()
+        else:
+            if self._choice.is_complete(series):
+                self._choice.trust(series)
+                self.record.page = "filtered"
+                return answer, reading
+        # The same poll asks for the whole page, so that nothing of it is lost.
+        whole = await self._ask_whole(with_latencies=with_latencies)
+        if not self._choice.is_complete(series):
+            self._choice.refuse(with_latencies=with_latencies)
+            self._log.info("filtered_page_not_used", histograms=with_latencies)
+        return whole
+
+    async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
+        answer = await self._client.get(self._url)
+        reading = self._reader.read(answer.body, with_latencies=with_latencies)
+        self._choice.learn(self._reader.names if with_latencies else frozenset(), self._reader.series)
+        self.record.page = "full"
+        return answer, reading
+
+    def _failed(self, reason: Reason, message: str) -> None:
+        record = self.record
+        record.failures[reason] += 1
+        if record.error != reason:
+            self._log.warning("target_failing", reason=reason, error=message)
+        record.up, record.error = False, reason
+        self._failures_in_a_row += 1
+
+    async def _succeeded(self, answer: Answer, reading: Reading, *, with_latencies: bool) -> None:
+        record = self.record
+        moment, wall = self._clock.monotonic(), self._clock.wall()
+        if record.up is False:
+            self._log.info("target_recovered", failed_polls=self._failures_in_a_row)
+        record.up, record.error, self._failures_in_a_row = True, "", 0
+        record.seconds, record.size, record.last_success = answer.seconds, len(answer.body), wall
+        self._duty.answered(moment, answer.seconds)
+        if with_latencies:
+            self._latencies_at = moment
+        self._note_engine(reading)
+        began_anew = self._receive(Polled(reading, moment, wall, self.interval))
+        if began_anew:
+            self._choice.forget()
+            self._latencies_at = None
+        if (began_anew or not self._knows_version) and reading.engine_kind == "vllm":
+            self._knows_version = True
+            record.version = await self._ask_version()
+
+    def _note_engine(self, reading: Reading) -> None:
+        foreign = not reading.engine_kind
+        if foreign and not self._foreign:
+            self._log.warning("no_engine_on_page", remedy="check the path; vLLM needs its log stats on")
+        self._foreign = foreign
+
+    async def _ask_version(self) -> str:
+        parts = urlsplit(self._url)
+        try:
+            answer = await self._client.get(urlunsplit((parts.scheme, parts.netloc, "/version", "", "")))
+            version = json.loads(answer.body)["version"]
+        except (PollError, ValueError, LookupError, TypeError, RecursionError):
+            # An older server, or a proxy that does not pass it on: the version is a nicety.
+            return ""
+        return version[:_MOST_VERSION] if isinstance(version, str) else ""

@@ -1,0 +1,225 @@
+"""The composition root: builds the stages from a configuration, starts, reloads and drains them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import structlog
+from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
+
+from exporter import __version__
+from exporter.clock import Clock
+from exporter.config.load import ConfigError
+from exporter.config.redact import redacted
+from exporter.config.schema import Config
+from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
+from exporter.export.status import ExporterStatus
+from exporter.targets.discovery import Discoverer
+from exporter.targets.target import Target
+from exporter.watch import TargetWatch
+from exporter.web.app import create_app
+from exporter.web.listen import ListenAddress, Server, serve
+from exporter.web.state import AppState, TargetRow
+
+REVISION = os.environ.get("SPEC_DECODE_EXPORTER_REVISION", "unknown")
+"""The revision that the image was built from; the build passes it on."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What does not change with a reload."""
+
+    addresses: Sequence[ListenAddress]
+    telemetry_path: str = "/metrics"
+    lifecycle: bool = False
+    """Whether ``/-/reload`` is served."""
+
+
+class Service:
+    """The running exporter."""
+
+    def __init__(self, read_config: Callable[[], Config], options: Options, clock: Clock) -> None:
+        """Be ready to ``start``; ``read_config`` is called then and at every reload.
+
+        Raises:
+            ConfigError: the configuration cannot be used.
+        """
+        self._read_config = read_config
+        self._options = options
+        self._clock = clock
+        self._watches: dict[tuple[str, str], TargetWatch] = {}
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._discoverer: Discoverer | None = None
+        self._discovery: asyncio.Task[None] | None = None
+        self._found: Sequence[Target] = ()
+        self._changes = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._server: Server | None = None
+        self._reload_successful = True
+        self._adopt(read_config())
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """Where the exporter's pages are, once it is started."""
+        return self._server.urls if self._server else ()
+
+    async def start(self) -> None:
+        """Listen and begin to poll.
+
+        Raises:
+            ListenError: an address cannot be listened on.
+            ValueError: the telemetry path cannot be served.
+        """
+        self._server = await serve(create_app(self._app_state()), self._options.addresses)
+        await self._discover()
+        _log.info("listening", urls=list(self.urls), version=__version__)
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_in_background)
+        try:
+            await self.start()
+            await stop.wait()
+            _log.info("stopping")
+        finally:
+            await self.close()
+
+    async def reload(self) -> None:
+        """Read the configuration again and adopt it whole, or keep the old one and raise ConfigError."""
+        try:
+            config = self._read_config()
+        except ConfigError as error:
+            self._reload_successful = False
+            _log.error("reload_failed", problems=[str(problem) for problem in error.problems])
+            raise
+        self._adopt(config)
+        self._reload_successful = True
+        await self._discover()
+        _log.info("reloaded", targets=len(self._watches))
+
+    async def close(self) -> None:
+        """Stop polling, let requests under way end, close every connection."""
+        await _cancel([*self._reloads, *filter(None, [self._discovery])])
+        if self._server:
+            await self._server.close()
+        async with self._changes:
+            await _cancel(self._tasks.values())
+            for watch in self._watches.values():
+                await watch.close()
+
+    def snapshot(self) -> Snapshot:
+        """Take down everything that a page of ours says, at one moment."""
+        now = self._clock.monotonic()
+        names = sorted({name for watch in self._watches.values() for name, _ in watch.target.labels})
+        # Every series of a metric has the same labels; a target without one has it empty.
+        empty = dict.fromkeys(names, "")
+        engines = [
+            ({**empty, **labels}, findings)
+            for watch in self._watches.values()
+            for labels, findings in watch.findings(now, increments=self._needs_increments)
+        ]
+        targets = [({**empty, **watch.labels}, watch.status()) for watch in self._watches.values()]
+        return Snapshot(engines, targets, [({}, self._status())])
+
+    def _adopt(self, config: Config) -> None:
+        self._config = config
+        self._enabled = enabled_metrics(config.metrics)
+        # The increments of single polls are only needed where their spread is shown.
+        self._needs_increments = any("interval_acceptance" in name for name in self._enabled)
+        self._adopted_at = self._clock.wall()
+
+    def _app_state(self) -> AppState:
+        return AppState(
+            collectors=(
+                SnapshotCollector(self.snapshot, lambda: self._enabled),
+                PROCESS_COLLECTOR,
+                PLATFORM_COLLECTOR,
+            ),
+            version=__version__,
+            targets=self._rows,
+            config_text=lambda: redacted(self._config),
+            ready=lambda: True,
+            reload=self.reload if self._options.lifecycle else None,
+            telemetry_path=self._options.telemetry_path,
+        )
+
+    def _rows(self) -> list[TargetRow]:
+        return [watch.row() for watch in self._watches.values()]
+
+    def _status(self) -> ExporterStatus:
+        digest = blake2b(redacted(self._config).encode(), digest_size=6).digest()
+        return ExporterStatus(
+            version=__version__,
+            revision=REVISION,
+            python_version=platform.python_version(),
+            targets=self._discoverer.counts() if self._discoverer else {},
+            reload_successful=self._reload_successful,
+            reload_success_timestamp=self._adopted_at,
+            config_hash=int.from_bytes(digest),
+        )
+
+    def _reload_in_background(self) -> None:
+        async def reload() -> None:
+            try:
+                await self.reload()
+            except ConfigError:
+                return  # it is in the log, and the old configuration goes on
+
+        task = asyncio.ensure_future(reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _discover(self) -> None:
+        """Find the targets anew, by the configuration in force."""
+        await _cancel(filter(None, [self._discovery]))
+        self._discoverer = Discoverer(self._config, self._clock, self._targets_found)
+        self._discovery = asyncio.ensure_future(self._discoverer.run())
+        await asyncio.sleep(0)
+
+    def _targets_found(self, targets: Sequence[Target]) -> None:
+        self._found = targets
+        task = asyncio.ensure_future(self._follow(targets))
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _follow(self, targets: Sequence[Target]) -> None:
+        """Watch just these targets: those that are watched already go on with their windows."""
+        async with self._changes:
+            if targets is not self._found:
+                return  # a later list is on its way
+            wanted = {target.key: target for target in targets}
+            for key in [key for key in self._watches if key not in wanted]:
+                await _cancel([self._tasks.pop(key)])
+                await self._watches.pop(key).close()
+            for key, target in wanted.items():
+                await self._watch(key, target)
+
+    async def _watch(self, key: tuple[str, str], target: Target) -> None:
+        watch = self._watches.get(key)
+        if watch is None:
+            self._watches[key] = watch = TargetWatch(target, self._config, self._clock)
+        elif watch.fits(target, self._config):
+            return
+        else:
+            await _cancel([self._tasks.pop(key)])
+            await watch.change(target, self._config)
+        self._tasks[key] = asyncio.ensure_future(watch.run())
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)

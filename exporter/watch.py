@@ -1,0 +1,157 @@
+"""One target, watched: from its polls to the findings about its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import structlog
+
+from exporter.analysis.engine import EngineWatch, Findings
+from exporter.clock import Clock
+from exporter.config.schema import Config
+from exporter.export.status import TargetStatus
+from exporter.scrape.client import Client
+from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
+from exporter.scrape.reader import MOST_ENGINES
+from exporter.scrape.sample import EngineName, Reading
+from exporter.targets.target import Target, address
+from exporter.web.state import TargetRow
+
+FORGOTTEN_AFTER = 3600.0
+"""An engine that was not seen for so many seconds is forgotten, its counters too."""
+
+
+class TargetWatch:
+    """Polls a target and keeps a watch over each of its engines."""
+
+    def __init__(self, target: Target, config: Config, clock: Clock) -> None:
+        """Be ready to ``run``."""
+        self._clock = clock
+        self._engines: dict[EngineName, EngineWatch] = {}
+        self._reading: Reading | None = None
+        self._record = PollRecord()
+        self._configure(target, config)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The target's labels: its name, and what was configured."""
+        return {"target": self.target.name, **dict(self.target.labels)}
+
+    def fits(self, target: Target, config: Config) -> bool:
+        """Return whether nothing about the polling of this target has changed."""
+        return (self.target, self._config.poll, self._config.windows) == (target, config.poll, config.windows)
+
+    async def change(self, target: Target, config: Config) -> None:
+        """Go on with another configuration; windows and counters stay. Not while ``run`` is under way."""
+        await self._client.close()
+        self._configure(target, config)
+        for engine in self._engines.values():
+            engine.keep(config.windows)
+
+    async def run(self) -> None:
+        """Poll for ever."""
+        await self._poller.run()
+
+    async def poll(self) -> None:
+        """Poll once, now."""
+        await self._poller.poll()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.close()
+
+    def findings(self, now: float, *, increments: bool) -> Iterator[tuple[dict[str, str], Findings]]:
+        """Yield the labels and findings of every engine at ``now`` (monotonic)."""
+        for name, engine in self._engines.items():
+            labels = {
+                "target": self.target.name,
+                "model_name": name.model_name or self.target.name,
+                "engine": name.engine or "0",
+                **dict(self.target.labels),
+            }
+            yield labels, engine.findings(now, increments=increments)
+
+    def status(self) -> TargetStatus:
+        """Return how the polls go."""
+        record, reading = self._record, self._reading
+        return TargetStatus(
+            up=record.up,
+            engine_kind=reading.engine_kind if reading else "",
+            front_end=reading.front_end if reading else "",
+            page=record.page,
+            version=record.version,
+            polls=record.polls,
+            failures=record.failures,
+            poll_seconds=record.seconds,
+            poll_bytes=record.size,
+            interval=self._poller.interval,
+            last_success=record.last_success,
+        )
+
+    def row(self) -> TargetRow:
+        """Return the target as the landing page shows it."""
+        record, parts = self._record, urlsplit(self.target.url)
+        return TargetRow(
+            name=self.target.name,
+            address=f"{address(self.target.url)}{parts.path}",
+            up=record.up,
+            error=record.error,
+            engines=len(self._engines),
+            page=record.page,
+            interval=self._poller.interval,
+        )
+
+    def _configure(self, target: Target, config: Config) -> None:
+        poll = config.poll
+        self.target = target
+        self._config = config
+        self._client = Client(target.http, timeout=poll.timeout, max_body=poll.max_body)
+        self._poller = Poller(
+            target.name,
+            target.url,
+            client=self._client,
+            pace=Pace(
+                interval=poll.interval,
+                histogram_interval=poll.histogram_interval,
+                max_duty_cycle=poll.max_duty_cycle,
+                shortest_window=config.windows[0],
+                filtered=poll.filter == "auto",
+            ),
+            clock=self._clock,
+            receive=self._receive,
+            record=self._record,
+        )
+        self._log = structlog.get_logger().bind(target=target.name)
+
+    def _receive(self, polled: Polled) -> bool:
+        """Take a page; return whether the counters of any engine began anew."""
+        self._reading = polled.reading
+        began_anew = False
+        for name, sample in polled.reading.samples.items():
+            engine = self._engines.get(name) or self._meet(name, polled.reading)
+            events = engine.observe(
+                sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
+            )
+            for event in events:
+                began_anew |= event.name == "engine_reset"
+                level = self._log.warning if event.is_bad else self._log.info
+                level(event.name, model_name=name.model_name, engine=name.engine, **event.fields)
+        self._forget(polled.moment)
+        return began_anew
+
+    def _meet(self, name: EngineName, reading: Reading) -> EngineWatch:
+        engine = EngineWatch(self._config.windows, late_steps=reading.front_end == "rust")
+        self._engines[name] = engine
+        self._log.info(
+            "engine_found", model_name=name.model_name, engine=name.engine, kind=reading.engine_kind
+        )
+        return engine
+
+    def _forget(self, now: float) -> None:
+        """Forget engines that are long gone, and the longest gone where a server keeps inventing new ones."""
+        by_age = sorted(self._engines, key=lambda name: self._engines[name].history.last_seen)
+        surplus = len(by_age) - MOST_ENGINES
+        for place, name in enumerate(by_age):
+            if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
+                del self._engines[name]
