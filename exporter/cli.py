@@ -6,10 +6,10 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from exporter import __version__
 from exporter.clock import SystemClock
@@ -24,6 +24,8 @@ from exporter.web.listen import ListenError, parse_listen_address
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
 DEFAULT_ADDRESS: Final = ":7732"
 _COMMANDS: Final = ("run", "check-config", "simulate")
+
+Result = TypeVar("Result")
 
 _OVERRIDES: Final = {
     "poll_interval": "poll.interval",
@@ -88,15 +90,20 @@ class _Flags:
         self._parser = parser
         self._environ = environ
 
-    def add(self, name: str, metavar: str, text: str, *, default: Any = None, **more: Any) -> None:
-        value = self._environ.get(_variable(name))
-        if value is not None:
-            default = [part.strip() for part in value.split(",")] if more.get("action") == "append" else value
+    def one(self, name: str, metavar: str, text: str, default: str | None = None) -> None:
+        """Add a flag with one value."""
+        default = self._environ.get(_variable(name), default)
+        self._parser.add_argument(name, dest=_destination(name), metavar=metavar, default=default, help=text)
+
+    def several(self, name: str, metavar: str, text: str) -> None:
+        """Add a flag that may be repeated; given on the command line, it replaces its variable's values."""
+        value = self._environ.get(_variable(name), "")
         self._parser.add_argument(
-            name, dest=_destination(name), metavar=metavar, default=default, help=text, **more
+            name, dest=_destination(name), metavar=metavar, help=text, action=_Replace, default=_parts(value)
         )
 
     def switch(self, name: str, text: str) -> None:
+        """Add a flag without a value, and its --no- counterpart."""
         on = self._environ.get(_variable(name), "false").lower() in ("1", "true", "yes", "on")
         self._parser.add_argument(
             name,
@@ -107,27 +114,41 @@ class _Flags:
         )
 
 
+class _Replace(argparse.Action):
+    """Collects a flag's values; the first one drops those that came from the environment."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Take one more value."""
+        del parser, option_string
+        given = getattr(namespace, self.dest)
+        fresh = given is self.default
+        setattr(namespace, self.dest, [*([] if fresh else given), values])
+
+
+def _parts(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
 def _add_run_flags(flags: _Flags) -> None:
-    flags.add("--config.file", "FILE", "the configuration; without one, flags and defaults", type=Path)
-    flags.add(
-        "--target", "URL", "a metrics page to watch, without a configuration; repeatable", action="append"
-    )
-    flags.add(
+    flags.one("--config.file", "FILE", "the configuration; without one, flags and defaults")
+    flags.several("--target", "URL", "a metrics page to watch, without a configuration; repeatable")
+    flags.one(
         "--poll.interval", "DURATION", "how often a server is asked, such as 1s; goes before the file's"
     )
-    flags.add(
-        "--web.listen-address",
-        "ADDRESS",
-        f"where to serve; repeatable (default {DEFAULT_ADDRESS})",
-        action="append",
+    flags.several(
+        "--web.listen-address", "ADDRESS", f"where to serve; repeatable (default {DEFAULT_ADDRESS})"
     )
-    flags.add(
-        "--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", default="/metrics"
-    )
+    flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
     flags.switch("--web.enable-lifecycle", "let POST /-/reload read the configuration again")
-    flags.add("--log.level", "LEVEL", "debug, info, warning or error (default info)")
-    flags.add("--log.format", "FORMAT", "logfmt or json (default logfmt)")
-    flags.add("--simulate", "SCENARIO", "watch an embedded simulated vLLM instead of real servers")
+    flags.one("--log.level", "LEVEL", "debug, info, warning or error (default info)")
+    flags.one("--log.format", "FORMAT", "logfmt or json (default logfmt)")
+    flags.one("--simulate", "SCENARIO", "watch an embedded simulated vLLM instead of real servers")
 
 
 def _variable(flag: str) -> str:
@@ -154,7 +175,8 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         if arguments.config_file:
             raise UsageError("--target is for use without --config.file; put the target into the file")
         overrides["targets"] = [{"url": url} for url in arguments.target]
-    return load(arguments.config_file, environ=environ, overrides=overrides)
+    path = Path(arguments.config_file) if arguments.config_file else None
+    return load(path, environ=environ, overrides=overrides)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -162,13 +184,14 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_loop(coroutine: Any) -> Any:
+def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run on uvloop where it is installed, else on asyncio's own loop."""
     try:
         import uvloop
     except ImportError:
         return asyncio.run(coroutine)
-    return uvloop.run(coroutine)
+    result: Result = uvloop.run(coroutine)
+    return result
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
@@ -199,5 +222,4 @@ def _check_config(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    result: int = run_loop(simulate_command.run(arguments))
-    return result
+    return run_loop(simulate_command.run(arguments))

@@ -54,5 +54,5 @@ class Reading:
     engine_kind: str
     """A name from ``engines.ENGINES``; empty if the page shows no engine that is known."""
     front_end: str
-    """``python``, ``rust``, ``ray``, ``v0`` (vLLM V0, whose counters are left aside), or empty for other engines."""
+    """``python``, ``rust``, ``ray``, ``v0`` (vLLM V0: no counters are read); empty for others."""
     samples: Mapping[EngineName, Sample]

@@ -1,0 +1,20 @@
+"""Run every benchmark, one after the other; each prints a Markdown table."""
+
+from __future__ import annotations
+
+import pkgutil
+import runpy
+
+import benchmarks
+
+
+def main() -> None:
+    """Run them in alphabetical order."""
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        if not module.name.startswith("_"):
+            print(f"\n## {module.name}\n", flush=True)
+            runpy.run_module(f"benchmarks.{module.name}", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
