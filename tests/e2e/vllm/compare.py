@@ -1,0 +1,87 @@
+"""Hold a page of the exporter against the ground truth.
+
+Ratios are compared after weighing each engine's by its own denominator, so that the same check holds for any
+number of engines: the responses do not say which engine served them.
+"""
+
+from __future__ import annotations
+
+from process import get
+from prometheus_client.parser import text_string_to_metric_families
+from pytest import approx  # noqa: PT013 - the one name that is read like a word
+from truth import Truth
+from watch import LONG, Page
+
+EXACT = 1e-9
+"""What division may cost; the sums themselves must be equal."""
+SECONDS = 1e-6
+
+
+def counts(truth: Truth) -> dict[str, float]:
+    """Name what is counted in whole numbers, without the suffix or prefix that makes it a metric."""
+    return {
+        "drafts": truth.drafts,
+        "draft_tokens": truth.draft_tokens,
+        "accepted_tokens": truth.accepted_tokens,
+        "generation_tokens": truth.generation_tokens,
+        "first_tokens": truth.requests,
+    }
+
+
+def check_vllm(url: str, truth: Truth) -> None:
+    """Make sure that vLLM's own counters say what its responses say, or nothing after this means anything."""
+    families = text_string_to_metric_families(get(f"{url}/metrics"))
+    page = Page(tuple(sample for family in families for sample in family.samples))
+    prefix = "vllm:spec_decode_num"
+    assert page.sum(f"{prefix}_drafts_total") == truth.drafts
+    assert page.sum(f"{prefix}_draft_tokens_total") == truth.draft_tokens
+    assert page.sum(f"{prefix}_accepted_tokens_total") == truth.accepted_tokens
+    assert page.positions(f"{prefix}_accepted_tokens_per_pos_total") == truth.positions
+    assert page.sum("vllm:generation_tokens_total") == truth.generation_tokens
+
+
+def check_counters(page: Page, truth: Truth) -> None:
+    """The counters grew by what the responses say. They start at 0, so their values are their increases."""
+    expected = {f"spec_decode_{name}_total": value for name, value in counts(truth).items()}
+    assert {name: page.sum(name) for name in expected} == expected
+    assert page.positions("spec_decode_position_accepted_tokens_total") == truth.positions
+    assert page.sum("spec_decode_decode_seconds_total") == approx(truth.decode_seconds, rel=SECONDS)
+    assert page.sum("spec_decode_poll_acceptance_ratio_count") == truth.draft_tokens
+    assert page.sum("spec_decode_poll_acceptance_ratio_sum") == approx(truth.accepted_tokens, rel=EXACT)
+
+
+def check_windows(page: Page, truth: Truth) -> None:
+    """The long window holds every response, and its ratios are those of its sums."""
+    expected = {f"spec_decode_window_{name}": value for name, value in counts(truth).items()}
+    assert {name: page.sum(name, window=LONG) for name in expected} == expected
+    assert page.positions("spec_decode_window_position_accepted_tokens", window=LONG) == truth.positions
+    assert page.sum("spec_decode_window_decode_seconds", window=LONG) == approx(
+        truth.decode_seconds, rel=SECONDS
+    )
+    steps = page.sum("spec_decode_window_decode_steps", window=LONG)
+    assert steps >= truth.drafts
+    numerators = {
+        ("spec_decode_draft_acceptance_ratio", "draft_tokens"): truth.accepted_tokens,
+        ("spec_decode_acceptance_length_tokens", "drafts"): truth.drafts + truth.accepted_tokens,
+        ("spec_decode_draft_length_tokens", "drafts"): truth.draft_tokens,
+        ("spec_decode_coverage_ratio", "decode_steps"): truth.drafts,
+        ("spec_decode_effective_tokens_per_step", "decode_steps"): truth.generation_tokens - truth.requests,
+    }
+    assert {key: weighed(page, *key) for key in numerators} == approx(numerators, rel=EXACT)
+    assert weighed(page, "spec_decode_step_seconds", "decode_steps") == approx(
+        truth.decode_seconds, rel=SECONDS
+    )
+    for position, accepted in enumerate(truth.positions):
+        survived = weighed(page, "spec_decode_position_acceptance_ratio", "drafts", position=str(position))
+        assert survived == approx(accepted, rel=EXACT)
+
+
+def weighed(page: Page, ratio: str, denominator: str, **labels: str) -> float:
+    """Turn every engine's ratio back into its numerator, and add these up."""
+    samples = page.find(ratio, window=LONG, **labels)
+    assert samples, f"the exporter has no {ratio}{labels or ''}"
+    weights = {
+        sample.labels["engine"]: sample.value
+        for sample in page.find(f"spec_decode_window_{denominator}", window=LONG)
+    }
+    return sum(sample.value * weights[sample.labels["engine"]] for sample in samples)

@@ -1,0 +1,53 @@
+"""What the scenarios share: where vLLM is, and a table of what they compared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from truth import Truth
+from watch import LONG, Page
+
+TABLE = pytest.StashKey[list[str]]()
+HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _installed() -> None:
+    """Say what to do where the environment of vLLM is not named."""
+    if not {"VLLM_VENV", "VLLM_MODELS"} <= os.environ.keys():
+        pytest.exit("these tests need a real vLLM: start them with tests/e2e/vllm/run", returncode=4)
+
+
+@pytest.fixture(scope="session")
+def remark(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Add a line to what is printed at the end of the run."""
+    lines = request.config.stash.setdefault(TABLE, [])
+    return lines.append
+
+
+@pytest.fixture(scope="session")
+def record(remark: Callable[[str], None]) -> Callable[[str, Page, Truth], None]:
+    """Add a row to the table: what the responses say, a stroke, and what the exporter's long window says."""
+
+    def add(scenario: str, page: Page, truth: Truth) -> None:
+        names = ("drafts", "draft_tokens", "accepted_tokens")
+        pairs = [
+            f"{getattr(truth, name)} | {page.sum(f'spec_decode_window_{name}', window=LONG):.0f}"
+            for name in names
+        ]
+        remark(f"{scenario:<34}{truth.requests:>9}{pairs[0]:>17}{pairs[1]:>19}{pairs[2]:>17}")
+
+    return add
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Print the table after everything else."""
+    yield
+    if lines := terminalreporter.config.stash.get(TABLE, []):
+        terminalreporter.section("responses | exporter")
+        terminalreporter.write_line(HEAD)
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,127 @@
+"""Start a server as a process group of its own, wait until it answers, and leave nothing of it behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LOGS = Path(".e2e/logs")
+HOST = "127.0.0.1"
+
+
+class NeverHappenedError(AssertionError):
+    """Something that was waited for did not come about; says what, and where to look."""
+
+
+def until(happened: Callable[[], bool], *, what: str, seconds: float, every: float = 0.25) -> None:
+    """Return once ``happened()`` is true, or raise after so many seconds of real time."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            raise NeverHappenedError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(every)
+
+
+def free_port() -> int:
+    """Return a port on the loopback address that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        return int(listener.getsockname()[1])
+
+
+def get(url: str) -> str:
+    """Return the body of a page, or raise ``OSError``."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def answers(url: str) -> bool:
+    """Tell whether the page is served at all."""
+    try:
+        get(url)
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: where it listens, what it writes, and the group of all its processes."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Its address without a path."""
+        return f"http://{HOST}:{self.port}"
+
+    def kill(self) -> None:
+        """End the whole group at once, as an out-of-memory killer would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=30)
+        until(self._gone, what=f"the end of every process of {self.log.stem}", seconds=30)
+
+    def stop(self) -> None:
+        """Ask it to end, and end whatever is left of it after 20 s."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=20)
+        self.kill()
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of its first process, in steps of a hundredth of a second."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _gone(self) -> bool:
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+
+@contextlib.contextmanager
+def serve(
+    command: Sequence[str],
+    *,
+    name: str,
+    port: int,
+    health: str,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """Run a command until the block ends; the block begins when its ``health`` page answers."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+    server = Server(process, port, log)
+    try:
+        until(
+            lambda: process.poll() is not None or answers(server.url + health),
+            what=f"an answer of {name}; see {log}",
+            seconds=seconds,
+        )
+        assert process.poll() is None, f"{name} ended with {process.returncode}; see {log}"
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+from compare import check_counters, check_vllm, check_windows
+from process import get
+from truth import Load, drive
+from vllm_server import QUIET, ngram, vllm
+from watch import watch
+
+pytestmark = pytest.mark.e2e
+
+DRAFTS = "vllm:spec_decode_num_drafts"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with vllm(
+        "data-parallel", *ngram(3), *QUIET, "--data-parallel-size", "2", "--api-server-count", "2"
+    ) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def watching(server):
+    with watch("data-parallel", server.url) as watching:
+        yield watching
+
+
+def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching, record):
+    truth = drive(server.url, Load(temperature=0, seconds=20, at_once=4))
+    page = watching.settled()
+    check_vllm(server.url, truth)
+    check_counters(page, truth)
+    check_windows(page, truth)
+    record("two engines, two API servers", page, truth)
+    drafts = page.find("spec_decode_window_drafts", window="10m")
+    assert {sample.labels["engine"] for sample in drafts} == {"0", "1"}
+    assert all(sample.value > 0 for sample in drafts)
+
+
+def test_several_api_servers_are_asked_for_the_whole_page_because_the_filtered_one_is_empty(server, watching):
+    assert get(f"{server.url}/metrics/?name[]={DRAFTS}_total") == ""
+    page = watching.settled()
+    assert page.find("spec_decode_exporter_target_info", page="full")
+    assert page.sum("spec_decode_exporter_target_up") == 1
+
+
+def test_several_api_servers_say_nothing_about_the_creation_of_their_counters(server):
+    page = get(f"{server.url}/metrics")
+    assert f"{DRAFTS}_total{{" in page
+    assert f"{DRAFTS}_created{{" not in page
+
+
+def test_no_api_server_logs_the_polls_when_told_so(server, watching):
+    watching.settled()
+    assert "GET /metrics" not in server.log.read_text(encoding="utf-8").replace("name[]=vllm:", "")

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from compare import check_counters, check_vllm, check_windows
+from truth import Load, drive
+from vllm_server import QUIET, draft_model, vllm
+from watch import watch
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def server():
+    with vllm("draft-model", *draft_model(4), *QUIET) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def watching(server):
+    with watch("draft-model", server.url) as watching:
+        yield watching
+
+
+def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(server, watching, record):
+    greedy = drive(server.url, Load(temperature=0, seconds=20))
+    page = watching.settled()
+    check_vllm(server.url, greedy)
+    check_counters(page, greedy)
+    check_windows(page, greedy)
+    record("draft model, temperature 0", page, greedy)
+    assert greedy.acceptance > 0.35
+
+    sampled = drive(server.url, Load(temperature=1, seconds=40))
+    page = watching.settled()
+    check_counters(page, greedy + sampled)
+    check_windows(page, greedy + sampled)
+    record("  and then temperature 1", page, greedy + sampled)
+    assert sampled.acceptance < 0.05
+    assert page.sum("spec_decode_draft_acceptance_ratio", window="30s") < 0.05
+
+
+def test_a_single_process_is_asked_for_the_filtered_page(server, watching):
+    page = watching.settled()
+    assert page.find("spec_decode_exporter_target_info", page="filtered")
+    assert page.sum("spec_decode_exporter_poll_bytes") < 10_000
+
+
+def test_vllm_logs_none_of_the_polls_when_told_so(server, watching):
+    watching.settled()
+    log = server.log.read_text(encoding="utf-8")
+    assert "POST /v1/completions" in log
+    assert [line for line in log.splitlines() if "GET /metrics" in line] == []

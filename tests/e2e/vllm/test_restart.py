@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from compare import check_counters, check_vllm, check_windows
+from process import free_port, until
+from truth import Load, drive
+from vllm_server import QUIET, draft_model, vllm
+from watch import watch
+
+pytestmark = pytest.mark.e2e
+
+
+def test_windows_begin_anew_after_a_kill_and_a_restart_with_another_number_of_tokens(record):
+    port = free_port()
+    with (
+        vllm("restart-k3", *draft_model(3), *QUIET, port=port) as server,
+        watch("restart", server.url) as watching,
+    ):
+        before = drive(server.url, Load(temperature=0, seconds=12))
+        page = watching.settled()
+        check_counters(page, before)
+        check_windows(page, before)
+        record("before the kill, K = 3", page, before)
+
+        server.kill()
+        until(lambda: not watching.up(), what="a failed poll of the killed server", seconds=20)
+        with vllm("restart-k5", *draft_model(5), *QUIET, port=port):
+            watching.wait_until_up()
+            after = drive(server.url, Load(temperature=0, seconds=12))
+            page = watching.settled()
+            check_vllm(server.url, after)
+            check_windows(page, after)
+            check_counters(page, before + after)
+            record("after the restart, K = 5", page, after)
+            assert page.sum("spec_decode_engine_resets_total", cause="restart") == 1
+            assert page.sum("spec_decode_engine_resets_total", cause="decrease") == 0
+            assert page.find("spec_decode_exporter_target_info", page="filtered")

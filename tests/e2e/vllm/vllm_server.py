@@ -1,0 +1,70 @@
+"""A real vLLM on the CPU that serves the tiny models and counts speculation in every response."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from process import HOST, Server, free_port, serve
+
+MODEL = "tiny"
+SECONDS_TO_START = 240.0
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+FLAGS = (
+    *("--served-model-name", MODEL, "--dtype", "bfloat16", "--enforce-eager"),
+    *("--max-model-len", "1024", "--max-num-seqs", "16"),
+    *("--enable-per-request-metrics", "--per-request-spec-decode-metrics", "summary"),
+)
+QUIET = ("--disable-access-log-for-endpoints", "/metrics,/metrics/")
+"""What keeps the exporter's polls out of vLLM's access log. Paths are compared whole: both are needed."""
+
+
+def models() -> Path:
+    """Return the folder with ``target`` and ``draft``, absolute."""
+    return Path(os.environ["VLLM_MODELS"])
+
+
+def draft_model(tokens: int) -> Sequence[str]:
+    """Speculate with the draft model."""
+    settings = {"method": "draft_model", "model": str(models() / "draft"), "num_speculative_tokens": tokens}
+    return ("--speculative-config", json.dumps(settings))
+
+
+def ngram(tokens: int) -> Sequence[str]:
+    """Speculate by looking up what followed the last tokens earlier in the same text."""
+    lookup = {"prompt_lookup_max": 4, "prompt_lookup_min": 1}
+    return (
+        "--speculative-config",
+        json.dumps({"method": "ngram", "num_speculative_tokens": tokens, **lookup}),
+    )
+
+
+@contextlib.contextmanager
+def vllm(name: str, *flags: str, port: int | None = None) -> Iterator[Server]:
+    """Run vLLM until the block ends; the block begins when it is healthy."""
+    port = port or free_port()
+    program = Path(os.environ["VLLM_VENV"], "bin", "vllm")
+    command = [
+        str(program),
+        "serve",
+        str(models() / "target"),
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        *FLAGS,
+        *flags,
+    ]
+    with serve(
+        command, name=name, port=port, health="/health", seconds=SECONDS_TO_START, environment=ENVIRONMENT
+    ) as server:
+        yield server

@@ -1,0 +1,104 @@
+"""The exporter as its users run it: the installed command, a file, and its page."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from process import HOST, LOGS, Server, free_port, get, serve, until
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+TARGET = "server"
+LONG = "10m"
+"""Covers a whole scenario."""
+CONFIG = """\
+windows: [30s, {long}]
+targets:
+  - url: {url}/metrics
+    name: {target}
+metrics:
+  enable: [spec_decode_window_position_accepted_tokens]
+"""
+SECONDS_TO_SETTLE = 45.0
+"""Back-off after an outage and the longest interval between polls, several times over."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of the exporter."""
+
+    samples: tuple[Sample, ...]
+
+    def find(self, name: str, **labels: str) -> list[Sample]:
+        """Return the samples of a name that have at least these labels."""
+        return [
+            sample
+            for sample in self.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+
+    def sum(self, name: str, **labels: str) -> float:
+        """Add up the engines; a metric that is absent is an error, since it would pass for a 0."""
+        found = self.find(name, **labels)
+        assert found, f"the exporter has no {name}{labels or ''}"
+        return math.fsum(sample.value for sample in found)
+
+    def positions(self, name: str, **labels: str) -> tuple[float, ...]:
+        """Add up the engines, position by position."""
+        names = {sample.labels["position"] for sample in self.find(name, **labels)}
+        return tuple(self.sum(name, position=position, **labels) for position in sorted(names, key=int))
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A running exporter that watches one vLLM."""
+
+    server: Server
+
+    def page(self) -> Page:
+        """Read its page now."""
+        families = text_string_to_metric_families(get(f"{self.server.url}/metrics"))
+        return Page(tuple(sample for family in families for sample in family.samples))
+
+    def up(self) -> bool:
+        """Tell whether its newest poll succeeded."""
+        return any(sample.value == 1 for sample in self.page().find("spec_decode_exporter_target_up"))
+
+    def wait_until_up(self) -> None:
+        """Wait for a successful poll: the starting point that later counts are measured from."""
+        until(self.up, what=f"a successful poll; see {self.server.log}", seconds=SECONDS_TO_SETTLE)
+
+    def settled(self, polls: int = 2) -> Page:
+        """Return the page after so many further successful polls, which saw all that happened before."""
+        enough = self._successes() + polls
+        until(
+            lambda: self._successes() >= enough,
+            what=f"{polls} further polls; see {self.server.log}",
+            seconds=SECONDS_TO_SETTLE,
+        )
+        return self.page()
+
+    def _successes(self) -> float:
+        page = self.page()
+        failures = page.sum("spec_decode_exporter_poll_failures_total", target=TARGET)
+        return page.sum("spec_decode_exporter_polls_total", target=TARGET) - failures
+
+
+@contextlib.contextmanager
+def watch(name: str, url: str) -> Iterator[Watch]:
+    """Run the exporter against a vLLM; the block begins at its first successful poll."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    config = LOGS / f"{name}-exporter.yml"
+    config.write_text(CONFIG.format(url=url, target=TARGET, long=LONG), encoding="utf-8")
+    port = free_port()
+    program = Path(sys.executable).with_name("spec-decode-exporter")
+    command = [str(program), "run", "--config.file", str(config), "--web.listen-address", f"{HOST}:{port}"]
+    with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy", seconds=20) as server:
+        watching = Watch(server)
+        watching.wait_until_up()
+        yield watching
