@@ -31,7 +31,7 @@ Stamp = tuple[int, int, int]
 
 
 def headers(settings: HttpSettings) -> dict[str, str]:
-    """Return the headers to send, from secret files as they are now; a file costs a ``stat`` unless it changed.
+    """Return the headers to send, from secret files as they are now; an unchanged file costs a ``stat``.
 
     Raises:
         PollError: A file cannot be read, or holds what a header cannot; the message never repeats it.
@@ -45,7 +45,7 @@ def headers(settings: HttpSettings) -> dict[str, str]:
 
 
 def ssl_context(settings: HttpSettings) -> ssl.SSLContext:
-    """Return the TLS context to connect with: the same object until the settings or one of their files change.
+    """Return the TLS context to connect with: the same object until the settings or their files change.
 
     ``tls_config.server_name`` is not in it: pass that as ``server_hostname``.
 
@@ -61,22 +61,110 @@ def ssl_context(settings: HttpSettings) -> ssl.SSLContext:
 
 def _header(name: str, values: HeaderValues) -> Iterable[str]:
     yield from values.values
-    yield from (_sendable(secret.get_secret_value(), f"the secret of header {name}") for secret in values.secrets)
-    yield from (_secret_file(path) for path in values.files)
+    yield from (_sendable(_secret(secret, None), f"http_headers.{name}") for secret in values.secrets)
+    yield from (_sendable(_secret(None, path), path) for path in values.files)
 
 
 def _bearer(authorization: Authorization) -> str:
-    token = _secret(authorization.credentials, authorization.credentials_file, "authorization.credentials")
-    return f"{authorization.type} {_sendable(token, 'authorization.credentials')}"
+    token = _secret(authorization.credentials, authorization.credentials_file)
+    return f"{authorization.type} {_sendable(token, authorization.credentials_file or 'authorization')}"
 
 
 def _basic(basic_auth: BasicAuth) -> str:
-    user = _file(basic_auth.username_file) if basic_auth.username_file else basic_auth.username or ""
+    user = _content(basic_auth.username_file) if basic_auth.username_file else basic_auth.username or ""
     password = _secret(basic_auth.password, basic_auth.password_file)
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 def _secret(value: SecretStr | None, path: Path | None) -> str:
     if path is not None:
-        return _file(path)
+        return _content(path)
     return value.get_secret_value() if value is not None else ""
+
+
+def _sendable(text: str, source: object) -> str:
+    """Refuse what would end the header early or cannot be sent; say where it is from, never what it is."""
+    if not (text and text.isascii() and text.isprintable()):
+        raise PollError(_UNREADABLE, f"{source}: a secret must be one line of visible ASCII characters")
+    return text
+
+
+def _stamp(path: Path, reason: Reason) -> Stamp:
+    try:
+        check_file(path)
+        found = path.stat()
+    except OSError as error:
+        raise PollError(reason, f"{path}: cannot be read: {error.strerror or error}") from None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _content(path: Path) -> str:
+    """Return a secret file's text without the white space around it, as Prometheus does."""
+    return _read(path, _stamp(path, _UNREADABLE))
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, _unchanged: Stamp) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PollError(_UNREADABLE, f"{path}: is not UTF-8 text") from None
+
+
+@lru_cache(maxsize=1)
+def _default_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+@lru_cache(maxsize=64)
+def _context(tls: TlsConfig, _unchanged: tuple[Stamp | None, ...]) -> ssl.SSLContext:
+    """Build a context; that takes some 10 ms, so it is kept for as long as its files stay as they are."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.ca)
+        _identify(context, tls)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; neither tells a key
+        raise PollError("tls", f"tls_config: {_culprits(tls)}: {_plainly(error)}") from None
+    context.minimum_version = _VERSIONS[tls.min_version]
+    if tls.max_version is not None:
+        context.maximum_version = _VERSIONS[tls.max_version]
+    if tls.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _identify(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    """Load the client's certificate and key, if there are."""
+    with _as_file(tls.cert, tls.cert_file) as cert, _as_file(_secret(tls.key, None), tls.key_file) as key:
+        if cert is not None:
+            # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
+            context.load_cert_chain(cert, key, password="")
+
+
+@contextmanager
+def _as_file(text: str | None, path: Path | None) -> Iterator[str | None]:
+    """Give OpenSSL, which reads only files, a file: for text it is a pipe, so that no key meets a disk."""
+    if path is not None or not text:
+        yield str(path) if path is not None else None
+        return
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        os.write(writing, text.encode())
+        os.close(writing)
+        yield f"/dev/fd/{reading}"
+    finally:
+        os.close(reading)
+
+
+def _culprits(tls: TlsConfig) -> str:
+    files = [str(path) for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None]
+    return ", ".join(files) or "its PEM text"
+
+
+def _plainly(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"not a valid certificate or key, or they do not belong together ({error.reason or 'no PEM'})"
+    return getattr(error, "strerror", None) or "cannot be used"

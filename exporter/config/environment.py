@@ -1,0 +1,56 @@
+"""``${NAME}`` in a value stands for an environment variable; ``$$`` for a dollar."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<broken>\{))")
+_WHOLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
+class Expanded(str):
+    """A value with environment variables in it, which remembers how it was written.
+
+    A secret must be given by one variable and nothing else (``whole``), and no message shows more
+    than ``written``: whatever came from the environment may be a secret.
+    """
+
+    __slots__ = ("whole", "written")
+
+    written: str
+    whole: bool
+
+    @classmethod
+    def of(cls, value: str, written: str) -> Self:
+        """Return ``value`` with the text that it was ``written`` as."""
+        expanded = cls(value)
+        expanded.written = written
+        expanded.whole = _WHOLE.fullmatch(written) is not None
+        return expanded
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """Return ``text`` with its variables replaced; the same text if it names none.
+
+    Raises:
+        ValueError: A variable is not set, or a reference is not complete.
+    """
+    value, references = _REFERENCE.subn(lambda match: _value(match, environ), text)
+    return Expanded.of(value, text) if references else text
+
+
+def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    if match["broken"]:
+        raise ValueError("`${` begins no variable here; write `${NAME}`, or `$${` for these two characters")
+    name = match["name"]
+    if name is None:
+        return "$"
+    if name not in environ:
+        raise ValueError(
+            f"the environment variable {name} is not set; set it, or write `$${{{name}}}` for the text"
+        )
+    return environ[name]

@@ -1,0 +1,211 @@
+"""The configuration, key by key. Each description here is what docs/configuration.md says about the key."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from exporter.config.http_settings import (
+    Authorization,
+    BasicAuth,
+    HeaderValues,
+    HttpSettings,
+    Section,
+    TlsConfig,
+)
+from exporter.config.labels import RESERVED_LABELS
+from exporter.config.mistakes import MistakesError
+from exporter.config.target_settings import (
+    Discovery,
+    DnsDiscovery,
+    HttpDiscovery,
+    Scrape,
+    TargetSettings,
+)
+from exporter.config.units import format_duration
+from exporter.config.values import Duration, Size
+
+__all__ = [
+    "DEFAULT_URL",
+    "RESERVED_LABELS",
+    "Authorization",
+    "BasicAuth",
+    "Config",
+    "Discovery",
+    "DnsDiscovery",
+    "Group",
+    "HeaderValues",
+    "HttpDiscovery",
+    "HttpSettings",
+    "Log",
+    "Metrics",
+    "Poll",
+    "Scrape",
+    "TargetSettings",
+    "TlsConfig",
+]
+
+DEFAULT_URL: Final = "http://localhost:8000/metrics"
+"""What is watched when nothing is configured: a vLLM beside the exporter, on its default port."""
+
+
+class Group(StrEnum):
+    """Metrics that are switched on and off together."""
+
+    COUNTERS = "counters"
+    ACCEPTANCE = "acceptance"
+    RATES = "rates"
+    SUMS = "sums"
+    LATENCY = "latency"
+    LOAD = "load"
+    DISTRIBUTION = "distribution"
+    INTEGRITY = "integrity"
+    EXPORTER = "exporter"
+
+
+def _known_metric(name: str) -> str:
+    """Refuse what is neither a group nor could be a metric; the catalogue knows whether the metric exists."""
+    if name in set(Group) or re.fullmatch(r"spec_decode_[a-z0-9_]+", name):
+        return name
+    near = difflib.get_close_matches(name, list(Group), n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"the groups are {', '.join(Group)}"
+    raise ValueError(f"is neither a group nor a metric of the exporter; {hint}")
+
+
+def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
+    twice = sorted({format_duration(window) for window in windows if windows.count(window) > 1})
+    if twice:
+        raise ValueError(f"holds {', '.join(twice)} more than once; a window needs to be named only once")
+    return tuple(sorted(windows))
+
+
+MetricName = Annotated[str, AfterValidator(_known_metric)]
+Windows = Annotated[tuple[Duration, ...], AfterValidator(_ascending)]
+
+
+class Poll(Section):
+    """When and how the servers are asked."""
+
+    interval: Duration = Field(
+        default=1.0,
+        description="How often a server is asked. At most a third of the shortest window. "
+        "It becomes longer by itself where asking costs the server more than `max_duty_cycle`.",
+    )
+    histogram_interval: Duration = Field(
+        default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)),
+        description="How often the buckets of histograms are asked for besides; they are most of the cost of "
+        "a page. At least `interval`, and at most a third of the longest window.",
+    )
+    timeout: Duration = Field(
+        default=5.0, description="How long an answer may take, from the connection to its last byte."
+    )
+    max_duty_cycle: float = Field(
+        default=0.01,
+        gt=0,
+        le=1,
+        description="The part of its time that a server may spend on answering the exporter.",
+    )
+    max_body: Size = Field(
+        default=16 * 2**20, description="How large an answer may be, after it is unpacked."
+    )
+    filter: Literal["auto", "off"] = Field(
+        default="auto",
+        description="`auto` asks for just the samples that are needed where the server can do that, and for "
+        "the whole page elsewhere. `off` always asks for the whole page.",
+    )
+
+    @field_validator("histogram_interval")
+    @classmethod
+    def _no_shorter_than_interval(cls, value: float, info: ValidationInfo) -> float:
+        interval = info.data.get("interval", value)
+        if value < interval:
+            raise ValueError(
+                f"is shorter than `interval`, {format_duration(interval)}; make it at least that long"
+            )
+        return value
+
+
+class Metrics(Section):
+    """Which metrics are served, by the name of a group or of a metric. `disable` outweighs `enable`."""
+
+    enable: tuple[MetricName, ...] = Field(
+        default=(), description="Groups or metrics to serve besides those that are on from the start."
+    )
+    disable: tuple[MetricName, ...] = Field(default=(), description="Groups or metrics not to serve.")
+
+    @field_validator("disable")
+    @classmethod
+    def _not_enabled_too(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        both = sorted(set(value) & set(info.data.get("enable", ())))
+        if both:
+            raise ValueError(f"names {', '.join(both)}, which `enable` names too; remove one of the two")
+        return value
+
+
+class Log(Section):
+    """What the exporter writes to its standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least severe event to write."
+    )
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="How an event is written.")
+
+
+class Config(Section):
+    """Everything that can be configured. An empty file is a configuration: all has a default."""
+
+    windows: Windows = Field(
+        default=(30.0, 300.0),
+        min_length=1,
+        description="How far back the gauges look. Each is a value of the `window` label.",
+    )
+    poll: Poll = Field(
+        default_factory=Poll, validate_default=True, description="When and how the servers are asked."
+    )
+    discovery: Discovery = Field(
+        default_factory=Discovery, description="Ways to find servers that come and go."
+    )
+    targets: tuple[TargetSettings, ...] = Field(
+        default=(),
+        validate_default=True,
+        description=f"The servers to watch. Without any, and without discovery, `{DEFAULT_URL}` is watched.",
+    )
+    metrics: Metrics = Field(default_factory=Metrics, description="Which metrics are served.")
+    log: Log = Field(default_factory=Log, description="What the exporter logs.")
+
+    @field_validator("poll")
+    @classmethod
+    def _often_enough(cls, poll: Poll, info: ValidationInfo) -> Poll:
+        """Refuse polls too rare for the windows: a window of fewer than three says nothing."""
+        windows = info.data.get("windows")
+        if windows is None:
+            return poll
+        pairs = (("interval", "shortest", windows[0]), ("histogram_interval", "longest", windows[-1]))
+        mistakes = [
+            ((key,), _too_rare(which, window))
+            for key, which, window in pairs
+            if getattr(poll, key) > window / 3
+        ]
+        if mistakes:
+            raise MistakesError(mistakes)
+        return poll
+
+    @field_validator("targets")
+    @classmethod
+    def _at_least_the_default(
+        cls, targets: tuple[TargetSettings, ...], info: ValidationInfo
+    ) -> tuple[TargetSettings, ...]:
+        """Watch the vLLM beside the exporter where nothing else is to be watched."""
+        discovery = info.data.get("discovery")
+        nothing = not targets and discovery is not None and not discovery.ways
+        return (TargetSettings(url=DEFAULT_URL),) if nothing else targets
+
+
+def _too_rare(which: str, window: float) -> str:
+    most = format_duration(math.floor(window * 1000 / 3) / 1000)
+    return f"is more than a third of the {which} window, {format_duration(window)}; make it at most {most}"

@@ -1,0 +1,192 @@
+"""YAML as a tree whose every value knows its line.
+
+Values are kept as they are written: ``1.10`` is the text ``1.10`` and ``off`` the text ``off`` until the
+schema says what they ought to be, so that nothing turns into a number or a boolean by surprise. Only an empty
+value, ``~`` and ``null`` are nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from exporter.config.problem import Path
+
+_PLAIN_TAGS: Final = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")
+)
+_NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_DEEPEST: Final = 50
+
+
+class YamlError(ValueError):
+    """The text cannot be read as YAML."""
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A mistake in the tree that leaves the rest of it readable."""
+
+    line: int
+    path: Path
+    message: str
+
+
+def parse(data: bytes) -> yaml.Node | None:
+    """Return the tree of a YAML document; None if it is empty.
+
+    Raises:
+        YamlError: It is not one document of YAML in UTF-8.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise YamlError(
+            data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text; save it as UTF-8"
+        ) from None
+    try:
+        return yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise YamlError(line, f"holds the character {error.character:#x}; remove it") from None
+    except yaml.MarkedYAMLError as error:
+        raise YamlError(_line_of(error), _explained(error)) from None
+    except RecursionError:
+        raise YamlError(None, "is nested too deeply") from None
+    except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML's own slips on odd escapes
+        raise YamlError(None, "is not YAML") from None
+
+
+def _line_of(error: yaml.MarkedYAMLError) -> int | None:
+    mark = error.problem_mark or error.context_mark
+    return None if mark is None else mark.line + 1
+
+
+def _explained(error: yaml.MarkedYAMLError) -> str:
+    """Say what PyYAML found, with the usual cause where there is one."""
+    problem = error.problem or error.context or "cannot be read"
+    if r"'\t'" in problem:
+        problem += "; indent with spaces, not with tabs"
+    if "single document" in (error.context or ""):
+        problem = "there is a second document; remove it and the `---` before it"
+    return f"is not YAML: {problem}"
+
+
+class Reader:
+    """Turns a tree into mappings, lists and texts; collects the flaws that it meets."""
+
+    def __init__(self, expand: Callable[[str], str] = str) -> None:
+        """Read with ``expand`` applied to every text value; its ``ValueError`` becomes a flaw."""
+        self._expand = expand
+        self._seen: dict[int, object] = {}
+        self.flaws: list[Flaw] = []
+        self.broken: set[int] = set()
+        """The ids of the nodes that have a flaw: further complaints about them would be noise."""
+
+    def read(self, node: yaml.Node, path: Path = ()) -> object:
+        """Return the node's value. What several aliases name is read once, so that a small file stays small."""
+        if id(node) not in self._seen:
+            self._seen[id(node)] = None  # what an alias inside its own anchor finds
+            self._seen[id(node)] = self._value(node, path)
+        return self._seen[id(node)]
+
+    def _value(self, node: yaml.Node, path: Path) -> object:
+        if node.tag not in _PLAIN_TAGS:
+            self._flaw(node, path, f"has the tag {node.tag}, which means nothing here; remove it")
+            return None
+        if len(path) > _DEEPEST:
+            self._flaw(node, path, "is nested too deeply")
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._text(node, path)
+
+    def _text(self, node: yaml.Node, path: Path) -> object:
+        text: str = node.value
+        quoted = isinstance(node, yaml.ScalarNode) and node.style is not None
+        if not quoted and text in _NOTHING:
+            return None
+        if not _encodable(text):
+            self._flaw(node, path, "holds half of a character; write it in full")
+            return None
+        try:
+            return self._expand(text)
+        except ValueError as error:
+            self._flaw(node, path, str(error))
+            return text
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+        """Return the keys that have a value: one without is as good as absent."""
+        found: dict[str, object] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = key.value
+            if not isinstance(key, yaml.ScalarNode) or not _encodable(name):
+                self._flaw(key, path, "has a key that is not a plain text")
+            elif name in lines:
+                self._flaw(
+                    key, (*path, name), f"is there twice, first in line {lines[name]}; remove one of the two"
+                )
+            elif name == "<<":
+                found = {**_merged(self.read(value, (*path, name))), **found}
+            else:
+                lines[name] = key.start_mark.line + 1
+                found[name] = self.read(value, (*path, name))
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _flaw(self, node: yaml.Node, path: Path, message: str) -> None:
+        self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
+        self.broken.add(id(node))
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _merged(value: object) -> dict[str, object]:
+    """Return what ``<<: *anchor`` or ``<<: [*one, *other]`` brings; earlier mappings count for more."""
+    mappings = value if isinstance(value, list) else [value]
+    merged: dict[str, object] = {}
+    for mapping in mappings:
+        merged = {**mapping, **merged} if isinstance(mapping, dict) else merged
+    return merged
+
+
+def find(root: yaml.Node | None, path: Path) -> tuple[yaml.Node | None, int]:
+    """Return the node at ``path`` and its line; of what is not there, the nearest node around it."""
+    node, line = root, 1 if root is None else root.start_mark.line + 1
+    for step in path:
+        below = next(_children(node, step), None)
+        if below is None:
+            break
+        mark, node = below
+        line = mark.start_mark.line + 1
+    return node, line
+
+
+def _children(node: yaml.Node | None, step: str | int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    """Yield what ``step`` leads to, after the node whose line says where: the key, or the list's element."""
+    if isinstance(node, yaml.MappingNode):
+        yield from ((key, value) for key, value in node.value if key.value == step)
+        for key, value in node.value:
+            if key.value == "<<":
+                yield from _in_merge(value, step)
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        yield node.value[step], node.value[step]
+
+
+def _in_merge(value: yaml.Node, step: str | int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    for mapping in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+        if isinstance(mapping, yaml.MappingNode):
+            yield from ((key, below) for key, below in mapping.value if key.value == step)

@@ -1,0 +1,81 @@
+"""Durations and sizes as Prometheus writes them: ``1h30m``, ``500ms``, ``16MiB``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_MILLISECONDS: Final = {
+    "y": 365 * 86_400_000,
+    "w": 7 * 86_400_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1000,
+    "ms": 1,
+}
+"""Units from large to small, as they must follow each other in a duration."""
+
+_ONLY_WHOLE: Final = frozenset("ywd")
+"""Units that a duration is written in only if nothing remains: 36h, not 1d12h."""
+
+_BYTES: Final = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+DURATION_PATTERN: Final = (
+    "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
+)
+SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
+
+_DURATION: Final = re.compile(
+    "".join(f"(?:(?P<{unit}>[0-9]{{1,12}}){unit})?" for unit in _MILLISECONDS), flags=re.ASCII
+)
+_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?P<unit>B|[KMGT](?=i?B))i?B?")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds in ``text``, such as ``1h30m`` or ``500ms``; ``0`` needs no unit.
+
+    Raises:
+        ValueError: It is no duration; the message says what one looks like.
+    """
+    match = _DURATION.fullmatch(text)
+    if text == "0":
+        return 0.0
+    if match is None or not text:
+        raise ValueError("is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m")
+    given = match.groupdict(default="0")
+    return sum(int(given[unit]) * size for unit, size in _MILLISECONDS.items()) / 1000
+
+
+def format_duration(seconds: float) -> str:
+    """Write ``seconds`` as Prometheus does, rounded to a millisecond: ``30s``, ``5m``, ``1h30m``."""
+    rest = round(seconds * 1000)
+    written = ""
+    for unit, size in _MILLISECONDS.items():
+        if unit in _ONLY_WHOLE and rest % size:
+            continue
+        count, rest = divmod(rest, size)
+        written += f"{count}{unit}" if count else ""
+    return written or "0s"
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes in ``text``, such as ``16MiB`` or ``16MB``: both are 16 * 2**20.
+
+    Raises:
+        ValueError: It is no size; the message says what one looks like.
+    """
+    if text == "0":
+        return 0
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError("is not a size; write a whole number with its unit, such as 512KiB or 16MiB")
+    return int(match["number"]) * _BYTES[match["unit"]]
+
+
+def format_size(size: int) -> str:
+    """Write ``size`` bytes in the largest unit that leaves no remainder: ``16MiB``."""
+    for unit, factor in reversed(_BYTES.items()):
+        if size and size % factor == 0:
+            return f"{size // factor}{unit if unit == 'B' else unit + 'iB'}"
+    return "0"

@@ -1,0 +1,31 @@
+"""A vLLM server to watch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from exporter.config.http_settings import HttpSettings
+from exporter.config.url import address
+
+__all__ = ["Target", "address"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One metrics page to poll. Two targets are the same server if their ``key`` is the same."""
+
+    url: str
+    """``http://host:port/path``, without user, password or fragment."""
+    name: str
+    """The value of the ``target`` label: the configured name, else ``host:port``."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Configured labels, sorted by name."""
+    http: HttpSettings = field(default_factory=HttpSettings)
+    """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
+    discovery: str = "static"
+    """Which way it was found: ``static``, ``file``, ``http`` or ``dns``."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes it the same target after a reload: its name and its address."""
+        return self.name, self.url
