@@ -2,10 +2,10 @@
 
     python -m benchmarks.serve_metrics [--targets 1 100] [--scrapes 20]
 
-A real server on loopback serves 180 series a target; a client in another process scrapes it as Prometheus
-does. Costs are CPU seconds of the serving process. The longest block is that of any one callback of its event
-loop, which is how late a poll can be because of a scrape. What exists before the first scrape is frozen, as
-in the exporter after its start: else a collection of all the garbage takes 10 ms now and then, whoever asks.
+A real server on loopback serves what the exporter says of targets with K = 8 and full windows; a client in
+another process scrapes it as Prometheus does. Costs are CPU seconds of the serving process. The longest block
+is that of any one callback of its event loop, which is how late a poll can be because of a scrape. What was
+imported is frozen, as the exporter does at its start: else every full garbage collection goes through it all.
 The same page by prometheus_client's own aiohttp handler is the yardstick.
 """
 
@@ -18,77 +18,97 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Self
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from exporter.analysis.engine import EngineWatch
+from exporter.config.schema import Metrics
+from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
+from exporter.export.status import TargetStatus
+from exporter.scrape.engines import Counter, Gauge, Latency
+from exporter.scrape.sample import Buckets, Sample
 from exporter.web.app import create_app
 from exporter.web.listen import parse_listen_address, serve
 from exporter.web.state import AppState
 
 POSITIONS = 8
-WINDOWS = ("30s", "5m")
-ENGINE = ("target", "model_name", "engine")
+WINDOWS = (30.0, 300.0)
+NOW = 300
+BOUNDS = (*(2.0**power for power in range(-10, 8)), inf)
 ACCEPT = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
     "application/openmetrics-text;version=0.0.1;q=0.5,"
     "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 CLIENT = """
-import http.client, sys, time
+import gzip, http.client, sys, time
 host, accept, scrapes = sys.argv[1], sys.argv[2], int(sys.argv[3])
 connection = http.client.HTTPConnection(host)
 for _ in range(scrapes):
     start = time.perf_counter()
     connection.request("GET", "/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"})
-    size = len(connection.getresponse().read())
-    print(time.perf_counter() - start, size)
+    page = connection.getresponse().read()
+    seconds = time.perf_counter() - start
+    series = sum(not line.startswith(b"#") for line in gzip.decompress(page).splitlines())
+    print(seconds, series)
     time.sleep(0.02)
 """
 
 
 class Engines:
-    """180 series a target in 60 families, as many as an engine with K = 8 and two windows has at most."""
+    """Engines with K = 8 that were polled every second for five minutes, with the default windows."""
 
     def __init__(self, targets: int) -> None:
-        self._engines = [
-            (f"vllm-{n}.models.svc:8000", "meta-llama/Llama-3.3-70B", "0") for n in range(targets)
+        self._names = [{"target": f"vllm-{number}.models.svc:8000"} for number in range(targets)]
+        self._watches = [self._watched() for _ in self._names]
+
+    def snapshot(self) -> Snapshot:
+        """Sum up all of them, as the exporter does at each scrape."""
+        status = TargetStatus(True, "vllm", "python", "filtered", "0.32.0", 301, {}, 0.002, 2100, 1.0)
+        engines = [
+            ({**name, "model_name": "meta-llama/Llama-3.3-70B-Instruct", "engine": "0"}, watch.findings(NOW))
+            for name, watch in zip(self._names, self._watches, strict=True)
         ]
+        return Snapshot(engines, [(name, status) for name in self._names])
 
-    def collect(self) -> Iterator[Metric]:
-        """Give the families one by one."""
-        for number in range(8):
-            yield self._family(CounterMetricFamily, f"spec_decode_counter_{number}", (), [()])
-        for number in range(50):
-            yield self._family(
-                GaugeMetricFamily, f"spec_decode_gauge_{number}", ("window",), [(w,) for w in WINDOWS]
-            )
-        for number in range(4):
-            places = [(w, str(p)) for w in WINDOWS for p in range(POSITIONS)]
-            yield self._family(
-                GaugeMetricFamily, f"spec_decode_position_{number}", ("window", "position"), places
-            )
-        yield self._family(
-            CounterMetricFamily, "spec_decode_position", ("position",), [(str(p),) for p in range(8)]
+    def _watched(self) -> EngineWatch:
+        watch = EngineWatch(WINDOWS)
+        for second in range(NOW + 1):
+            sample = self._sample(second, with_latencies=second % 10 == 0)
+            watch.observe(sample, float(second), float(second), 1.0, 10.0)
+        return watch
+
+    def _sample(self, second: int, *, with_latencies: bool) -> Sample:
+        drafts = 400 * second
+        positions = tuple(drafts * (POSITIONS - place) // (POSITIONS + 1) for place in range(POSITIONS))
+        accepted = sum(positions)
+        counters = {
+            Counter.DRAFTS: drafts,
+            Counter.DRAFT_TOKENS: drafts * POSITIONS,
+            Counter.ACCEPTED_TOKENS: accepted,
+            Counter.GENERATION_TOKENS: drafts + accepted + second,
+            Counter.FIRST_TOKENS: second,
+            Counter.DECODE_STEPS: drafts,
+            Counter.DECODE_NANOSECONDS: drafts * 20_000_000,
+        }
+        buckets = Buckets(BOUNDS, tuple(second * place for place in range(1, len(BOUNDS) + 1)))
+        return Sample(
+            counters=tuple(counters.get(counter, second) for counter in Counter),
+            positions=positions,
+            gauges=tuple(0.5 for _ in Gauge),
+            created=0.0,
+            latencies=dict.fromkeys(Latency, buckets) if with_latencies else None,
         )
 
-    def _family(
-        self, kind: type, name: str, labels: tuple[str, ...], values: list[tuple[str, ...]]
-    ) -> Metric:
-        family = kind(
-            name,
-            "What the windows say, in a sentence as long as most are.",
-            labels=ENGINE + labels,
-        )
-        for engine in self._engines:
-            for value in values:
-                family.add_metric((*engine, *value), 0.7312)
-        return family
+    def collector(self) -> SnapshotCollector:
+        """Return what the exporter serves by default."""
+        enabled = enabled_metrics(Metrics())
+        return SnapshotCollector(self.snapshot, lambda: enabled)
 
 
 @dataclass
@@ -98,7 +118,7 @@ class Cost:
     seconds: list[float]
     cpu: float
     longest_block: float
-    size: int
+    series: int
 
 
 async def measure(app: web.Application, scrapes: int) -> Cost:
@@ -107,12 +127,10 @@ async def measure(app: web.Application, scrapes: int) -> Cost:
     host = server.urls[0].removeprefix("http://").rstrip("/")
     await _scrape(host, 2)
     gc.collect()
-    gc.freeze()
     with Blocks() as blocks:
         cpu = time.process_time()
         answers = await _scrape(host, scrapes)
         cpu = time.process_time() - cpu
-    gc.unfreeze()
     await server.close()
     return Cost([seconds for seconds, _ in answers], cpu / scrapes, blocks.longest, int(answers[0][1]))
 
@@ -146,13 +164,14 @@ class Blocks:
 
 
 def ours(targets: int) -> web.Application:
-    state = AppState([Engines(targets)], "benchmark", targets=list, config_text=str, ready=lambda: True)
+    collectors = [Engines(targets).collector()]
+    state = AppState(collectors, "benchmark", targets=list, config_text=str, ready=lambda: True)
     return create_app(state)
 
 
 def theirs(targets: int) -> web.Application:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Engines(targets))
+    registry.register(Engines(targets).collector())
     app = web.Application()
     app.router.add_get("/metrics", make_aiohttp_handler(registry))
     return app
@@ -165,13 +184,14 @@ def main() -> None:
     parser.add_argument("--targets", type=int, nargs="+", default=[1, 100])
     parser.add_argument("--scrapes", type=int, default=20)
     arguments = parser.parse_args()
-    print(f"{'':36}  median      CPU  longest block    gzipped")
+    gc.freeze()
+    print(f"{'':36}  median      CPU  longest block  series")
     for targets in arguments.targets:
         for name, make in (("exporter", ours), ("prometheus_client's handler", theirs)):
             cost = asyncio.run(measure(make(targets), arguments.scrapes))
             times = (statistics.median(cost.seconds), cost.cpu, cost.longest_block)
             median, cpu, block = (f"{seconds * 1e3:.1f} ms" for seconds in times)
-            print(f"{targets:3} targets, {name:27}{median:>8} {cpu:>8} {block:>14} {cost.size / 1e3:7.0f} kB")
+            print(f"{targets:3} targets, {name:27}{median:>8} {cpu:>8} {block:>14} {cost.series:7}")
 
 
 if __name__ == "__main__":
