@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 LAYERS = 4
 DRAFT_LAYERS = 2
-WEAKENED = 0.08
+WEAKENED = 0.02
 """What the output of every layer that the draft lacks is multiplied by."""
 VOCABULARY = 512
 TEXT = Path(__file__).read_text(encoding="utf-8")

@@ -28,9 +28,10 @@ def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(
     check_counters(page, greedy)
     check_windows(page, greedy)
     record("draft model, temperature 0", page, greedy)
-    assert greedy.acceptance > 0.35
+    assert greedy.acceptance > 0.5
 
-    sampled = drive(server.url, Load(temperature=1, seconds=40))
+    # One at a time: with several sampled requests in a step, vLLM on a CPU accepts some 10 %.
+    sampled = drive(server.url, Load(temperature=1, seconds=40, at_once=1))
     page = watching.settled()
     check_counters(page, greedy + sampled)
     check_windows(page, greedy + sampled)
