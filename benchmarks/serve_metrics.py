@@ -185,13 +185,14 @@ def main() -> None:
     parser.add_argument("--scrapes", type=int, default=20)
     arguments = parser.parse_args()
     gc.freeze()
-    print(f"{'':36}  median      CPU  longest block  series")
+    print("| targets | served by | series | answered in (median) | CPU | longest block |")
+    print("|---:|---|---:|---:|---:|---:|")
     for targets in arguments.targets:
         for name, make in (("exporter", ours), ("prometheus_client's handler", theirs)):
             cost = asyncio.run(measure(make(targets), arguments.scrapes))
             times = (statistics.median(cost.seconds), cost.cpu, cost.longest_block)
-            median, cpu, block = (f"{seconds * 1e3:.1f} ms" for seconds in times)
-            print(f"{targets:3} targets, {name:27}{median:>8} {cpu:>8} {block:>14} {cost.series:7}")
+            cells = " | ".join(f"{seconds * 1e3:.1f} ms" for seconds in times)
+            print(f"| {targets} | {name} | {cost.series:,} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
