@@ -91,16 +91,17 @@ def known_keys(model: type[BaseModel], path: Path) -> list[str]:
             inside = False
             continue
         annotation = here.model_fields[str(step)].annotation
-        here = next(_models(annotation), None)
+        here = next(models_in(annotation), None)
         inside = _is_container(annotation)
     return list(here.model_fields) if here is not None else []
 
 
-def _models(annotation: object) -> Iterator[type[BaseModel]]:
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """Yield the sections that a key of this type holds, however deep in lists and mappings."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in typing.get_args(annotation):
-        yield from _models(argument)
+        yield from models_in(argument)
 
 
 def _is_container(annotation: object) -> bool:

@@ -64,7 +64,7 @@ HeaderText = Annotated[
 
 
 class Authorization(Section):
-    """The ``Authorization`` header."""
+    """The `Authorization` header."""
 
     type: Annotated[str, Token, AfterValidator(_not_basic)] = Field(
         default="Bearer", description="The scheme of the header."
@@ -84,7 +84,7 @@ class Authorization(Section):
 
 
 class BasicAuth(Section):
-    """User and password in the ``Authorization`` header."""
+    """User and password in the `Authorization` header."""
 
     username: str | None = Field(default=None, description="The user.")
     username_file: Annotated[ReadableFile | None, excludes("username")] = Field(

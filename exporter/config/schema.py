@@ -131,7 +131,7 @@ class Poll(Section):
 
 
 class Metrics(Section):
-    """Which metrics are served, by the name of a group or of a metric. `disable` outweighs `enable`."""
+    """Which metrics are served, by group or by name. A metric's own name outweighs its group's."""
 
     enable: tuple[MetricName, ...] = Field(
         default=(), description="Groups or metrics to serve besides those that are on from the start."

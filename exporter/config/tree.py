@@ -93,7 +93,7 @@ class Reader:
         """The ids of the nodes that have a flaw: further complaints about them would be noise."""
 
     def read(self, node: yaml.Node, path: Path = ()) -> object:
-        """Return the node's value. What several aliases name is read once, so that a small file stays small."""
+        """Return the node's value. What several aliases name is read once, so a small file stays small."""
         if id(node) not in self._seen:
             self._seen[id(node)] = None  # what an alias inside its own anchor finds
             self._seen[id(node)] = self._value(node, path)

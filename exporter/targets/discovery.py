@@ -1,0 +1,152 @@
+"""All ways of finding servers together: one list of targets, kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from itertools import chain, count
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from exporter.config.url import address, identity
+from exporter.targets.dns import DnsNameDiscovery
+from exporter.targets.file_sd import FileDiscovery
+from exporter.targets.http_sd import HttpListDiscovery
+from exporter.targets.protocol import Discovery, DiscoveryError
+from exporter.targets.static import static_targets
+from exporter.targets.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from exporter.clock import Clock
+    from exporter.config.schema import Config
+
+KINDS: Final = ("static", "file", "http", "dns")
+"""The ways of finding a target; where two find the same one, the earlier counts."""
+
+_NOTHING_KNOWN: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
+
+_log = structlog.get_logger(__name__)
+
+
+def discoveries(config: Config) -> list[Discovery]:
+    """Return what is to be asked for targets, in the order in which it counts."""
+    discovery = config.discovery
+    return [
+        *(FileDiscovery(pattern, discovery.scrape) for pattern in discovery.files),
+        *(HttpListDiscovery(settings, discovery.scrape) for settings in discovery.http),
+        *(
+            DnsNameDiscovery(name, settings, discovery.scrape)
+            for settings in discovery.dns
+            for name in settings.names
+        ),
+    ]
+
+
+def merge(results: Iterable[Sequence[Target]]) -> tuple[Target, ...]:
+    """Return each page once and each name once.
+
+    A page that is there twice keeps its first name and settings; its labels are put together, the first
+    value counts. A second page of the same name is called by its ``host:port``, then by its path too, then
+    numbered.
+    """
+    pages: dict[tuple[str, ...], Target] = {}
+    for target in chain.from_iterable(results):
+        page = identity(target.url)
+        pages[page] = _with_labels(pages[page], target) if page in pages else target
+    return tuple(_named_apart(pages.values()))
+
+
+def _with_labels(first: Target, other: Target) -> Target:
+    return replace(first, labels=tuple(sorted({**dict(other.labels), **dict(first.labels)}.items())))
+
+
+def _named_apart(targets: Iterable[Target]) -> Iterator[Target]:
+    taken: set[str] = set()
+    for target in targets:
+        name = next(name for name in _names(target) if name not in taken)
+        taken.add(name)
+        yield target if name == target.name else replace(target, name=name)
+
+
+def _names(target: Target) -> Iterator[str]:
+    """Yield what a target may be called, best first, without end."""
+    host = address(target.url)
+    path = host + urlsplit(target.url).path
+    yield from (target.name, host, path)
+    yield from (f"{path}#{number}" for number in count(2))
+
+
+class Discoverer:
+    """Keeps the list of targets up to date, and tells of every change."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        on_change: Callable[[Sequence[Target]], None],
+        known: Mapping[str, Sequence[Target]] = _NOTHING_KNOWN,
+    ) -> None:
+        """Call ``on_change`` with the whole list at first and whenever it is another.
+
+        ``known`` is what an earlier discoverer has ``found``: with it, a reload loses no target meanwhile.
+        """
+        self._clock = clock
+        self._on_change = on_change
+        self._static = static_targets(config)
+        self._ways = discoveries(config)
+        self._failures: dict[str, str] = {}
+        self._targets: tuple[Target, ...] | None = None
+        self.found: dict[str, Sequence[Target]] = {way.name: known.get(way.name, ()) for way in self._ways}
+        """By the name of each way of discovery, what it found last."""
+
+    async def run(self) -> None:
+        """Tell of what is known at once, then look again and again until cancelled."""
+        self._publish()
+        async with asyncio.TaskGroup() as group:
+            for way in self._ways:
+                group.create_task(self._follow(way))
+
+    def counts(self) -> dict[str, int]:
+        """Return how many targets were found in each way, 0 for those that found none."""
+        found = Counter(target.discovery for target in self._targets or ())
+        return {kind: found[kind] for kind in KINDS}
+
+    async def _follow(self, way: Discovery) -> None:
+        while True:
+            targets = await self._look(way)
+            if targets is not None:
+                self.found[way.name] = tuple(targets)
+                self._publish()
+            await self._clock.sleep_until(self._clock.monotonic() + way.refresh)
+
+    async def _look(self, way: Discovery) -> Sequence[Target] | None:
+        """Return what ``way`` finds now; None if that is not known."""
+        try:
+            targets = await way.targets()
+        except DiscoveryError as error:
+            self._failed(way, str(error))
+            return error.targets
+        except Exception as error:  # noqa: BLE001  one way's fault must not end the others
+            self._failed(way, f"unexpected: {type(error).__name__}")
+            return None
+        if self._failures.pop(way.name, None) is not None:
+            _log.info("discovery_recovered", discovery=way.name)
+        return targets
+
+    def _failed(self, way: Discovery, reason: str) -> None:
+        """Log a failure when it begins or turns into another, not at every look."""
+        if self._failures.get(way.name) != reason:
+            self._failures[way.name] = reason
+            _log.warning("discovery_failed", discovery=way.name, reason=reason)
+
+    def _publish(self) -> None:
+        targets = merge([self._static, *self.found.values()])
+        if targets != self._targets:
+            self._targets = targets
+            self._on_change(targets)

@@ -1,0 +1,82 @@
+"""Targets from DNS records, as for Prometheus' ``dns_sd_configs``."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Final
+
+from exporter.targets.groups import Listing
+from exporter.targets.protocol import DiscoveryError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from exporter.config.schema import DnsDiscovery, Scrape
+    from exporter.targets.target import Target
+
+_TIMEOUT: Final = 5.0
+
+_FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
+
+_NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+"""The resolver's errors that say for certain that there is no such record."""
+
+
+class DnsNameDiscovery:
+    """The targets behind one DNS name."""
+
+    kind: Final = "dns"
+
+    def __init__(self, name: str, settings: DnsDiscovery, scrape: Scrape) -> None:
+        """Look up ``name``, one of those in ``settings``."""
+        self.name = f"{self.kind} {settings.type} {name}"
+        self.refresh = settings.refresh_interval
+        self._looked_up = name
+        self._look_up = _service if settings.type == "SRV" else _host(settings.type, settings.port or 0)
+        self._listing = Listing(self.name, self.kind, scrape)
+
+    async def targets(self) -> Sequence[Target]:
+        """Look the name up again.
+
+        Raises:
+            DiscoveryError: No server answered, so the targets stay; or there is no such record, so they go.
+        """
+        hosts = await self._look_up(self._looked_up)
+        # A name server may change the order at every question; the targets' order tells who keeps a name.
+        return self._listing.targets([{"targets": sorted(hosts)}])
+
+
+def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
+    """Return the look-up of A or AAAA records, by the system's resolver."""
+
+    async def look_up(name: str) -> set[str]:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                found = await loop.getaddrinfo(name, port, family=_FAMILIES[kind], type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            gone = () if error.errno in _NO_SUCH_NAME else None
+            raise DiscoveryError(error.strerror or "the look-up failed", gone) from None
+        except (OSError, UnicodeError):
+            raise DiscoveryError("no name server answered in time, or this is no name") from None
+        hosts = {str(address[0]) for *_, address in found}
+        return {f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts}
+
+    return look_up
+
+
+async def _service(name: str) -> set[str]:
+    """Look up SRV records, which the system's resolver cannot; dnspython reads the same resolv.conf."""
+    import dns.asyncresolver
+    import dns.exception
+    import dns.resolver
+
+    try:
+        answer = await dns.asyncresolver.Resolver().resolve(name, "SRV", search=True, lifetime=_TIMEOUT)
+    except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
+        raise DiscoveryError("there is no such record", ()) from None
+    except (dns.exception.DNSException, OSError) as error:
+        raise DiscoveryError(f"the look-up failed: {type(error).__name__}") from None
+    hosts = ((record.target.to_text(omit_final_dot=True), record.port) for record in answer)
+    return {f"{host}:{port}" for host, port in hosts if host != "."}

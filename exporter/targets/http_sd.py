@@ -1,0 +1,65 @@
+"""Targets from servers that list them, as for Prometheus' ``http_sd_configs``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporter.config.http_settings import HeaderValues, HttpSettings
+from exporter.config.url import without_query
+from exporter.scrape.client import Client
+from exporter.scrape.errors import PollError
+from exporter.targets.file_sd import decode_json
+from exporter.targets.groups import Listing
+from exporter.targets.protocol import DiscoveryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from exporter.config.schema import HttpDiscovery, Scrape
+    from exporter.targets.target import Target
+
+_TIMEOUT: Final = 10.0
+_LARGEST: Final = 16 * 2**20
+
+
+class HttpListDiscovery:
+    """The targets that one server lists."""
+
+    kind: Final = "http"
+
+    def __init__(self, settings: HttpDiscovery, scrape: Scrape) -> None:
+        """Ask as ``settings`` say; the targets are asked as ``scrape`` says."""
+        self.name = f"{self.kind} {without_query(settings.url)}"
+        self.refresh = settings.refresh_interval
+        self._url = settings.url
+        self._http = _announcing(settings.http, self.refresh)
+        self._listing = Listing(self.name, self.kind, scrape)
+
+    async def targets(self) -> Sequence[Target]:
+        """Fetch the list: no redirects, at most 16 MiB, within 10 s.
+
+        Raises:
+            DiscoveryError: There was no list, or it cannot be read.
+        """
+        client = Client(self._http, timeout=_TIMEOUT, max_body=_LARGEST)
+        try:
+            answer = await client.get(self._url)
+        except PollError as error:
+            raise DiscoveryError(str(error)) from None
+        finally:
+            await client.close()
+        _check_json(answer.content_type)
+        return self._listing.targets(decode_json(answer.body))
+
+
+def _announcing(http: HttpSettings, refresh: float) -> HttpSettings:
+    """Add the headers that Prometheus sends with such a request."""
+    headers = {"Accept": "application/json", "X-Prometheus-Refresh-Interval-Seconds": f"{refresh:g}"}
+    added = {name: HeaderValues(values=(value,)) for name, value in headers.items()}
+    return http.model_copy(update={"http_headers": {**http.http_headers, **added}})
+
+
+def _check_json(content_type: str) -> None:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise DiscoveryError("the answer's Content-Type is not application/json")

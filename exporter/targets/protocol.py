@@ -1,0 +1,36 @@
+"""What each way of finding servers has in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from exporter.targets.target import Target
+
+
+class DiscoveryError(Exception):
+    """The targets could not be found out. The text goes into the log; it holds no secret."""
+
+    def __init__(self, message: str, targets: Sequence[Target] | None = None) -> None:
+        """Keep ``targets``, those that are known in spite of it; None leaves all as they were before."""
+        super().__init__(message)
+        self.targets = targets
+
+
+class Discovery(Protocol):
+    """One file pattern, one list or one DNS name, and the targets behind it."""
+
+    name: str
+    """What it is called in the log: its kind and its pattern, address or name."""
+    refresh: float
+    """Seconds from one look to the next."""
+
+    async def targets(self) -> Sequence[Target]:
+        """Look again.
+
+        Raises:
+            DiscoveryError: The targets cannot be found out, or not all of them.
+        """
+        ...

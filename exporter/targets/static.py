@@ -1,0 +1,23 @@
+"""Servers that the configuration names one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from exporter.targets.target import Target
+
+if TYPE_CHECKING:
+    from exporter.config.schema import Config
+
+
+def static_targets(config: Config) -> tuple[Target, ...]:
+    """Return the configured targets, in their order; the vLLM next door if nothing else is configured."""
+    return tuple(
+        Target(
+            url=target.url,
+            name=target.called,
+            labels=tuple(sorted(target.labels.items())),
+            http=target.http,
+        )
+        for target in config.targets
+    )
