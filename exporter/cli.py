@@ -6,8 +6,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,8 +17,6 @@ from exporter.config.load import ConfigError, load
 from exporter.config.schema import Config
 from exporter.log import configure_log
 from exporter.service import REVISION, Options, Service
-from exporter.simulate import command as simulate_command
-from exporter.simulate.server import embed
 from exporter.web.listen import ListenError, parse_listen_address
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
@@ -53,14 +51,17 @@ def main() -> None:
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """Read the command line; a flag that is not given is taken from its environment variable."""
-    parser = build_parser(environ)
+    parser = build_parser(environ, simulate="simulate" in words[:1])
     named = any(word in _COMMANDS for word in words[:1])
     asks = any(word in ("-h", "--help", "--version") for word in words[:1])
     return parser.parse_args(list(words) if named or asks else ["run", *words])
 
 
-def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Return the parser of every command and flag."""
+def build_parser(environ: Mapping[str, str], *, simulate: bool = True) -> argparse.ArgumentParser:
+    """Return the parser of every command and flag; without those of ``simulate`` where they are not needed.
+
+    A sidecar should not hold a simulator in its memory, so that is only imported where it is used.
+    """
     parser = argparse.ArgumentParser(
         prog="spec-decode-exporter",
         description="Prometheus exporter that says what vLLM's speculative-decoding counters mean now.",
@@ -73,13 +74,16 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="watch servers and serve their metrics")
     run.add_argument("--version", action="version", version=version)
     _add_run_flags(_Flags(run, environ))
-    run.set_defaults(handle=_run)
+    run.set_defaults(handle=_run, simulated=None)
     check = commands.add_parser("check-config", help="check a configuration file and list every mistake")
     check.add_argument("file", metavar="FILE", type=Path)
     check.set_defaults(handle=_check_config)
-    simulate = commands.add_parser("simulate", help="serve a simulated vLLM, for demos, drills and tests")
-    simulate_command.add_arguments(simulate)
-    simulate.set_defaults(handle=_simulate)
+    simulator = commands.add_parser("simulate", help="serve a simulated vLLM, for demos, drills and tests")
+    if simulate:
+        from exporter.simulate import command
+
+        command.add_arguments(simulator)
+    simulator.set_defaults(handle=_simulate)
     return parser
 
 
@@ -171,7 +175,9 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         for flag, key in _OVERRIDES.items()
         if getattr(arguments, flag) is not None
     }
-    if arguments.target:
+    if arguments.simulated:
+        overrides["targets"] = [{"url": arguments.simulated, "name": "simulated-vllm"}]
+    elif arguments.target:
         if arguments.config_file:
             raise UsageError("--target is for use without --config.file; put the target into the file")
         overrides["targets"] = [{"url": url} for url in arguments.target]
@@ -194,10 +200,24 @@ def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return result
 
 
+@asynccontextmanager
+async def _simulated(scenario: str) -> AsyncIterator[str]:
+    """Serve a simulated vLLM inside this process; yields the address of its page."""
+    from exporter.simulate.library import load_scenario
+    from exporter.simulate.server import serve
+    from exporter.simulate.simulation import Simulation
+
+    server = await serve(Simulation(load_scenario(scenario), seed=0), "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.port}/metrics"
+    finally:
+        await server.close()
+
+
 async def _serve(arguments: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         if arguments.simulate:
-            arguments.target = [await stack.enter_async_context(embed(arguments.simulate))]
+            arguments.simulated = await stack.enter_async_context(_simulated(arguments.simulate))
 
         def read() -> Config:
             config = read_config(arguments, os.environ)
@@ -211,15 +231,26 @@ async def _serve(arguments: argparse.Namespace) -> None:
             telemetry_path=arguments.web_telemetry_path,
             lifecycle=arguments.web_enable_lifecycle,
         )
-        await Service(read, options, SystemClock()).run()
+        await Service(read, options, SystemClock()).run(_show_page)
+
+
+def _show_page(urls: Sequence[str]) -> None:
+    print(f"spec-decode-exporter {__version__}: open {urls[0]}", flush=True)  # noqa: T201
 
 
 def _check_config(arguments: argparse.Namespace) -> int:
     config = load(arguments.file, environ=os.environ)
-    ways = len(config.targets), "discovery" if config.discovery.ways else "no discovery"
-    print(f"{arguments.file}: good, {ways[0]} targets and {ways[1]}")  # noqa: T201
+    targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
+    found = " and what discovery finds" if config.discovery.ways else ""
+    print(f"{arguments.file}: good, watches {targets}{found}")  # noqa: T201
     return 0
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    return run_loop(simulate_command.run(arguments))
+    from exporter.simulate import command
+
+    return run_loop(command.run(arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -82,8 +82,11 @@ class Service:
         await self._discover()
         _log.info("listening", urls=list(self.urls), version=__version__)
 
-    async def run(self) -> None:
-        """Run until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
+    async def run(self, started: Callable[[Sequence[str]], None]) -> None:
+        """Run until SIGTERM or SIGINT; SIGHUP reads the configuration again.
+
+        ``started`` is called with the URLs of the exporter's pages once they are served.
+        """
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,6 +94,7 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, self._reload_in_background)
         try:
             await self.start()
+            started(self.urls)
             await stop.wait()
             _log.info("stopping")
         finally:
@@ -184,7 +188,9 @@ class Service:
     async def _discover(self) -> None:
         """Find the targets anew, by the configuration in force."""
         await _cancel(filter(None, [self._discovery]))
-        self._discoverer = Discoverer(self._config, self._clock, self._targets_found)
+        # What was found before stays until it is looked for again, so that a reload loses no target.
+        known = self._discoverer.found if self._discoverer else {}
+        self._discoverer = Discoverer(self._config, self._clock, self._targets_found, known)
         self._discovery = asyncio.ensure_future(self._discoverer.run())
         await asyncio.sleep(0)
 

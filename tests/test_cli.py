@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from exporter.cli import UsageError, build_parser, parse, read_config
+from exporter.config.load import ConfigError
+
+
+def config(*words, environ=None):
+    return read_config(parse(["run", *words], environ or {}), environ or {})
+
+
+def test_without_a_command_it_runs():
+    arguments = parse(["--target", "http://a:1/metrics"], {})
+    assert arguments.target == ["http://a:1/metrics"]
+
+
+def test_with_nothing_at_all_it_watches_the_vllm_beside_it():
+    assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
+
+
+def test_targets_on_the_command_line_are_the_only_ones():
+    targets = config("--target", "http://a:1/metrics", "--target", "http://b:2").targets
+    assert [target.url for target in targets] == ["http://a:1/metrics", "http://b:2/metrics"]
+
+
+def test_targets_come_from_the_environment_with_commas_between_them():
+    environ = {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1, http://b:2"}
+    assert len(config(environ=environ).targets) == 2
+
+
+def test_the_command_line_goes_before_the_environment():
+    environ = {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1", "SPEC_DECODE_EXPORTER_POLL_INTERVAL": "2s"}
+    found = config("--target", "http://b:2", "--poll.interval", "3s", environ=environ)
+    assert [target.called for target in found.targets] == ["b:2"]
+    assert found.poll.interval == 3.0
+
+
+def test_flags_go_before_the_file(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("poll:\n  interval: 5s\nlog:\n  level: debug\n")
+    found = config("--config.file", str(file), "--poll.interval", "2s")
+    assert (found.poll.interval, found.log.level) == (2.0, "debug")
+
+
+def test_a_target_beside_a_file_is_refused_with_the_remedy(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match="put the target into the file"):
+        config("--config.file", str(file), "--target", "http://a:1")
+
+
+def test_a_mistake_in_a_flag_names_the_command_line():
+    with pytest.raises(ConfigError, match=r"command line: poll\.interval"):
+        config("--poll.interval", "often")
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable"),
+    [
+        ("--web.listen-address", "WEB_LISTEN_ADDRESS"),
+        ("--web.telemetry-path", "WEB_TELEMETRY_PATH"),
+        ("--config.file", "CONFIG_FILE"),
+        ("--log.level", "LOG_LEVEL"),
+        ("--log.format", "LOG_FORMAT"),
+    ],
+)
+def test_every_flag_has_an_environment_variable(flag, variable):
+    by_flag = parse(["run", flag, "/x"], {})
+    by_variable = parse(["run"], {f"SPEC_DECODE_EXPORTER_{variable}": "/x"})
+    assert vars(by_flag) == vars(by_variable)
+
+
+@pytest.mark.parametrize(("text", "on"), [("true", True), ("1", True), ("false", False), ("", False)])
+def test_a_switch_is_set_by_its_environment_variable(text, on):
+    arguments = parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": text})
+    assert arguments.web_enable_lifecycle is on
+
+
+def test_a_switch_that_the_environment_sets_can_be_taken_back():
+    environ = {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "true"}
+    assert parse(["--no-web.enable-lifecycle"], environ).web_enable_lifecycle is False
+
+
+def test_listen_addresses_repeat():
+    arguments = parse(["--web.listen-address", ":1", "--web.listen-address", "[::1]:2"], {})
+    assert arguments.web_listen_address == [":1", "[::1]:2"]
+
+
+def test_the_help_names_every_flag():
+    text = build_parser({}).format_help() + parse(["run"], {}).__repr__()
+    assert "check-config" in text
+    assert "SPEC_DECODE_EXPORTER_WEB_LISTEN_ADDRESS" in text
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "exporter.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_check_config_says_what_is_good(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://a:1\n")
+    found = run("check-config", str(file))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "1 targets" not in found.stdout
+    assert found.stdout == f"{file}: good, watches 1 target\n"
+
+
+def test_check_config_lists_every_mistake_and_fails(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("poll:\n  intervall: 1s\nwindows: [10s]\ntargets:\n  - url: ftp://a\n")
+    found = run("check-config", str(file))
+    assert found.returncode == 1
+    assert "Traceback" not in found.stderr
+    assert f"{file}:2: poll.intervall" in found.stderr
+    assert f"{file}:5: targets[0].url" in found.stderr
+
+
+def test_the_version_is_said_without_a_command():
+    found = run("--version")
+    assert found.returncode == 0
+    assert found.stdout.startswith("spec-decode-exporter ")
+
+
+def test_a_simulator_is_not_in_the_memory_of_a_sidecar():
+    code = (
+        "import sys, exporter.cli as cli; cli.parse(['run'], {});"
+        "print('exporter.simulate.server' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert found.stdout == "False\n"

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from exporter.config.load import ConfigError, load
+from exporter.service import Options, Service
+from exporter.web.listen import parse_listen_address
+
+PAGE = """\
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{{engine="0",model_name="m"}} {drafts}.0
+vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="m"}} {draft_tokens}.0
+vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="m"}} {accepted}.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="0"}} {accepted}.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="1"}} 0.0
+"""
+
+
+class Server:
+    """A server whose page gains 10 drafts, 20 draft tokens and 7 accepted tokens with every poll."""
+
+    def __init__(self):
+        self.polls = 0
+
+    async def page(self, _request):
+        self.polls += 1
+        return web.Response(
+            text=PAGE.format(drafts=10 * self.polls, draft_tokens=20 * self.polls, accepted=7 * self.polls)
+        )
+
+
+@pytest.fixture
+async def server(aiohttp_server):
+    server = Server()
+    app = web.Application()
+    app.router.add_get("/metrics", server.page)
+    running = await aiohttp_server(app)
+    server.url = str(running.make_url("/metrics"))
+    return server
+
+
+@pytest.fixture
+def file(tmp_path, server):
+    file = tmp_path / "exporter.yml"
+    file.write_text(f"targets:\n  - url: {server.url}\n    name: one\n    labels: {{team: a}}\n")
+    return file
+
+
+@pytest.fixture
+async def service(file, clock):
+    options = Options([parse_listen_address("127.0.0.1:0")], lifecycle=True)
+    service = Service(lambda: load(file, environ={}), options, clock)
+    await service.start()
+    yield service
+    await service.close()
+
+
+async def get(service, path, method="GET"):
+    async with aiohttp.ClientSession() as session, session.request(method, service.urls[0] + path) as answer:
+        return answer.status, await answer.text()
+
+
+async def samples(service):
+    status, text = await get(service, "metrics")
+    assert status == 200
+    return {
+        (
+            sample.name,
+            *(sample.labels.get(label, "") for label in ("target", "window", "team", "zone")),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def polled(server, clock, until, times):
+    for _ in range(times):
+        before = server.polls
+        await clock.advance(1.0)
+        await until(lambda before=before: server.polls > before)
+        await clock.advance(0.0, turns=200)
+
+
+async def test_what_is_polled_is_served(service, server, clock, until):
+    await polled(server, clock, until, 4)
+    found = await samples(service)
+    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
+    assert found["spec_decode_draft_acceptance_ratio", "one", "30s", "a", ""] == 0.35
+    assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
+
+
+async def test_a_reload_keeps_the_windows_of_a_target_and_gives_it_its_new_labels(
+    service, server, clock, until, file
+):
+    await polled(server, clock, until, 3)
+    file.write_text(file.read_text().replace("{team: a}", "{zone: z}") + "poll: {timeout: 2s}\n")
+    assert (await get(service, "-/reload", "POST"))[0] == 200
+    await polled(server, clock, until, 1)
+    found = await samples(service)
+    assert found["spec_decode_window_drafts", "one", "30s", "", "z"] == 10 * (server.polls - 1)
+    assert found["spec_decode_drafts_total", "one", "", "", "z"] == 10 * (server.polls - 1)
+
+
+async def test_a_broken_configuration_changes_nothing(service, server, clock, until, file):
+    await polled(server, clock, until, 2)
+    good = file.read_text()
+    file.write_text(good + "poll: {interval: never}\n")
+    with capture_logs() as logs:
+        status, text = await get(service, "-/reload", "POST")
+    assert status == 500
+    assert f"{file}:5: poll.interval" in text
+    assert [entry["event"] for entry in logs] == ["reload_failed"]
+    await polled(server, clock, until, 1)
+    found = await samples(service)
+    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 10 * (server.polls - 1)
+    assert found["spec_decode_exporter_config_last_reload_successful", "", "", "", ""] == 0
+    file.write_text(good)
+    assert (await get(service, "-/reload", "POST"))[0] == 200
+    assert (await samples(service))["spec_decode_exporter_config_last_reload_successful", "", "", "", ""] == 1
+
+
+async def test_a_target_that_left_the_configuration_is_no_longer_polled_or_served(
+    service, server, clock, until, file
+):
+    await polled(server, clock, until, 2)
+    file.write_text("discovery:\n  files: [nothing-*.yml]\n")
+    await service.reload()
+    await clock.advance(0.0)
+    before = server.polls
+    await clock.advance(5.0)
+    assert server.polls == before
+    assert not any(key[1] == "one" for key in await samples(service))
+
+
+async def test_targets_found_in_a_file_are_watched(service, server, clock, until, file, tmp_path):
+    host = server.url.removeprefix("http://").removesuffix("/metrics")
+    (tmp_path / "found.yml").write_text(f"- targets: ['{host}']\n  labels: {{zone: b}}\n")
+    file.write_text("discovery:\n  files: ['found.yml']\n")
+    await service.reload()
+    await clock.advance(0.0, turns=500)
+    await polled(server, clock, until, 2)
+    found = await samples(service)
+    assert found["spec_decode_exporter_target_up", host, "", "", "b"] == 1
+
+
+async def test_an_exporter_is_ready_although_no_server_answers(file, clock):
+    file.write_text("targets:\n  - url: http://127.0.0.1:1/metrics\n")
+    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
+    await service.start()
+    try:
+        assert (await get(service, "-/ready"))[0] == 200
+        assert (await get(service, "-/reload", "POST"))[0] == 403
+    finally:
+        await service.close()
+
+
+async def test_a_configuration_that_cannot_be_read_ends_the_start(tmp_path, clock):
+    with pytest.raises(ConfigError):
+        Service(lambda: load(tmp_path / "none.yml", environ={}), Options([]), clock)
+
+
+async def test_the_configuration_is_shown_without_secrets(service, file, tmp_path):
+    (tmp_path / "token").write_text("very-secret")
+    file.write_text(
+        file.read_text()
+        + "    authorization: {credentials_file: token}\n    http_headers: {X-Key: {files: [token]}}\n"
+    )
+    await service.reload()
+    _, text = await get(service, "config")
+    assert "very-secret" not in text
+    assert "credentials_file" in text
+
+
+async def test_closing_leaves_no_task_behind(tmp_path, clock):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://127.0.0.1:1/metrics\ndiscovery:\n  files: [none-*.yml]\n")
+    before = asyncio.all_tasks()
+    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
+    await service.start()
+    await clock.advance(3.0)
+    await service.close()
+    assert asyncio.all_tasks() - before == set()
+
+
+async def test_the_hash_is_that_of_the_configuration(service, file):
+    key = ("spec_decode_exporter_config_hash", "", "", "", "")
+    first = (await samples(service))[key]
+    await service.reload()
+    assert (await samples(service))[key] == first
+    file.write_text(file.read_text() + "windows: [1m, 10m]\n")
+    await service.reload()
+    assert (await samples(service))[key] != first
