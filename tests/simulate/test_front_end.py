@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from exporter.simulate.front_end import FrontEnd
+from exporter.simulate.unix import UnixTime
+
+DRAFTS = "vllm:spec_decode_num_drafts_total"
+
+
+@pytest.fixture
+async def make_client(make_simulation):
+    """A function that makes a client of a simulated server, half a minute old."""
+    clients = []
+
+    async def make(**keys):
+        simulation = make_simulation(**keys)
+        simulation.advance(30)
+        app = FrontEnd(simulation, UnixTime(), lambda: None).application()
+        client = TestClient(TestServer(app))
+        clients.append(client)
+        await client.start_server()
+        return client
+
+    yield make
+    for client in clients:
+        await client.close()
+
+
+async def body(client, path):
+    async with client.get(path) as answer:
+        assert answer.status == 200
+        return await answer.text()
+
+
+async def test_without_the_slash_the_query_is_ignored(make_client):
+    client = await make_client()
+    assert await body(client, f"/metrics?name[]={DRAFTS}") == await body(client, "/metrics")
+
+
+async def test_with_the_slash_only_the_named_samples_come(make_client):
+    client = await make_client()
+    text = await body(client, f"/metrics/?name[]={DRAFTS}&name[]=vllm:num_requests_running")
+    samples = [line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert samples == [DRAFTS, "vllm:num_requests_running"]
+
+
+async def test_with_the_slash_and_no_name_the_whole_page_comes(make_client):
+    client = await make_client()
+    assert await body(client, "/metrics/") == await body(client, "/metrics")
+
+
+async def test_with_several_api_servers_the_filtered_page_is_empty_but_the_whole_one_is_not(make_client):
+    client = await make_client(engines=2, api_servers=2)
+    assert await body(client, f"/metrics/?name[]={DRAFTS}") == ""
+    assert DRAFTS in await body(client, "/metrics")
+
+
+async def test_the_python_front_end_answers_in_text(make_client):
+    client = await make_client()
+    async with client.get("/metrics", headers={"Accept": "application/openmetrics-text"}) as answer:
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert "Content-Encoding" not in answer.headers
+
+
+async def test_the_rust_front_end_answers_in_openmetrics_whatever_was_asked(make_client):
+    client = await make_client(front_end="rust")
+    async with client.get(f"/metrics?name[]={DRAFTS}", headers={"Accept": "text/plain"}) as answer:
+        assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        assert (await answer.text()).endswith("# EOF\n")
+
+
+async def test_the_rust_front_end_has_no_page_with_the_slash(make_client):
+    client = await make_client(front_end="rust")
+    async with client.get(f"/metrics/?name[]={DRAFTS}") as answer:
+        assert answer.status == 404
+
+
+async def test_version_and_health_are_those_of_vllm(make_client):
+    client = await make_client()
+    async with client.get("/version") as answer:
+        assert await answer.json() == {"version": "0.32.0"}
+    assert await body(client, "/health") == ""
