@@ -11,12 +11,12 @@ _CODINGS = {b"gzip", b"x-gzip", b"deflate"}
 
 
 class Body:
-    """Collects a body of at most ``limit`` bytes. Raises ``PollError`` where it is larger or cannot be unpacked."""
+    """Collects a body; raises ``PollError`` if it has more than ``limit`` bytes or cannot be unpacked."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
         self.received = 0
         """Bytes that came from the server, as it sent them."""
+        self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
         self._unpacker: zlib._Decompress | None = None
@@ -24,11 +24,11 @@ class Body:
     def expect(self, size: int) -> None:
         """Refuse at once a body that says itself (``Content-Length``) that it is too large."""
         if size > self._limit:
-            raise PollError("too_large", f"the body has {size} bytes, more than poll.max_body ({self._limit})")
+            raise PollError("too_large", f"the body has {size} bytes, max_body is {self._limit}")
 
     def encoded(self, coding: bytes) -> None:
         """Take note of a ``Content-Encoding``. We ask for none, but a proxy may compress all the same."""
-        if coding in _CODINGS and self._unpacker is None:
+        if coding in _CODINGS:
             self._unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
         elif coding != b"identity":
             raise PollError("malformed", "the body has a Content-Encoding that was not asked for")
@@ -57,5 +57,5 @@ class Body:
     def _append(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self._limit:
-            raise PollError("too_large", f"the body has more bytes than poll.max_body ({self._limit})")
+            raise PollError("too_large", f"the body has more bytes than max_body, {self._limit}")
         self._parts.append(data)

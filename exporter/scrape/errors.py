@@ -3,7 +3,7 @@
     PollError        a poll brought no page; ``reason`` is one of ``REASONS``
     ├── StatusError  the server answered, but with another status than 200 (reason ``status``)
     └── PageError    a page came, but it cannot be read (reason ``malformed``)
-"""
+"""  # noqa: D208  the tree is indented
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PollError(Exception):
 
 
 class StatusError(PollError):
-    """The server answered with something else than 200; ``status`` is its number. Redirects are not followed."""
+    """The server answered with another ``status`` than 200; a redirect is one of them, none is followed."""
 
     def __init__(self, status: int, redirect_host: str = "") -> None:
         phrase = _PHRASES.get(status, "")

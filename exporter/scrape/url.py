@@ -9,13 +9,13 @@ from urllib.parse import quote, urlsplit
 from exporter.scrape.errors import PollError
 
 _PORTS = {"http": 80, "https": 443}
-_IN_A_TARGET = "/?%:@!$&'()*+,;=[]~"  # stays as it is written; all else outside ASCII letters is quoted
+_IN_A_TARGET = "/?%:@!$&'()*+,;=[]~"  # stays as it is written; what no URL may hold is quoted
 _NOT_IN_A_HOST = re.compile(r"[^\w.:%-]")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One end of a connection."""
+    """The server's end of a connection."""
 
     scheme: str
     host: str
@@ -24,21 +24,26 @@ class Origin:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return f"{host}:{self.port}"
+
+    @property
+    def authority(self) -> str:
+        """What the ``Host`` header says: without the port where it is the scheme's own."""
+        return str(self).removesuffix(f":{_PORTS[self.scheme]}")
 
 
 def split(url: str) -> tuple[Origin, str]:
-    """Return the origin of ``url`` and the request target (path and query) to ask it for.
+    """Return the origin of ``url``, and the path and query to ask it for.
 
-    User, password and fragment are left out. Raises ``PollError`` for what is not an http or https URL; its text
-    does not quote the URL, which may hold a secret.
+    User, password and fragment are left out. Raises ``PollError`` for what is not an http or https URL;
+    its text does not quote the URL, which may hold a secret.
     """
     try:
         parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise PollError("malformed", "the URL of the target cannot be read") from None
-    if parts.scheme not in _PORTS or not parts.hostname or _NOT_IN_A_HOST.search(parts.hostname):
-        raise PollError("malformed", "the URL of the target is not of the form http(s)://host:port/path")
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        raise PollError("malformed", "the target's URL is not http(s)://host:port/path") from None
+    if not parts.hostname or _NOT_IN_A_HOST.search(parts.hostname):
+        raise PollError("malformed", "the target's URL has no host, or one that cannot be")
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    return Origin(parts.scheme, parts.hostname, port or _PORTS[parts.scheme]), quote(target, safe=_IN_A_TARGET)
+    return Origin(parts.scheme, parts.hostname, port), quote(target, safe=_IN_A_TARGET)

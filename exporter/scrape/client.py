@@ -1,0 +1,132 @@
+"""The client that polls: one bounded GET at a time, over one connection (docs/decisions/0001 says why)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from exporter import __version__
+from exporter.scrape import credentials, url
+from exporter.scrape.answer import AnswerParser
+from exporter.scrape.connection import Connection, UnansweredError
+from exporter.scrape.errors import PollError, Reason
+
+if TYPE_CHECKING:
+    from exporter.config.schema import HttpSettings
+
+_HEADERS: Final = {
+    "User-Agent": f"spec-decode-exporter/{__version__}",
+    # The classic text first: asked for OpenMetrics, prometheus_client renames what has a colon in its name.
+    "Accept": "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1",
+    # To compress a page costs the server more than to send it a few metres.
+    "Accept-Encoding": "identity",
+}
+_REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
+    (TimeoutError, "timeout"),
+    (ssl.SSLError, "tls"),
+    (socket.gaierror, "dns"),
+    (UnicodeError, "dns"),  # a name that no DNS name can be
+    (OSError, "refused"),
+)
+"""What an error of the network means: the first row that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered with status 200."""
+
+    body: bytes
+    """Decompressed, and whole."""
+    content_type: str
+    """As the server wrote it; empty if it did not."""
+    seconds: float
+    """From the request to the last byte of the answer, without the time to connect."""
+    status: int = 200
+
+
+class Client:
+    """Asks one server for pages, one after the other: never two requests at once."""
+
+    def __init__(self, http: HttpSettings, *, timeout: float, max_body: int) -> None:
+        self._http = http
+        self._timeout = timeout
+        self._max_body = max_body
+        self._connection: Connection | None = None
+        self._origin: url.Origin | None = None
+
+    async def get(self, address: str) -> Answer:
+        """Return the page at an http or https URL; raise ``PollError`` in every other case.
+
+        All of it together, from looking up the name to the last byte, takes at most ``timeout`` seconds.
+        """
+        origin, path = url.split(address)
+        request = self._request(origin, path)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._ask(origin, request)
+        except BaseException as error:
+            self._drop()
+            if isinstance(error, OSError | UnicodeError):
+                raise self._failure(error, origin) from None
+            raise
+
+    async def close(self) -> None:
+        """Close the connection. The client can still be used; it opens another then."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _request(self, origin: url.Origin, path: str) -> bytes:
+        lines = [f"GET {path} HTTP/1.1", f"Host: {origin.authority}"]
+        headers = _HEADERS | credentials.headers(self._http)
+        lines.extend(f"{name}: {value}" for name, value in headers.items())
+        return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+    async def _ask(self, origin: url.Origin, request: bytes) -> Answer:
+        """Use the connection that is open; where the server has just closed it, one that is new."""
+        connection = self._connection
+        if connection is not None and connection.open and origin == self._origin:
+            # A server may close an idle connection just when it is used again: that is nobody's fault.
+            with contextlib.suppress(UnansweredError):
+                return await self._ask_on(connection, request)
+        self._drop()
+        return await self._ask_on(await self._connect(origin), request)
+
+    async def _ask_on(self, connection: Connection, request: bytes) -> Answer:
+        answer = AnswerParser(self._max_body)
+        seconds = await connection.ask(request, answer)
+        if not answer.keep_alive:
+            self._drop()
+        return Answer(answer.body(), answer.content_type, seconds)
+
+    async def _connect(self, origin: url.Origin) -> Connection:
+        secure = origin.scheme == "https"
+        tls = self._http.tls_config
+        self._origin = origin
+        _, self._connection = await asyncio.get_running_loop().create_connection(
+            Connection,
+            origin.host,
+            origin.port,
+            ssl=credentials.ssl_context(self._http) if secure else None,
+            server_hostname=((tls and tls.server_name) or origin.host) if secure else None,
+        )
+        return self._connection
+
+    def _drop(self) -> None:
+        """Close the connection without waiting for it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+    def _failure(self, error: OSError | UnicodeError, origin: url.Origin) -> PollError:
+        """Return what an error of the network means for the poll."""
+        reason = next(reason for kind, reason in _REASONS if isinstance(error, kind))
+        if reason == "timeout":
+            return PollError(reason, f"no whole answer from {origin} within {self._timeout:g} s")
+        number = error.errno if isinstance(error, OSError) and reason == "refused" else None
+        return PollError(reason, f"{origin}: {os.strerror(number) if number else error}")
