@@ -140,10 +140,10 @@ def _sum_first(family: Family) -> Family:
     """Order a histogram's samples as a merged page has them: the sum of each engine before its buckets."""
     if family.kind is not Kind.HISTOGRAM:
         return family
-    engine = {"sum": 0, "bucket": 1, "count": 2}
+    rank = {"sum": 0, "bucket": 1, "count": 2}
     samples = sorted(
         family.samples,
-        key=lambda sample: (int(dict(sample.labels)["engine"]), engine[sample.name.rsplit("_", 1)[1]]),
+        key=lambda sample: (int(dict(sample.labels)["engine"]), rank[sample.name.rsplit("_", 1)[1]]),
     )
     return Family(family.name, family.kind, family.help, samples)
 

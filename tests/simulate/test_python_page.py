@@ -10,6 +10,8 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.simulate.python_page import filtered_page, python_families, python_page
+from exporter.simulate.scenario import Scenario
+from exporter.simulate.simulation import Simulation
 from exporter.simulate.unix import UnixTime
 
 UNIX = UnixTime(wall=1_795_224_832.0)
@@ -91,9 +93,6 @@ def test_numbers_are_written_as_the_recorded_page_writes_them(like_the_recording
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 3))
 def test_the_whole_page_is_what_prometheus_client_writes_of_the_same_families(seed, tokens):
-    from exporter.simulate.scenario import Scenario
-    from exporter.simulate.simulation import Simulation
-
     simulation = Simulation(Scenario.model_validate({"speculation": {"tokens": tokens}}), seed)
     simulation.advance(seed / 50)
     assert python_page(simulation, UNIX) == generate_latest(registry(simulation))
@@ -117,9 +116,6 @@ NAMES = [
 @settings(max_examples=40, deadline=None)
 @given(st.sets(st.sampled_from(NAMES)))
 def test_the_filtered_page_is_prometheus_clients_restricted_registry(names):
-    from exporter.simulate.scenario import Scenario
-    from exporter.simulate.simulation import Simulation
-
     simulation = Simulation(Scenario())
     simulation.advance(5)
     expected = generate_latest(registry(simulation).restricted_registry(names))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from exporter.simulate.library import load_scenario, scenario_names
 from exporter.simulate.python_page import python_page
-from exporter.simulate.scenario import Scenario
 from exporter.simulate.simulation import Simulation
 from exporter.simulate.unix import UnixTime
 
@@ -137,7 +136,3 @@ def test_the_scenarios_that_come_with_the_program_run():
         simulation = Simulation(load_scenario(name))
         simulation.advance(130)
         assert simulation.now == 130, name
-
-
-def test_a_default_scenario_is_what_the_documentation_says():
-    assert (Scenario().engines, Scenario().load.concurrency, Scenario().front_end) == (1, 16, "python")
