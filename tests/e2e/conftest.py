@@ -1,0 +1,193 @@
+"""Real processes on loopback. Only here do tests wait for real time, and never longer than a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(240))
+
+
+def free_port():
+    """A port of loopback that was free a moment ago, and that the system gives to no outgoing connection."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def fetch(url, method="GET", **headers):
+    """Return status, headers and body, whatever the status is."""
+    request = urllib.request.Request(url, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
+
+
+def eventually(check, within=60.0):
+    """Return the first true result of ``check``, asked several times a second, or fail with its last one."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            result = check()
+        except OSError as error:
+            result, problem = None, error
+        else:
+            problem = result
+        if result:
+            return result
+        assert time.monotonic() < deadline, f"not within {within} s; the last was {problem!r}"
+        time.sleep(0.2)
+
+
+class Running:
+    """A process that was started, and what it wrote."""
+
+    def __init__(self, name, command, folder):
+        self.name, self.log_path = name, folder / f"{name}.log"
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, cwd=folder)
+
+    @property
+    def log(self):
+        return self.log_path.read_text()
+
+    def wait_for(self, url, within=30.0):
+        """Wait until the URL is answered with 200."""
+
+        def answers():
+            assert self.process.poll() is None, f"{self.name} has ended:\n{self.log}"
+            return fetch(url)[0] == 200
+
+        eventually(answers, within)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self):
+        """Ask it to end; return its exit status and the seconds that it took, which may be 10 at most."""
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        return status, time.monotonic() - begin
+
+
+class Exporter(Running):
+    """The installed program, with a configuration file of its own."""
+
+    def __init__(self, folder, config, *flags, name="exporter"):
+        self.config_path = folder / f"{name}.yml"
+        self.config_path.write_text(config)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        address = ("--web.listen-address", f"127.0.0.1:{self.port}")
+        super().__init__(name, [PROGRAM, "run", "--config.file", self.config_path, *address, *flags], folder)
+
+    def metrics(self):
+        status, _, page = fetch(f"{self.url}/metrics")
+        assert status == 200
+        return page
+
+
+class Simulator(Running):
+    """A stand-in vLLM, as users start it."""
+
+    def __init__(self, folder, scenario, name="simulator"):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/metrics"
+        address = ("--listen-address", f"127.0.0.1:{self.port}")
+        super().__init__(name, [PROGRAM, "simulate", "--scenario", scenario, *address], folder)
+
+
+class Prometheus(Running):
+    """A real Prometheus that scrapes every second; ``jobs`` maps names to lists of ``host:port``."""
+
+    def __init__(self, folder, jobs, name="prometheus"):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()
+            ],
+        }
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(config))
+        super().__init__(
+            name,
+            [
+                shutil.which("prometheus"),
+                f"--config.file={path}",
+                f"--storage.tsdb.path={folder / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+            ],
+            folder,
+        )
+
+    def query(self, expression):
+        """Return the samples of an instant query as pairs of labels and value."""
+        asked = urllib.parse.urlencode({"query": expression})
+        status, _, body = fetch(f"{self.url}/api/v1/query?{asked}")
+        assert status == 200, body
+        return [(row["metric"], float(row["value"][1])) for row in json.loads(body)["data"]["result"]]
+
+    def value(self, expression):
+        """Return the value of a query that gives one sample; None if it gives none."""
+        found = self.query(expression)
+        assert len(found) <= 1, found
+        return found[0][1] if found else None
+
+
+@pytest.fixture(scope="session")
+def prometheus_tools():
+    """Skip where Prometheus is not installed."""
+    for tool in ("prometheus", "promtool"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed: apt-get install prometheus, or another package with it")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A function that starts a process of a class above; all of them are ended with the module."""
+    folder, running = tmp_path_factory.mktemp("e2e"), []
+
+    def start(kind, *args, **options):
+        running.append(kind(folder, *args, **options))
+        return running[-1]
+
+    yield start
+    for process in reversed(running):
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def e2e():
+    """The helpers of this file, for tests cannot import a conftest."""
+    return sys.modules[__name__]

@@ -1,0 +1,89 @@
+"""The installed program as an init system or a person drives it: signals, mistakes, an unreachable vLLM."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+
+import pytest
+
+RELOADED = "spec_decode_exporter_config_last_reload_successful"
+
+
+@pytest.fixture
+def config():
+    """A function that writes a configuration of targets that refuse connections."""
+
+    def config(*names):
+        targets = [{"name": name, "url": f"http://127.0.0.1:{port}/"} for port, name in enumerate(names, 1)]
+        return json.dumps({"targets": targets})
+
+    return config
+
+
+@pytest.fixture
+def exporter(start, e2e, config):
+    exporter = start(e2e.Exporter, config("first"), "--web.enable-lifecycle")
+    exporter.wait_for(f"{exporter.url}/-/ready")
+    yield exporter
+    exporter.stop()
+
+
+def test_it_is_ready_and_serves_while_no_server_answers(exporter, e2e):
+    e2e.eventually(lambda: 'spec_decode_exporter_target_up{target="first"} 0.0' in exporter.metrics())
+    assert e2e.fetch(f"{exporter.url}/-/ready")[0] == 200
+    assert "refused" in e2e.fetch(f"{exporter.url}/")[2]
+
+
+@pytest.mark.parametrize("way", ["SIGHUP", "POST"])
+def test_a_reload_brings_a_new_target(exporter, e2e, config, way):
+    exporter.config_path.write_text(config("first", "second"))
+    if way == "SIGHUP":
+        exporter.signal(signal.SIGHUP)
+    else:
+        assert e2e.fetch(f"{exporter.url}/-/reload", method="POST")[0] == 200
+    e2e.eventually(lambda: 'target="second"' in exporter.metrics())
+    assert f"{RELOADED} 1.0" in exporter.metrics()
+
+
+def test_a_mistake_leaves_the_old_configuration_in_force(exporter, e2e, config):
+    exporter.config_path.write_text("tagrets: []\n")
+    exporter.signal(signal.SIGHUP)
+    e2e.eventually(lambda: f"{RELOADED} 0.0" in exporter.metrics())
+    assert 'target="first"' in exporter.metrics()
+    status, _, text = e2e.fetch(f"{exporter.url}/-/reload", method="POST")
+    assert status == 500
+    assert "exporter.yml:1" in text
+    assert "tagrets" in text
+    exporter.config_path.write_text(config("first"))
+    assert e2e.fetch(f"{exporter.url}/-/reload", method="POST")[0] == 200
+    assert f"{RELOADED} 1.0" in exporter.metrics()
+
+
+def test_sigterm_ends_it_well_and_soon(exporter):
+    status, seconds = exporter.stop()
+    assert status == 0
+    assert seconds < 5
+    assert "Traceback" not in exporter.log
+
+
+def test_sigterm_ends_it_soon_even_while_a_server_does_not_answer(start, e2e):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/metrics"
+        exporter = start(e2e.Exporter, json.dumps({"targets": [{"url": url}]}))
+        exporter.wait_for(f"{exporter.url}/-/ready")
+        with socket.create_connection(("127.0.0.1", exporter.port)) as idle:
+            idle.sendall(b"GET /metrics HTTP/1.1\r\n")  # a client that never ends its request
+            status, seconds = exporter.stop()
+    assert status == 0
+    assert seconds < 5
+    assert "Traceback" not in exporter.log
+
+
+def test_a_port_in_use_is_said_in_one_line(start, e2e, exporter, config):
+    address = f"127.0.0.1:{exporter.port}"
+    second = start(e2e.Exporter, config("first"), "--web.listen-address", address, name="second")
+    assert second.process.wait(timeout=20) != 0
+    assert f"cannot listen on {address}: the port is in use" in second.log
+    assert "Traceback" not in second.log
