@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _KEY: Final = "[key]"
 """What pydantic adds to the path when the key of a mapping is wrong, not its value."""
 
+_ECHOES: Final = frozenset({"default_factory_not_called"})
+"""Errors that only follow from another, which is told."""
+
 _LONGEST_SHOWN: Final = 40
 
 _MESSAGES: Final[dict[str, str]] = {
@@ -37,13 +40,14 @@ _MESSAGES: Final[dict[str, str]] = {
     "bool_type": "must be true or false, not {input}",
     "bool_parsing": "must be true or false, not {input}",
     "tuple_type": "must be a list, not {input}; write `- ` before each of its elements",
+    "dict_type": "must be a mapping of names to values, not {input}",
     "mapping_type": "must be a mapping of names to values, not {input}",
     "model_type": "must be a mapping of keys to values, not {input}",
     "literal_error": "must be {expected}, not {input}",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than_equal": "must be at most {le:g}",
-    "too_short": "must not be empty",
+    "string_unicode": "holds half of a character",
     "string_too_short": "must not be empty",
     "string_too_long": "must be at most {max_length} characters long",
 }
@@ -55,6 +59,8 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[tuple[Path,
     path = tuple(step for step in error["loc"] if step != _KEY)
     context = error.get("ctx", {})
     cause = context.get("error")
+    if error["type"] in _ECHOES:
+        return
     if isinstance(cause, MistakesError):
         yield from (((*path, *below), message) for below, message in cause.mistakes)
     elif error["type"] == "extra_forbidden":
@@ -66,7 +72,7 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[tuple[Path,
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{name}`' for name in known)}"
     return f"is not a key that is known here; {hint}"
 

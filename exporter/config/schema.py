@@ -28,7 +28,7 @@ from exporter.config.target_settings import (
     TargetSettings,
 )
 from exporter.config.units import format_duration
-from exporter.config.values import Duration, Size
+from exporter.config.values import Duration, NotEmpty, Size
 
 __all__ = [
     "DEFAULT_URL",
@@ -85,7 +85,7 @@ def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
 
 
 MetricName = Annotated[str, AfterValidator(_known_metric)]
-Windows = Annotated[tuple[Duration, ...], AfterValidator(_ascending)]
+Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 
 
 class Poll(Section):
@@ -161,7 +161,6 @@ class Config(Section):
 
     windows: Windows = Field(
         default=(30.0, 300.0),
-        min_length=1,
         description="How far back the gauges look. Each is a value of the `window` label.",
     )
     poll: Poll = Field(

@@ -13,7 +13,7 @@ from exporter.config.http_settings import HttpSettings, Section
 from exporter.config.labels import LabelName, LabelValue
 from exporter.config.mistakes import MistakesError
 from exporter.config.url import address, identity
-from exporter.config.values import Context, Duration, Endpoint, LocatedPath, Url, matches
+from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
 
 _LIST_FILES: Final = frozenset({".json", ".yml", ".yaml"})
 _WILD: Final = frozenset("*?[")
@@ -96,7 +96,7 @@ DnsName = Annotated[
 class DnsDiscovery(Section):
     """Names whose DNS records are the targets, as for Prometheus' `dns_sd_configs`."""
 
-    names: tuple[DnsName, ...] = Field(min_length=1, description="The names to look up.")
+    names: Annotated[tuple[DnsName, ...], NotEmpty] = Field(description="The names to look up.")
     type: Literal["A", "AAAA", "SRV"] = Field(
         default="SRV",
         validate_default=True,

@@ -29,7 +29,7 @@ SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
 _DURATION: Final = re.compile(
     "".join(f"(?:(?P<{unit}>[0-9]{{1,12}}){unit})?" for unit in _MILLISECONDS), flags=re.ASCII
 )
-_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?P<unit>B|[KMGT](?=i?B))i?B?")
+_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?:(?P<unit>[KMGT])i?)?B")
 
 
 def parse_duration(text: str) -> float:
@@ -70,7 +70,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError("is not a size; write a whole number with its unit, such as 512KiB or 16MiB")
-    return int(match["number"]) * _BYTES[match["unit"]]
+    return int(match["number"]) * _BYTES[match["unit"] or "B"]
 
 
 def format_size(size: int) -> str:

@@ -151,6 +151,12 @@ def excludes(other: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _not_empty(value: tuple[object, ...]) -> tuple[object, ...]:
+    if not value:
+        raise ValueError("must not be empty")
+    return value
+
+
 def matches(pattern: str, otherwise: str) -> AfterValidator:
     """Return the check that a text matches ``pattern`` as a whole; ``otherwise`` is the complaint."""
     expression = re.compile(pattern, flags=re.ASCII)
@@ -203,6 +209,9 @@ Secret = Annotated[
     _written("secret", r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"),
 ]
 """Never a literal in the file, never shown."""
+
+NotEmpty = AfterValidator(_not_empty)
+"""The check that a list has an element."""
 
 Public = BeforeValidator(_public)
 """The check that a value stands in the file as it is."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from exporter.config.values import check_file
@@ -14,7 +15,6 @@ from exporter.scrape.errors import PollError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from pydantic import SecretStr
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _UNREADABLE: Final[Reason] = "refused"
 """The reason of a poll that cannot be sent for want of its secret: back soon, a rotation takes a moment."""
+
+_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file there is ours alone, and never on a disk
 
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -124,7 +126,7 @@ def _context(tls: TlsConfig, _unchanged: tuple[Stamp | None, ...]) -> ssl.SSLCon
     try:
         context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.ca)
         _identify(context, tls)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; neither tells a key
+    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none tells a key
         raise PollError("tls", f"tls_config: {_culprits(tls)}: {_plainly(error)}") from None
     context.minimum_version = _VERSIONS[tls.min_version]
     if tls.max_version is not None:
@@ -145,18 +147,14 @@ def _identify(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 @contextmanager
 def _as_file(text: str | None, path: Path | None) -> Iterator[str | None]:
-    """Give OpenSSL, which reads only files, a file: for text it is a pipe, so that no key meets a disk."""
+    """Give OpenSSL, which reads only files, the name of one; for text, of one in memory where that can be."""
     if path is not None or not text:
         yield str(path) if path is not None else None
         return
-    reading, writing = os.pipe()
-    try:
-        os.set_blocking(writing, False)
-        os.write(writing, text.encode())
-        os.close(writing)
-        yield f"/dev/fd/{reading}"
-    finally:
-        os.close(reading)
+    with NamedTemporaryFile(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as file:
+        file.write(text.encode())
+        file.flush()
+        yield file.name
 
 
 def _culprits(tls: TlsConfig) -> str:

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.config.environment import Expanded, expand
+
+ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("http://${HOST}:8000", "http://vllm:8000"),
+        ("${HOST}${HOST}", "vllmvllm"),
+        ("a${EMPTY}b", "ab"),
+        ("$${HOST}", "${HOST}"),
+        ("$$", "$"),
+        ("$HOST costs 5$", "$HOST costs 5$"),
+    ],
+)
+def test_variables_are_replaced(text, value):
+    assert expand(text, ENVIRON) == value
+
+
+def test_a_value_is_not_expanded_twice():
+    assert expand("${ODD}", ENVIRON) == "${HOST}"
+
+
+@pytest.mark.parametrize("text", ["${NOWHERE}", "a ${NOWHERE}"])
+def test_a_variable_that_is_not_set_is_named(text):
+    with pytest.raises(ValueError, match="environment variable NOWHERE is not set; set it, or"):
+        expand(text, ENVIRON)
+
+
+@pytest.mark.parametrize("text", ["${", "${HOST", "${}", "${1}", "${HOST-x}"])
+def test_a_broken_reference_is_refused(text):
+    with pytest.raises(ValueError, match="begins no variable"):
+        expand(text, ENVIRON)
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"), [("${ODD}", True), ("x${HOST}", False), ("$$", False), ("${HOST}\n", False)]
+)
+def test_an_expanded_value_knows_how_it_was_written(text, whole):
+    value = expand(text, ENVIRON)
+    assert isinstance(value, Expanded)
+    assert (value.written, value.whole) == (text, whole)
+
+
+@given(st.text().filter(lambda text: "$" not in text))
+def test_a_text_without_a_dollar_stays_itself(text):
+    assert expand(text, {}) is text

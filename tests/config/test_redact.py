@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from exporter.config.redact import redacted
+
+FILE = """\
+windows: [90s, 36h]
+targets:
+  - url: http://a/metrics?key=${S}
+    authorization: {credentials: '${S}'}
+    http_headers: {X-A: {values: [open], secrets: ['${S}']}}
+  - url: http://b
+    basic_auth: {username: ann, password: '${S}'}
+  - url: http://c
+    authorization: {credentials_file: token}
+discovery:
+  http: [{url: 'http://sd/list?key=${S}', authorization: {credentials: '${S}'}}]
+  scrape: {basic_auth: {username: bob, password: '${S}'}}
+"""
+
+
+def test_what_is_in_effect_is_shown_without_secrets(read, tmp_path):
+    (tmp_path / "token").write_text("hunter2")
+    shown = redacted(read(FILE, S="hunter2"))
+    assert "hunter2" not in shown
+    assert shown.count("<secret>") == 7
+    for expected in (
+        "- 1m30s\n- 36h\n",
+        "username: ann",
+        "- open\n",
+        f"credentials_file: {tmp_path}/token",
+        "16MiB",
+    ):
+        assert expected in shown
+
+
+def test_what_is_shown_can_be_read_again(read):
+    config = read(
+        "poll: {timeout: 3s}\ntargets: [{url: http://a, labels: {rack: '07'}}]\nmetrics: {disable: [rates]}"
+    )
+    assert read(redacted(config)) == config

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.config.url import address, identity, normalise, without_query
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://localhost:8000", "http://localhost:8000/metrics"),
+        ("HTTP://VLLM.Example.org", "http://vllm.example.org/metrics"),
+        ("https://a/b/c?d=e", "https://a/b/c?d=e"),
+        ("http://a?x=1", "http://a/metrics?x=1"),
+        ("http://[2001:DB8::1]:8000", "http://[2001:db8::1]:8000/metrics"),
+        ("http://a/", "http://a/"),
+    ],
+)
+def test_an_address_is_made_complete(text, url):
+    assert normalise(text) == url
+    assert normalise(url) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("localhost:8000", "is not an address"),
+        ("localhost", "is not an address"),
+        ("ftp://a/metrics", "is not an address"),
+        ("http:///metrics", "is not an address"),
+        ("http://user:hunter2@a/", "basic_auth"),
+        ("http://@a/", "basic_auth"),
+        ("http://a/#top", "fragment"),
+        ("http://a/#", "fragment"),
+        ("http://a b/", "space"),
+        ("http://bücher/", "ASCII"),
+        ("", "nothing"),
+        ("http://a:0/", "port"),
+        ("http://a:99999/", "port"),
+        ("http://a:x/", "port"),
+        ("http://a:/", "port"),
+        ("http://[::1/", "port"),
+        ("http://a_b\\c/", "names no host"),
+        ("http://:80/", "names no host"),
+    ],
+)
+def test_what_cannot_be_polled_is_refused(text, complaint):
+    with pytest.raises(ValueError, match=complaint) as caught:
+        normalise(text)
+    assert "hunter2" not in str(caught.value)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"https?://[ -~]{0,30}", fullmatch=True))
+def test_any_text_is_a_url_without_a_user_or_a_mistake(text):
+    try:
+        url = normalise(text)
+    except ValueError:
+        return
+    assert normalise(url) == url
+    assert "@" not in address(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://a/metrics", "a:80"),
+        ("https://a/metrics", "a:443"),
+        ("http://a:8000/m?key=1", "a:8000"),
+        ("http://[::1]:8000/m", "[::1]:8000"),
+    ],
+)
+def test_a_page_is_called_by_host_and_port(url, name):
+    assert address(url) == name
+
+
+def test_the_port_of_the_scheme_makes_no_difference():
+    assert identity("http://a/metrics") == identity("http://a:80/metrics")
+    assert identity("http://a/metrics") != identity("https://a:80/metrics")
+
+
+def test_a_query_is_not_shown():
+    assert without_query("http://a/m?key=hunter2") == "http://a/m?<secret>"
+    assert without_query("http://a/m") == "http://a/m"
