@@ -1,0 +1,19 @@
+"""What finds targets in the tests."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+
+@pytest.fixture
+def log():
+    """What is logged while the test runs."""
+    with capture_logs() as entries:
+        yield entries
+
+
+@pytest.fixture
+def urls():
+    """Return the URLs of targets."""
+    return lambda targets: [target.url for target in targets]

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from exporter.config.schema import Config, Discovery, DnsDiscovery, HttpDiscovery, TargetSettings
+from exporter.targets import discovery as module
+from exporter.targets.discovery import Discoverer, discoveries, merge
+from exporter.targets.protocol import DiscoveryError
+from exporter.targets.target import Target
+
+
+def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
+    return Target(url, name, tuple(sorted(labels.items())), discovery=discovery)
+
+
+def test_a_page_found_twice_is_watched_once_under_its_first_name():
+    static = target("http://a:80/metrics", "chat", "static", team="x")
+    found = target("http://a/metrics", "a:80", "file", team="y", rack="1")
+    assert merge([[static], [found]]) == (
+        target("http://a:80/metrics", "chat", "static", team="x", rack="1"),
+    )
+
+
+def test_a_second_page_of_the_same_name_is_called_by_its_address():
+    pages = [
+        "http://a:1/metrics",
+        "http://b:1/metrics",
+        "http://b:1/other",
+        "http://b:1/other?x=1",
+        "http://b:1/other?x=2",
+    ]
+    names = [one.name for one in merge([[target(url, "n") for url in pages]])]
+    assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
+
+
+def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
+    ways = Discovery(
+        files=(tmp_path / "a.yml",),
+        http=(HttpDiscovery(url="http://sd/list"),),
+        dns=(DnsDiscovery(names=("a", "b"), type="A", port=1, refresh_interval=7.0),),
+    )
+    assert [(way.name, way.refresh) for way in discoveries(Config(discovery=ways))] == [
+        (f"file {tmp_path}/a.yml", 5.0),
+        ("http http://sd/list", 60.0),
+        ("dns A a", 7.0),
+        ("dns A b", 7.0),
+    ]
+
+
+class Way:
+    """A discovery that answers what the test says."""
+
+    def __init__(self, name: str, refresh: float, answer) -> None:
+        self.name, self.refresh, self.answer, self.asked = name, refresh, answer, 0
+
+    async def targets(self):
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+A = target("http://a:1/metrics", "a")
+B = target("http://b:1/metrics", "b", "dns")
+STATIC = target("http://s:1/metrics", "s", "static")
+
+
+@pytest.fixture
+async def start(clock, monkeypatch):
+    """Start a discoverer over some ways; return it with the lists that it told of, by their names."""
+    tasks = []
+
+    def begin(*ways: Way, known=None):
+        monkeypatch.setattr(module, "discoveries", lambda _config: list(ways))
+        told: list[list[str]] = []
+        config = Config(targets=(TargetSettings(url=STATIC.url, name="s"),))
+        tell = lambda targets: told.append([one.name for one in targets])  # noqa: E731
+        discoverer = Discoverer(config, clock, tell, known or {})
+        tasks.append(asyncio.ensure_future(discoverer.run()))
+        return discoverer, told
+
+    yield begin
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_configured_targets_are_told_of_before_any_look(start, clock):
+    _, told = start(Way("slow", 5.0, [A]))
+    await asyncio.sleep(0)
+    assert told == [["s"]]
+    await clock.advance(0)
+    assert told == [["s"], ["s", "a"]]
+
+
+async def test_each_way_is_looked_at_in_its_own_time_and_only_changes_are_told(start, clock):
+    file, dns = Way("file", 5.0, [A]), Way("dns", 30.0, [B])
+    _, told = start(file, dns)
+    await clock.advance(29)
+    assert (file.asked, dns.asked) == (6, 1)
+    assert told == [["s"], ["s", "a"], ["s", "a", "b"]]
+    file.answer = []
+    await clock.advance(5)
+    assert told[3:] == [["s", "b"]]
+
+
+async def test_a_failure_keeps_the_targets_and_is_logged_when_it_begins_and_ends(start, clock, log):
+    way = Way("http x", 5.0, [A])
+    _, told = start(way)
+    await clock.advance(1)
+    way.answer = DiscoveryError("status 503")
+    await clock.advance(60)
+    way.answer = DiscoveryError("status 500")
+    await clock.advance(60)
+    way.answer = [A]
+    await clock.advance(60)
+    assert told == [["s"], ["s", "a"]]
+    assert [(entry["event"], entry["log_level"], entry.get("reason")) for entry in log] == [
+        ("discovery_failed", "warning", "status 503"),
+        ("discovery_failed", "warning", "status 500"),
+        ("discovery_recovered", "info", None),
+    ]
+
+
+async def test_a_failure_may_know_better_targets(start, clock, log):
+    way = Way("dns x", 5.0, [A, B])
+    _, told = start(way)
+    await clock.advance(1)
+    way.answer = DiscoveryError("one is gone", [B])
+    await clock.advance(5)
+    assert told[-1] == ["s", "b"]
+
+
+async def test_a_fault_in_one_way_does_not_end_the_others(start, clock, log):
+    broken, sound = Way("broken", 5.0, KeyError("hunter2")), Way("sound", 5.0, [A])
+    _, told = start(broken, sound)
+    await clock.advance(11)
+    assert (broken.asked, sound.asked) == (3, 3)
+    assert told[-1] == ["s", "a"]
+    assert [entry["reason"] for entry in log] == ["unexpected: KeyError"]
+
+
+async def test_targets_are_counted_by_the_way_they_were_found(start, clock):
+    discoverer, _ = start(Way("file", 5.0, [A]), Way("dns", 5.0, [A, B]))
+    assert discoverer.counts() == {"static": 0, "file": 0, "http": 0, "dns": 0}
+    await clock.advance(0)
+    assert discoverer.counts() == {"static": 1, "file": 1, "http": 0, "dns": 1}
+
+
+async def test_a_reload_loses_no_target_meanwhile(start, clock):
+    first, _ = start(Way("file", 5.0, [A]), Way("dropped", 5.0, [B]))
+    await clock.advance(0)
+    _, told = start(Way("file", 5.0, DiscoveryError("not now")), known=first.found)
+    await clock.advance(0)
+    assert told == [["s", "a"]]

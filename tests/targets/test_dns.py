@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import dns.asyncresolver
+import dns.message
+import dns.rcode
+import dns.resolver
+import dns.rrset
+import pytest
+
+from exporter.config.schema import DnsDiscovery, Scrape
+from exporter.targets.dns import DnsNameDiscovery
+from exporter.targets.protocol import DiscoveryError
+
+NAME = "_metrics._tcp.vllm.test"
+
+
+class Responder(asyncio.DatagramProtocol):
+    """A name server that answers every question from a table, or with a code, or not at all."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[str]] = {}
+        self.code = dns.rcode.NXDOMAIN
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        query = dns.message.from_wire(data)
+        answer = dns.message.make_response(query)
+        question = query.question[0]
+        records = self.records.get(question.name.to_text(omit_final_dot=True))
+        if records is None:
+            answer.set_rcode(self.code)
+        elif records:
+            answer.answer.append(dns.rrset.from_text_list(question.name, 60, "IN", "SRV", records))
+        self.transport.sendto(answer.to_wire(), address)
+
+
+@pytest.fixture
+async def names(monkeypatch):
+    """A name server on the loopback, which the resolver asks."""
+    transport, responder = await asyncio.get_running_loop().create_datagram_endpoint(
+        Responder, local_addr=("127.0.0.1", 0)
+    )
+    real = dns.asyncresolver.Resolver
+
+    def resolver() -> dns.asyncresolver.Resolver:
+        made = real(configure=False)
+        made.nameservers = ["127.0.0.1"]
+        made.port = transport.get_extra_info("sockname")[1]
+        return made
+
+    monkeypatch.setattr(dns.asyncresolver, "Resolver", resolver)
+    yield responder
+    transport.close()
+
+
+def discovery(name: str = NAME, **keys) -> DnsNameDiscovery:
+    return DnsNameDiscovery(name, DnsDiscovery(names=(name,), **keys), Scrape())
+
+
+async def test_service_records_name_host_and_port(names, urls):
+    names.records[NAME] = ["10 5 8001 b.test.", "0 0 8000 a.test.", "0 0 1 ."]
+    found = await discovery().targets()
+    assert urls(found) == ["http://a.test:8000/metrics", "http://b.test:8001/metrics"]
+    assert [(target.name, target.discovery) for target in found] == [
+        ("a.test:8000", "dns"),
+        ("b.test:8001", "dns"),
+    ]
+
+
+@pytest.mark.parametrize("records", [{}, {NAME: []}])
+async def test_a_service_that_is_gone_takes_its_targets_along(names, records):
+    names.records = records
+    with pytest.raises(DiscoveryError, match="there is no such record") as caught:
+        await discovery().targets()
+    assert caught.value.targets == ()
+
+
+async def test_a_name_server_that_fails_leaves_the_targets(names):
+    names.code = dns.rcode.SERVFAIL
+    with pytest.raises(DiscoveryError, match="the look-up failed: NoNameservers") as caught:
+        await discovery().targets()
+    assert caught.value.targets is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "url"),
+    [("A", "127.0.0.1", "http://127.0.0.1:8000/metrics"), ("A", "localhost", "http://127.0.0.1:8000/metrics"),
+     ("AAAA", "::1", "http://[::1]:8000/metrics")],
+)  # fmt: skip
+async def test_addresses_get_the_port_that_is_configured(urls, kind, name, url):
+    settings = DnsDiscovery(names=("any",), type=kind, port=8000)
+    assert urls(await DnsNameDiscovery(name, settings, Scrape()).targets()) == [url]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "targets"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "not known", ()),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "Temporary failure", None),
+        (TimeoutError(), "no name server answered in time", None),
+        (UnicodeError(), "this is no name", None),
+    ],
+)
+async def test_the_system_resolver_tells_what_is_gone_from_what_is_not_known(
+    monkeypatch, error, message, targets
+):
+    async def fail(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await discovery("a.test", type="A", port=1).targets()
+    assert caught.value.targets == targets
+
+
+def test_service_records_need_dnspython(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(
+        ValueError, match=r"SRV needs dnspython; run pip install 'spec-decode-exporter\[dns\]'"
+    ):
+        DnsDiscovery(names=("a",))
+    assert DnsDiscovery(names=("a",), type="A", port=1).port == 1

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from exporter.config.schema import Scrape
+from exporter.targets import file_sd
+from exporter.targets.file_sd import FileDiscovery
+from exporter.targets.protocol import DiscoveryError
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a file, each time at a later moment however coarse the disk's clock is."""
+    moment = 1_700_000_000
+
+    def write(name: str, text: str) -> None:
+        nonlocal moment
+        moment += 10
+        path = tmp_path / name
+        path.write_text(text)
+        os.utime(path, (moment, moment))
+
+    return write
+
+
+@pytest.fixture
+def find(tmp_path):
+    """Return a discovery of the files that match a pattern."""
+    return lambda pattern: FileDiscovery(tmp_path / pattern, Scrape())
+
+
+async def test_yaml_and_json_are_read(put, find, urls):
+    put("a.yml", "- targets: [a:1, 'b:1']\n  labels: {rack: 07}\n")
+    put("b.json", '[{"targets": ["c:1"], "labels": {"rack": "8"}}]')
+    yaml, json = await find("a.yml").targets(), await find("b.json").targets()
+    assert urls([*yaml, *json]) == ["http://a:1/metrics", "http://b:1/metrics", "http://c:1/metrics"]
+    assert [target.labels for target in [*yaml, *json]] == [(("rack", "07"),)] * 2 + [(("rack", "8"),)]
+
+
+async def test_a_pattern_finds_files_as_they_come_and_go(put, find, urls, tmp_path):
+    discovery = find("*.y*ml")
+    put("b.yml", "- targets: [b:1]")
+    put("a.yaml", "- targets: [a:1]")
+    put("c.json", "[]")
+    assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://b:1/metrics"]
+    (tmp_path / "b.yml").unlink()
+    put("d.yml", "- targets: [d:1]")
+    assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://d:1/metrics"]
+
+
+async def test_only_what_changed_is_read_again(put, find, urls, monkeypatch):
+    discovery = find("*.json")
+    put("a.json", '[{"targets": ["a:1"]}]')
+    put("b.json", '[{"targets": ["b:1"]}]')
+    await discovery.targets()
+    read = []
+    decode = file_sd.decode_json
+    monkeypatch.setattr(file_sd, "decode_json", lambda data: read.append(data) or decode(data))
+    assert len(await discovery.targets()) == 2
+    assert read == []
+    put("b.json", '[{"targets": ["c:1"]}]')
+    assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://c:1/metrics"]
+    assert len(read) == 1
+
+
+async def test_a_file_that_turns_bad_keeps_its_targets_and_the_others_go_on(put, find, urls):
+    discovery = find("*.yml")
+    put("a.yml", "- targets: [a:1]")
+    put("b.yml", "- targets: [b:1]")
+    await discovery.targets()
+    put("a.yml", "- targets: [")
+    put("b.yml", "- targets: [c:1]")
+    for _ in range(2):
+        with pytest.raises(DiscoveryError, match=r"a\.yml: line 1 is not YAML") as caught:
+            await discovery.targets()
+        assert urls(caught.value.targets) == ["http://a:1/metrics", "http://c:1/metrics"]
+    put("a.yml", "")
+    assert urls(await discovery.targets()) == ["http://c:1/metrics"]
+
+
+async def test_a_file_that_is_gone_takes_its_targets_along(put, find, tmp_path):
+    discovery = find("a.yml")
+    put("a.yml", "- targets: [a:1]")
+    assert await discovery.targets()
+    (tmp_path / "a.yml").unlink()
+    with pytest.raises(DiscoveryError, match="there is no such file") as caught:
+        await discovery.targets()
+    assert caught.value.targets == []
+
+
+async def test_a_directory_that_cannot_be_listed_leaves_the_targets(find):
+    with pytest.raises(DiscoveryError, match="cannot be read: No such file or directory") as caught:
+        await find("nowhere/*.yml").targets()
+    assert caught.value.targets is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", '[\n{"targets": ]', "line 2 is not JSON: Expecting value"),
+        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.json", '{"targets": ["a:1"]}', "the list must be a list, not a mapping"),
+        ("a.yml", "- targets: [a:1]\n  targets: [b:1]\n", "line 2 is there twice"),
+        ("a.yml", "- targets: !x [a:1]\n", "line 1 has the tag"),
+        ("a.yml", "- targets: [a:1]\n  lables: {}\n", "did you mean `labels`"),
+    ],
+)
+async def test_a_bad_file_is_told_with_its_place(put, find, name, text, message):
+    put(name, text)
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await find(name).targets()
+    assert name in str(caught.value)
+
+
+async def test_a_directory_in_the_place_of_a_file_is_told(find, tmp_path):
+    (tmp_path / "a.yml").mkdir()
+    with pytest.raises(DiscoveryError, match=r"a\.yml: cannot be read: it is not a plain file"):
+        await find("a.yml").targets()

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.config.schema import HeaderValues, Scrape
+from exporter.targets.groups import Listing
+from exporter.targets.protocol import DiscoveryError
+from exporter.targets.target import Target
+
+
+def listed(groups, scrape=None):
+    return Listing("file a.yml", "file", scrape or Scrape()).targets(groups)
+
+
+def test_each_host_is_a_target_with_the_labels_of_its_group():
+    assert listed([{"targets": ["a:1", "b:2"], "labels": {"z": "1", "team": "x"}}, {"targets": ["c:3"]}]) == [
+        Target("http://a:1/metrics", "a:1", (("team", "x"), ("z", "1")), discovery="file"),
+        Target("http://b:2/metrics", "b:2", (("team", "x"), ("z", "1")), discovery="file"),
+        Target("http://c:3/metrics", "c:3", discovery="file"),
+    ]
+
+
+def test_labels_say_how_to_ask():
+    labels = {
+        "__scheme__": "https",
+        "__metrics_path__": "vllm/metrics",
+        "__param_name[]": "a b",
+        "__param_x": "1",
+        "__meta_pod": "p",
+        "target": "chat",
+    }
+    [target] = listed([{"targets": ["a"], "labels": labels}])
+    assert target == Target("https://a/vllm/metrics?name%5B%5D=a+b&x=1", "chat", discovery="file")
+
+
+def test_the_keys_of_the_configuration_hold_for_every_target():
+    scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
+    [target] = listed([{"targets": ["a:1"]}], scrape)
+    assert (target.url, target.http) == ("https://a:1/m", scrape.http)
+
+
+def test_a_label_that_a_target_cannot_have_is_dropped_with_one_warning(log):
+    listing = Listing("file a.yml", "file", Scrape())
+    groups = [{"targets": ["a:1", "b:1"], "labels": {"job": "x", "1x": "y", "ok": "z"}}]
+    for _ in range(3):
+        assert {target.labels for target in listing.targets(groups)} == {(("ok", "z"),)}
+    assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "file a.yml", "job"),
+        ("discovered_label_dropped", "file a.yml", "1x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"targets": ["a:1"]}, "the list must be a list, not a mapping"),
+        (["a:1"], r"\[0\] must be a mapping of keys to values, not 'a:1'"),
+        ([{"targts": []}], r"\[0\].targts is not a key that is known here; did you mean `targets`\?"),
+        ([{"targets": [5]}], r"\[0\].targets\[0\] must be a text"),
+        ([{"targets": ["a:1"], "labels": {"a": ["b"]}}], r"\[0\].labels.a must be a text, not a list"),
+        ([{"x": 1}] * 9, "and 6 more"),
+        ([{"targets": ["http://a:1"]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": ["a:1/metrics"]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": [""]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": ["u:hunter2@a"]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": ["a:0"]}], r"\[0\].targets\[0\] has no usable port"),
+        ([{"targets": ["a"], "labels": {"__scheme__": "ftp"}}], r"\[0\].targets\[0\] is not an address"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_with_the_place(groups, message):
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        listed(groups)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.targets is None
+
+
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["a:1", "[::1]:80", "\ud800"]),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["targets", "labels", "__scheme__", "x"]) | st.text(max_size=3), below, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json)
+def test_whatever_is_listed_gives_targets_or_an_error(groups):
+    try:
+        targets = listed(groups)
+    except DiscoveryError:
+        return
+    assert all(target.url.startswith(("http://", "https://")) for target in targets)
