@@ -126,3 +126,8 @@ def test_any_bytes_are_a_tree_or_an_error(data):
 def test_a_path_leads_to_its_line_or_to_the_nearest(path, line):
     root = parse(b"a: &a\n  b:\n    - 1\n    - c: 1\n      d: 2\ne:\n  <<: *a\n")
     assert find(root, path)[1] == line
+
+
+def test_what_is_nested_deeper_than_any_configuration_is_a_flaw():
+    _, [flaw] = read("[" * 60 + "]" * 60)
+    assert flaw.message == "is nested too deeply"
