@@ -1,4 +1,3 @@
-# ruff: noqa: E501  a mistake stands on one line, as it is read
 from __future__ import annotations
 
 import pytest
