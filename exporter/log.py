@@ -7,6 +7,7 @@ import sys
 from typing import Literal
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
 
 
 def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
@@ -22,10 +23,24 @@ def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _printable,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         # Loggers made before a reload follow the new level.
         cache_logger_on_first_use=False,
+    )
+
+
+def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Write what a terminal would act on as an escape: names of models are chosen by strangers."""
+    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _escaped(text: str) -> str:
+    # Line ends stay: the renderers escape them, and tracebacks have them.
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 import signal
@@ -94,6 +95,9 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, self._reload_in_background)
         try:
             await self.start()
+            # What is there now stays: the collector need not look at it again, which would hold up the polls.
+            gc.collect()
+            gc.freeze()
             started(self.urls)
             await stop.wait()
             _log.info("stopping")

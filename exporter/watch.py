@@ -122,7 +122,7 @@ class TargetWatch:
             receive=self._receive,
             record=self._record,
         )
-        self._log = structlog.get_logger().bind(target=target.name)
+        self._log = structlog.get_logger(target=target.name)
 
     def _receive(self, polled: Polled) -> bool:
         """Take a page; return whether the counters of any engine began anew."""

@@ -1,4 +1,4 @@
-"""Where the exporter listens: ``--web.listen-address`` to sockets, and the server that answers there."""
+"""Where the exporter listens: a listen address to sockets, and the server that answers there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def parse_listen_address(value: str) -> ListenAddress:
     match = _ADDRESS.fullmatch(value)
     if match is None or int(match["port"]) > _MAX_PORT:
         raise ListenError(
-            f"--web.listen-address {value!r} is not an address: write host:port, [IPv6]:port or :port for all"
+            f"{value!r} is not an address to listen on: write host:port, [IPv6]:port or :port for all"
             f" interfaces, with a port up to {_MAX_PORT}, such as :7732"
         )
     return ListenAddress(match["ipv6"] or match["host"], int(match["port"]))
@@ -88,7 +88,7 @@ async def _bind(address: ListenAddress) -> socket.socket:
     except OSError as error:
         cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
         raise ListenError(
-            f"cannot listen on {address}: {cause}, or choose another --web.listen-address"
+            f"cannot listen on {address}: {cause}, or choose another address"
         ) from error
 
 
