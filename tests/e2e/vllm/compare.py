@@ -58,6 +58,7 @@ def check_windows(page: Page, truth: Truth) -> None:
     assert page.sum("spec_decode_window_decode_seconds", window=LONG) == approx(
         truth.decode_seconds, rel=SECONDS
     )
+    assert {sample.value for sample in page.find("spec_decode_consistent")} == {1}
     steps = page.sum("spec_decode_window_decode_steps", window=LONG)
     assert steps >= truth.drafts
     numerators = {

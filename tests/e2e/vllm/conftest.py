@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from truth import Truth
@@ -11,6 +12,13 @@ from watch import LONG, Page
 
 TABLE = pytest.StashKey[list[str]]()
 HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Allow for a slow start of the server; in front of the limit that other end-to-end tests have."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(420), append=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,8 +7,6 @@ from truth import Load, drive
 from vllm_server import QUIET, ngram, vllm
 from watch import watch
 
-pytestmark = pytest.mark.e2e
-
 DRAFTS = "vllm:spec_decode_num_drafts"
 
 

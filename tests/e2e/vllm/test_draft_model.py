@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from compare import check_counters, check_vllm, check_windows
+from process import get
 from truth import Load, drive
 from vllm_server import QUIET, draft_model, vllm
 from watch import watch
 
-pytestmark = pytest.mark.e2e
+LATENCIES = {"time_to_first_token", "time_per_output_token", "decode_step", "end_to_end", "queue"}
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +33,28 @@ def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(
     record("draft model, temperature 0", page, greedy)
     assert greedy.acceptance > 0.5
 
-    # One at a time: with several sampled requests in a step, vLLM on a CPU accepts some 10 %.
+    # One at a time: with several sampled requests in a step, vLLM on a CPU accepts many more drafts.
     sampled = drive(server.url, Load(temperature=1, seconds=40, at_once=1))
     page = watching.settled()
     check_counters(page, greedy + sampled)
     check_windows(page, greedy + sampled)
     record("  and then temperature 1", page, greedy + sampled)
-    assert sampled.acceptance < 0.05
-    assert page.sum("spec_decode_draft_acceptance_ratio", window="30s") < 0.05
+    assert sampled.acceptance < greedy.acceptance / 3
+    assert page.sum("spec_decode_draft_acceptance_ratio", window="30s") < greedy.acceptance / 3
+    assert {sample.labels["latency"] for sample in page.find("spec_decode_latency_seconds")} == LATENCIES
 
 
 def test_a_single_process_is_asked_for_the_filtered_page(server, watching):
     page = watching.settled()
     assert page.find("spec_decode_exporter_target_info", page="filtered")
-    assert page.sum("spec_decode_exporter_poll_bytes") < 10_000
+    assert page.sum("spec_decode_exporter_poll_bytes") < 20_000
+    assert watching.complaints() == []
+
+
+def test_the_version_of_vllm_is_known(server, watching):
+    version = json.loads(get(f"{server.url}/version"))["version"]
+    assert version.startswith("0.")
+    assert watching.page().find("spec_decode_exporter_target_info", version=version, front_end="python")
 
 
 def test_vllm_logs_none_of_the_polls_when_told_so(server, watching):

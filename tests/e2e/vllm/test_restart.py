@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import pytest
 from compare import check_counters, check_vllm, check_windows
 from process import free_port, until
 from truth import Load, drive
 from vllm_server import QUIET, draft_model, vllm
 from watch import watch
-
-pytestmark = pytest.mark.e2e
 
 
 def test_windows_begin_anew_after_a_kill_and_a_restart_with_another_number_of_tokens(record):

@@ -83,6 +83,12 @@ class Watch:
         )
         return self.page()
 
+    def complaints(self) -> list[str]:
+        """Return the lines of its log that say something is wrong, or a filtered page is not enough."""
+        wrong = ("level=warning", "level=error", "event=filtered_page_not_used")
+        lines = self.server.log.read_text(encoding="utf-8").splitlines()
+        return [line for line in lines if any(word in line for word in wrong)]
+
     def _successes(self) -> float:
         page = self.page()
         failures = page.sum("spec_decode_exporter_poll_failures_total", target=TARGET)
