@@ -15,6 +15,7 @@ from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.config.load import ConfigError, load
 from exporter.config.schema import Config
+from exporter.export.catalogue import NAMES
 from exporter.log import configure_log
 from exporter.service import REVISION, Options, Service
 from exporter.web.listen import ListenError, parse_listen_address
@@ -182,7 +183,7 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
             raise UsageError("--target is for use without --config.file; put the target into the file")
         overrides["targets"] = [{"url": url} for url in arguments.target]
     path = Path(arguments.config_file) if arguments.config_file else None
-    return load(path, environ=environ, overrides=overrides)
+    return load(path, environ=environ, overrides=overrides, metrics=NAMES)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -239,7 +240,7 @@ def _show_page(urls: Sequence[str]) -> None:
 
 
 def _check_config(arguments: argparse.Namespace) -> int:
-    config = load(arguments.file, environ=os.environ)
+    config = load(arguments.file, environ=os.environ, metrics=NAMES)
     targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
     found = " and what discovery finds" if config.discovery.ways else ""
     print(f"{arguments.file}: good, watches {targets}{found}")  # noqa: T201

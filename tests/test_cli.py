@@ -125,6 +125,15 @@ def test_check_config_lists_every_mistake_and_fails(tmp_path):
     assert f"{file}:5: targets[0].url" in found.stderr
 
 
+def test_a_metric_that_does_not_exist_is_a_mistake_with_a_suggestion(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("metrics:\n  disable:\n    - spec_decode_window_draft\n    - rates\n")
+    with pytest.raises(
+        ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`spec_decode_window_drafts`"
+    ):
+        config("--config.file", str(file))
+
+
 def test_the_version_is_said_without_a_command():
     found = run("--version")
     assert found.returncode == 0

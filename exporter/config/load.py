@@ -21,7 +21,7 @@ from exporter.scrape.credentials import headers, ssl_context
 from exporter.scrape.errors import PollError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import yaml
 
@@ -64,12 +64,17 @@ class _Source:
 
 
 def load(
-    path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[str, object] = _NO_OVERRIDES
+    path: Path | None,
+    *,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object] = _NO_OVERRIDES,
+    metrics: Collection[str] = (),
 ) -> Config:
     """Return the configuration in the file at ``path``; without a file, the defaults.
 
     ``environ`` is where ``${NAME}`` is looked up. ``overrides`` are values of flags by the dotted path of
-    their key, such as ``poll.interval``; they replace what the file says.
+    their key, such as ``poll.interval``; they replace what the file says. ``metrics`` are the names that
+    may be switched on and off; without any, every name may.
 
     Raises:
         ConfigError: It cannot be used; it holds every mistake that could be found.
@@ -79,7 +84,7 @@ def load(
         _override(source, name, value)
     directory = Path() if path is None else path.parent
     try:
-        config = Config.model_validate(source.data, context=Context(directory))
+        config = Config.model_validate(source.data, context=Context(directory, metrics))
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             for place, message in explain(detail, Config):

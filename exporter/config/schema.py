@@ -28,7 +28,7 @@ from exporter.config.target_settings import (
     TargetSettings,
 )
 from exporter.config.units import format_duration
-from exporter.config.values import Duration, NotEmpty, Size
+from exporter.config.values import Context, Duration, NotEmpty, Size
 
 __all__ = [
     "DEFAULT_URL",
@@ -68,11 +68,13 @@ class Group(StrEnum):
     EXPORTER = "exporter"
 
 
-def _known_metric(name: str) -> str:
-    """Refuse what is neither a group nor could be a metric; the catalogue knows whether the metric exists."""
-    if name in set(Group) or re.fullmatch(r"spec_decode_[a-z0-9_]+", name):
+def _known_metric(name: str, info: ValidationInfo) -> str:
+    """Refuse what is neither a group nor a metric, as far as it is known what metrics there are."""
+    metrics = info.context.metrics if isinstance(info.context, Context) else ()
+    possible = re.fullmatch(r"spec_decode_[a-z0-9_]+", name) and not metrics
+    if name in set(Group) or name in metrics or possible:
         return name
-    near = difflib.get_close_matches(name, list(Group), n=1)
+    near = difflib.get_close_matches(name, [*Group, *metrics], n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"the groups are {', '.join(Group)}"
     raise ValueError(f"is neither a group nor a metric of the exporter; {hint}")
 

@@ -29,7 +29,7 @@ from exporter.config.units import (
 from exporter.config.url import normalise, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 SHOWN_SECRET: Final = "<secret>"  # noqa: S105  what stands in place of one
 
@@ -46,6 +46,8 @@ class Context:
     """What the checks know besides the value: where the file lies, and what other targets are called."""
 
     directory: Path
+    metrics: Collection[str] = ()
+    """The names of all metrics; empty where they do not matter."""
     taken: dict[str, set[object]] = field(default_factory=dict)
 
     def take(self, kind: str, value: object) -> bool:
