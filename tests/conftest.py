@@ -6,7 +6,15 @@ import asyncio
 import heapq
 from itertools import count
 
+import hypothesis
 import pytest
+
+from exporter.scrape.engines import Counter, Gauge
+from exporter.scrape.sample import Sample
+
+# How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
+hypothesis.settings.register_profile("exporter", deadline=None)
+hypothesis.settings.load_profile("exporter")
 
 
 class FakeClock:
@@ -69,3 +77,19 @@ async def until(condition, turns: int = 50_000) -> None:
 @pytest.fixture(name="until")
 def until_fixture():
     return until
+
+
+def make_sample(
+    drafts=None, draft_tokens=None, accepted=None, *, positions=(), created=None, latencies=None, **more
+) -> Sample:
+    """Make a sample; ``more`` are counters and gauges by their names in lower case."""
+    speculation = {"drafts": drafts, "draft_tokens": draft_tokens, "accepted_tokens": accepted}
+    counters = tuple(more.pop(one.name.lower(), speculation.get(one.name.lower())) for one in Counter)
+    gauges = tuple(more.pop(one.name.lower(), None) for one in Gauge)
+    assert not more, more
+    return Sample(counters, tuple(positions), gauges, created, latencies)
+
+
+@pytest.fixture(scope="session", name="make_sample")
+def make_sample_fixture():
+    return make_sample

@@ -58,10 +58,8 @@ class EngineWatch:
     ) -> list[Event]:
         """Take a poll's sample; intervals, in seconds, are those of polls and of polls with histograms."""
         taken = self.history.observe(sample, moment, wall, interval)
-        if taken.reset:
-            self.history.counts_tokens_as_steps = False
         if sample.latencies is not None:
-            self.history.observe_latencies(sample, moment, latency_interval)
+            self.history.observe_latencies(sample, moment, max(interval, latency_interval))
             self._recognise_steps()
         return [*_reset_events(taken), *self._check()]
 
@@ -74,16 +72,17 @@ class EngineWatch:
         return Findings(history.totals(), self._broken, windows, history.latencies(), history.sample)
 
     def _recognise_steps(self) -> None:
-        if not self.history.counts_tokens_as_steps:
-            window = self.history.window(self._windows[-1])
-            self.history.counts_tokens_as_steps = not window.partial and counts_tokens_as_steps(window)
+        """Judge what this process observes, once a long window holds nothing of an earlier one."""
+        history, longest = self.history, self._windows[-1]
+        if not history.counts_tokens_as_steps and history.process_seconds >= longest:
+            history.counts_tokens_as_steps = counts_tokens_as_steps(history.window(longest))
 
     def _check(self) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""
         counts = self.history.counts
         if counts is None:
             return []
-        found = broken_checks(counts.counters, counts.positions, self.history.tokens)
+        found = broken_checks(counts, self.history.tokens)
         confirmed = found & self._suspected
         if self.history.alternates:
             confirmed |= {Check.ONE_SERVER}

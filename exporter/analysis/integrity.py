@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 
 from exporter.scrape.engines import Counter
+from exporter.window.counts import Counts
 
 
 class Check(StrEnum):
@@ -24,11 +24,13 @@ class Check(StrEnum):
     """Creation times do not alternate, as they do when a load balancer hides several servers."""
 
 
-def broken_checks(counters: Sequence[int], positions: Sequence[int], tokens: int) -> frozenset[Check]:
+def broken_checks(counts: Counts, tokens: int) -> frozenset[Check]:
     """Return the checks that one page's counters fail; ``tokens`` is K.
 
-    An engine that shows no positions is not held to what it does not say.
+    An engine that shows no positions is not held to what it does not say. T may be ahead of K·D by what
+    a page can be torn: K itself is only known to that, where the engine creates its positions late.
     """
+    counters, positions = counts.counters, counts.positions
     drafts, drafted = counters[Counter.DRAFTS], counters[Counter.DRAFT_TOKENS]
     accepted = counters[Counter.ACCEPTED_TOKENS]
     survived = (drafts, *positions)
@@ -36,6 +38,6 @@ def broken_checks(counters: Sequence[int], positions: Sequence[int], tokens: int
         Check.POSITIONS_ADD_UP: not positions or sum(positions) == accepted,
         Check.POSITIONS_DECREASE: all(later <= earlier for earlier, later in pairwise(survived)),
         Check.ACCEPTED_WITHIN_DRAFTED: accepted <= drafted,
-        Check.DRAFTED_WITHIN_CONFIGURED: drafted <= tokens * drafts,
+        Check.DRAFTED_WITHIN_CONFIGURED: drafted <= tokens * (drafts + counts.torn),
     }
     return frozenset(check for check, held in holds.items() if not held)

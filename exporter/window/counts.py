@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 from exporter.scrape.engines import Counter, Gauge
+from exporter.scrape.reader import MOST_POSITIONS
 from exporter.scrape.sample import Sample
 
 TORN_DRAFTS = 16
-"""How many drafts, besides those of the running requests, a page may be torn by: see ``_is_torn``."""
+"""How many drafts, besides two for each running request, a page may be torn by: see ``Counts.torn``."""
+MOST_INCREMENT = 2**62
+"""No counter moves so far between two polls; two such increments are still within 64 bits."""
 
 
 class Reset(StrEnum):
@@ -35,11 +39,24 @@ class Counts:
     running: float
 
     @property
+    def torn(self) -> float:
+        """How many drafts two counters of the page may be apart.
+
+        A page is rendered while the engine counts on. The counters of one step are raised one after the
+        other, so a page can miss some of a step's raises: one draft for each running request.
+        """
+        return TORN_DRAFTS + 2 * max(self.running, 0)
+
+    @property
     def tokens(self) -> int:
-        """K, the number of draft positions of this process, as far as the page shows it."""
-        drafts = self.counters[Counter.DRAFTS]
-        longest = -(-self.counters[Counter.DRAFT_TOKENS] // drafts) if drafts else 0
-        return max(len(self.positions), longest)
+        """K, the number of draft positions of this process, as far as the page shows it.
+
+        max(positions, ⌈T/D⌉). Where there are positions, a T that is ahead of D by no more than the page
+        can be torn does not speak against them: it would add a position that does not exist.
+        """
+        drafts = self.counters[Counter.DRAFTS] + (self.torn if self.positions else 0)
+        longest = ceil(self.counters[Counter.DRAFT_TOKENS] / drafts) if drafts else 0
+        return max(len(self.positions), min(longest, MOST_POSITIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +134,7 @@ def _restart(before: Counts, counts: Counts, reset: Reset) -> Step:
     if reset is not Reset.RESTART or counts.created is None or counts.created <= before.wall:
         return Step(counts, None, reset)
     begin = counts.moment - (counts.wall - counts.created)
-    if not before.moment < begin <= counts.moment:
+    if not before.moment < begin <= counts.moment or _leaps(counts.counters + counts.positions):
         return Step(counts, None, reset)
     return Step(counts, Increment(begin, counts.moment, counts.counters, counts.positions), reset)
 
@@ -128,13 +145,14 @@ def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, .
 
 
 def _contradicts(increment: Increment, before: Counts, after: Counts) -> bool:
-    """Return whether A > T or a_0 > D by more than a torn page explains.
-
-    A page is rendered while the engine counts on. The counters of one step are raised one after the
-    other, so a page can miss at most some of a step's raises: one draft for each running request.
-    """
+    """Return whether A > T or a_0 > D by more than a torn page explains, or a counter leapt beyond belief."""
     drafts = increment.counters[Counter.DRAFTS]
     excess = increment.counters[Counter.ACCEPTED_TOKENS] - increment.counters[Counter.DRAFT_TOKENS]
-    torn = TORN_DRAFTS + 2 * max(before.running, after.running)
+    torn = max(before.torn, after.torn)
     survived = increment.positions[0] - drafts if increment.positions else 0
-    return survived > torn or excess > torn * max(1, after.tokens)
+    leaps = _leaps(increment.counters + increment.positions)
+    return survived > torn or excess > torn * max(1, after.tokens) or leaps
+
+
+def _leaps(counters: tuple[int, ...]) -> bool:
+    return max(counters) >= MOST_INCREMENT

@@ -15,7 +15,8 @@ from exporter.window.poll_histogram import PollHistogram
 GONE_POLLS = 3
 GONE_SECONDS = 10.0
 """After three poll intervals without a successful poll, and at least so long, windows are no longer shown."""
-_REMEMBERED_CREATIONS = 4
+_REMEMBERED_CREATIONS = 32
+"""Of so many servers behind one address it is noticed that they alternate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class EngineHistory:
         self._sample: Sample | None = None
         self._tokens = 0
         self._tokens_before = 0
+        self._most_tokens = 0
+        self._process_since = 0.0
         self._interval = 0.0
         self._creations: deque[float] = deque(maxlen=_REMEMBERED_CREATIONS)
         self._alternated: float | None = None
@@ -74,6 +77,11 @@ class EngineHistory:
         return self._tokens
 
     @property
+    def process_seconds(self) -> float:
+        """How long the server has been watched without its counters beginning anew."""
+        return self.last_seen - self._process_since
+
+    @property
     def last_seen(self) -> float:
         """When the engine was last on a page (monotonic)."""
         return self._counts.moment if self._counts else 0.0
@@ -92,13 +100,14 @@ class EngineHistory:
         self._sample = sample
         if self._counts is None:
             taken = Step(first(sample, moment, wall), None)
-            if sample.created is not None:
-                self._creations.append(sample.created)
+            self._process_since = moment
         else:
             taken = step(self._counts, sample, moment, wall)
         if taken.reset:
             self._reset(taken, taken.reset)
         self._counts = taken.counts
+        if sample.created is not None and sample.created not in self._creations:
+            self._creations.append(sample.created)
         self._learn_tokens(taken.counts)
         if taken.increment:
             self._add(taken.increment, sample)
@@ -127,7 +136,7 @@ class EngineHistory:
 
     def totals(self) -> Totals:
         """Return everything counted so far; every position that is known is there from the start."""
-        missing = max(0, self._tokens - len(self._position_totals))
+        missing = max(0, self._most_tokens - len(self._position_totals))
         return Totals(
             tuple(self._totals),
             (*self._position_totals, *(0,) * missing),
@@ -139,7 +148,10 @@ class EngineHistory:
 
     def latencies(self) -> dict[Latency, Buckets]:
         """Return the histograms over the longest window."""
-        return self._histograms.window(self.last_seen)
+        histograms = self._histograms.window(self.last_seen)
+        if self.counts_tokens_as_steps:
+            histograms.pop(Latency.DECODE_STEP, None)
+        return histograms
 
     def _known(self) -> Known:
         sample = self._sample
@@ -155,23 +167,28 @@ class EngineHistory:
 
     def _reset(self, taken: Step, reset: Reset) -> None:
         self._resets[reset] += 1
-        created = taken.counts.created
-        if created is not None and created in list(self._creations)[:-1]:
+        if reset is Reset.RESTART and taken.counts.created in self._creations:
             self._alternated = taken.counts.moment
-        if created is not None and created not in self._creations:
-            self._creations.append(created)
+        self._process_since = taken.increment.begin if taken.increment else taken.counts.moment
         self._histograms.reset(taken.increment.begin if taken.increment else None)
         self.counts_tokens_as_steps = False
-        self._tokens_before, self._tokens = self._tokens, 0
+        self._tokens_before, self._tokens = self._tokens or self._tokens_before, 0
 
     def _learn_tokens(self, counts: Counts) -> None:
-        """Learn K. It only changes with a restart; then no window may mix positions of both."""
-        self._tokens = max(self._tokens, counts.tokens)
-        if self._tokens_before and self._tokens:
+        """Learn K. It only changes with a restart; then no window may mix positions of both.
+
+        A server that creates its positions one by one may at first look as if it had the old K. So for as
+        long as a window can hold increments of both processes, more positions are another K too.
+        """
+        self._tokens = counts.tokens
+        self._most_tokens = max(self._most_tokens, self._tokens)
+        if self._tokens and self._tokens_before:
             if self._tokens != self._tokens_before:
                 self._ledger.clear()
                 self._histograms.clear()
-            self._tokens_before = 0
+                self._tokens_before = 0
+            elif counts.moment - self._process_since > self._longest:
+                self._tokens_before = 0
 
     def _add(self, increment: Increment, sample: Sample) -> None:
         self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)

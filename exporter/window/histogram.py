@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from exporter.scrape.engines import Latency
 from exporter.scrape.sample import Buckets
 from exporter.window.ring import Ring, difference
+
+GONE_PAGES = 3
+"""After so many intervals without histograms their window is no longer shown."""
 
 Bounds = tuple[tuple[Latency, tuple[float, ...]], ...]
 
@@ -29,6 +33,7 @@ class HistogramLedger:
         self._ring = Ring(length)
         self._bounds: Bounds = ()
         self._before: _Point | None = None
+        self._newest = -inf
         self._interval = 0.0
 
     def keep(self, length: float) -> None:
@@ -36,9 +41,8 @@ class HistogramLedger:
         self._length = self._ring.keep = length
 
     def clear(self) -> None:
-        """Start anew."""
+        """Start the window anew with the next increment."""
         self._ring.clear()
-        self._before = None
 
     def reset(self, begin: float | None) -> None:
         """Note that the counters began anew at ``begin``; None if that moment is of no use."""
@@ -47,9 +51,11 @@ class HistogramLedger:
 
     def add(self, latencies: Mapping[Latency, Buckets], moment: float, interval: float) -> None:
         """Take the histograms of a page that was read with them; ``interval`` is that of such pages."""
-        self._interval = interval
-        bounds = tuple((latency, buckets.bounds) for latency, buckets in latencies.items())
-        counts = tuple(count for buckets in latencies.values() for count in buckets.counts)
+        self._interval, self._newest = interval, moment
+        # Sorted, since a filtered page may have them in another order than the whole one.
+        ordered = sorted(latencies.items())
+        bounds = tuple((latency, buckets.bounds) for latency, buckets in ordered)
+        counts = tuple(count for _, buckets in ordered for count in buckets.counts)
         if bounds != self._bounds:
             self._ring.clear()
             self._before = None
@@ -62,8 +68,15 @@ class HistogramLedger:
             self._ring.add(before.moment, moment, increment, interval)
 
     def window(self, newest: float) -> dict[Latency, Buckets]:
-        """Return how many observations each bucket got over the window, cumulative as on a page."""
-        rows = self._ring.since(newest - self._length - self._interval / 2)
+        """Return how many observations each bucket got over the window, cumulative as on a page.
+
+        The window reaches back from the newest page *with histograms*: from ``newest``, the newest poll of
+        all, it would lose an increment at its far end before it gets one at its near end. Empty where that
+        page is so old that it says nothing of now.
+        """
+        if newest - self._newest > GONE_PAGES * self._interval:
+            return {}
+        rows = self._ring.since(self._newest - self._length - self._interval / 2)
         if len(rows) < 2:  # noqa: PLR2004 - a first row and a last one
             return {}
         sums = difference(rows[0], rows[-1])

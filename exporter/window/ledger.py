@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.counts import Increment
@@ -16,6 +15,8 @@ LEAST_INCREMENTS = 3
 
 MEAN_GAUGES = (Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS, Gauge.KV_CACHE_USAGE)
 """The gauges of which a window has the mean over its polls."""
+
+_MOST_GAUGE = 2**31
 
 # The columns of a row: time covered, the counters, the gauges' sums, the positions.
 _COVERED = 0
@@ -74,7 +75,6 @@ class Ledger:
     def __init__(self, longest: float) -> None:
         """Keep what windows up to ``longest`` seconds need."""
         self._ring = Ring(longest)
-        self._end = -inf
 
     def keep(self, longest: float) -> None:
         """Keep what windows up to ``longest`` seconds need, from now on."""
@@ -89,11 +89,10 @@ class Ledger:
         row = [
             round((increment.end - increment.begin) * NANO),
             *increment.counters,
-            *(round((value or 0) * NANO) for value in gauges),
+            *map(_fixed, gauges),
             *increment.positions,
         ]
         self._ring.add(increment.begin, increment.end, row, interval)
-        self._end = increment.end
 
     def window(
         self, length: float, interval: float, newest: float, known: Known, *, increments: bool = False
@@ -118,6 +117,11 @@ class Ledger:
             ),
             increments=tuple(map(_drafted, rows, rows[1:])) if increments else (),
         )
+
+
+def _fixed(gauge: float | None) -> int:
+    """Return a gauge in integers, so that its sum is exact; what no server can mean is cut off."""
+    return round(min(max(gauge or 0, -_MOST_GAUGE), _MOST_GAUGE) * NANO)
 
 
 def _told(sums: Sequence[int], known: Known, length: float) -> tuple[int | None, ...]:

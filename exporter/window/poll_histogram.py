@@ -16,12 +16,13 @@ class PollHistogram:
 
     def observe(self, draft_tokens: int, accepted_tokens: int) -> None:
         """Add a poll's increment; one without draft tokens has no rate and no weight."""
+        # A torn page can have accepted tokens before their drafts: the sum is right with the next poll.
+        self.sum += accepted_tokens
         if draft_tokens <= 0:
             return
         # In integers, so that a rate of exactly 0.3 is not above 0.3.
         tenths = -(-accepted_tokens * len(BOUNDS) // draft_tokens)
         self._buckets[min(max(tenths, 1), len(self._buckets)) - 1] += draft_tokens
-        self.sum += accepted_tokens
 
     def cumulative(self) -> list[tuple[str, int]]:
         """Return the buckets as an exposition has them: upper bound and the count at or below it."""

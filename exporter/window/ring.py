@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import zip_longest
 
 _MOST = 2**62
 """Totals above this could leave 64 bits with the next increment; the ring then starts anew."""
@@ -29,11 +30,6 @@ class Ring:
     def __len__(self) -> int:
         return len(self._begins)
 
-    @property
-    def newest(self) -> Sequence[int]:
-        """The totals after the newest increment."""
-        return self._rows[-1]
-
     def clear(self) -> None:
         """Forget every increment."""
         self._totals = []
@@ -43,10 +39,9 @@ class Ring:
     def add(self, begin: float, end: float, increment: Sequence[int], margin: float) -> None:
         """Add an increment from ``begin`` to ``end``; forget those that begin before ``keep + margin``.
 
-        The columns may become more over time; a row that lacks one has 0 there.
+        The columns may become more over time; an increment or a row that lacks one has 0 there.
         """
-        self._widen(len(increment))
-        totals = [old + new for old, new in zip(self._totals, increment, strict=True)]
+        totals = [old + new for old, new in zip_longest(self._totals, increment, fillvalue=0)]
         if max(totals, default=0) > _MOST:
             self.clear()
             totals = list(increment)
@@ -63,9 +58,6 @@ class Ring:
         One row alone means that there is no such increment.
         """
         return self._rows[bisect_left(self._begins, edge) :]
-
-    def _widen(self, width: int) -> None:
-        self._totals += [0] * (width - len(self._totals))
 
 
 def difference(before: Sequence[int], after: Sequence[int]) -> list[int]:

@@ -1,0 +1,40 @@
+"""An engine's history, fed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.window.engine import EngineHistory
+
+WALL = 1_790_000_000.0
+"""Unix time at which the tests' monotonic clock is 0."""
+
+
+class Fed:
+    """A history and the moment of its newest poll; the clocks run alike."""
+
+    def __init__(self, longest=300.0, interval=1.0, *, late_steps=False) -> None:
+        self.history = EngineHistory(longest, late_steps=late_steps)
+        self.interval = interval
+        self.moment = 0.0
+
+    def poll(self, sample, after=None, *, wall=None):
+        """Feed a sample that was read ``after`` seconds, by default an interval after the one before."""
+        self.moment += self.interval if after is None else after
+        return self.history.observe(
+            sample, self.moment, WALL + self.moment if wall is None else wall, self.interval
+        )
+
+    def window(self, length):
+        return self.history.window(length)
+
+
+@pytest.fixture(scope="session")
+def fed():
+    return Fed
+
+
+@pytest.fixture(scope="session")
+def at():
+    """Unix time of a moment."""
+    return lambda moment: WALL + moment

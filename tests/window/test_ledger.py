@@ -1,0 +1,133 @@
+"""Which increments a window holds, and what it says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.scrape.engines import Counter
+from exporter.window.counts import Increment
+from exporter.window.ledger import NANO, Known, Ledger, Window
+
+ALL_KNOWN = Known((True,) * len(Counter), (True,) * 3, 2)
+
+
+def increment(begin, end, *, drafts=1, positions=(1, 0), gauges=(0.0, 0.0, 0.0)):
+    counters = [0] * len(Counter)
+    counters[Counter.DRAFTS] = drafts
+    counters[Counter.DRAFT_TOKENS] = 2 * drafts
+    counters[Counter.ACCEPTED_TOKENS] = drafts
+    counters[Counter.DECODE_STEPS] = 3 * drafts
+    return Increment(begin, end, tuple(counters), positions), gauges
+
+
+def ledger_of(*increments, longest=300.0, interval=1.0):
+    ledger = Ledger(longest)
+    for one, gauges in increments:
+        ledger.add(one, gauges, interval)
+    return ledger
+
+
+def drafts_within(ledger, length, newest, interval=1.0):
+    return ledger.window(length, interval, newest, ALL_KNOWN)[Counter.DRAFTS]
+
+
+def test_an_increment_belongs_that_begins_half_an_interval_before_the_window_at_most():
+    ledger = ledger_of(increment(9.5, 10.5, drafts=1), increment(10.5, 11.5, drafts=10))
+    assert drafts_within(ledger, 30.0, 39.9) == 11
+    assert drafts_within(ledger, 30.0, 40.0) == 11
+    assert drafts_within(ledger, 30.0, 40.1) == 10
+
+
+def test_the_half_is_of_the_interval_in_force():
+    ledger = ledger_of(increment(8.0, 10.0, drafts=1), increment(10.0, 12.0, drafts=10), interval=2.0)
+    assert drafts_within(ledger, 30.0, 39.0, interval=2.0) == 11
+    assert drafts_within(ledger, 30.0, 39.0, interval=1.0) == 10
+
+
+def test_an_increment_across_a_gap_longer_than_the_window_is_in_none_so_short():
+    ledger = ledger_of(increment(0.0, 1.0), increment(1.0, 43.0, drafts=100), increment(43.0, 44.0, drafts=5))
+    assert drafts_within(ledger, 30.0, 44.0) == 5
+    assert drafts_within(ledger, 300.0, 44.0) == 106
+
+
+def test_a_window_covers_the_time_of_its_increments_and_no_gap_between_them():
+    ledger = ledger_of(increment(0.0, 1.0), increment(21.5, 22.0))
+    window = ledger.window(30.0, 1.0, 22.0, ALL_KNOWN)
+    assert (window.seconds, window.polls) == (1.5, 2)
+
+
+def test_a_window_without_increments_is_empty_and_partial():
+    window = Ledger(300.0).window(30.0, 1.0, 0.0, ALL_KNOWN)
+    assert (window.seconds, window.polls, window.partial) == (0.0, 0, True)
+    assert window.counters == (0,) * len(Counter)
+    assert window.positions == (0, 0)
+    assert window.gauges == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "polls", "partial"),
+    [(15.0, 3, False), (14.999, 100, True), (30.0, 2, True), (30.0, 3, False), (30.0, 30, False)],
+)
+def test_under_half_its_length_or_three_increments_a_window_is_partial(seconds, polls, partial):
+    assert Window(30.0, seconds, polls, (), (), ()).partial is partial
+
+
+def test_what_an_engine_does_not_tell_is_none_and_not_0():
+    known = Known(tuple(one is not Counter.DECODE_STEPS for one in Counter), (True, False, True), 2)
+    window = ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known)
+    assert window[Counter.DECODE_STEPS] is None
+    assert window[Counter.DRAFTS] == 1
+    assert window.gauges == (0.0, None, 0.0)
+
+
+def test_decode_steps_that_are_published_late_say_nothing_under_a_minute():
+    known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    ledger = ledger_of(increment(0.0, 1.0))
+    for length, told in ((30.0, False), (59.0, False), (60.0, True), (300.0, True)):
+        window = ledger.window(length, 1.0, 1.0, known)
+        assert (window[Counter.DECODE_STEPS] is not None) is told
+        assert (window[Counter.DECODE_NANOSECONDS] is not None) is told
+        assert window[Counter.DRAFTS] == 1
+
+
+def test_gauges_are_means_over_the_polls():
+    ledger = ledger_of(
+        increment(0.0, 1.0, gauges=(3.0, 0.0, 0.25)), increment(1.0, 9.0, gauges=(6.0, None, 0.75))
+    )
+    assert ledger.window(30.0, 1.0, 9.0, ALL_KNOWN).gauges == (4.5, 0.0, 0.5)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300])
+def test_a_gauge_that_no_server_can_mean_does_not_break_the_window(value):
+    ledger = ledger_of(increment(0.0, 1.0, gauges=(value, 0.0, 0.0)), increment(1.0, 2.0))
+    assert ledger.window(30.0, 1.0, 2.0, ALL_KNOWN)[Counter.DRAFTS] == 2
+
+
+def test_positions_that_come_later_were_0_before():
+    ledger = ledger_of(increment(0.0, 1.0, positions=()), increment(1.0, 2.0, positions=(1, 1)))
+    assert ledger.window(30.0, 1.0, 2.0, ALL_KNOWN).positions == (1, 1)
+
+
+def test_positions_that_are_not_there_again_after_a_restart_add_nothing():
+    ledger = ledger_of(increment(0.0, 1.0, positions=(1, 1)), increment(1.0, 2.0, positions=()))
+    assert ledger.window(30.0, 1.0, 2.0, ALL_KNOWN).positions == (1, 1)
+
+
+def test_every_position_up_to_k_is_there():
+    known = Known((True,) * len(Counter), (True,) * 3, 5)
+    assert ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known).positions == (1, 0, 0, 0, 0)
+
+
+def test_the_increments_of_a_window_are_given_where_they_are_asked_for():
+    ledger = ledger_of(
+        increment(0.0, 1.0, drafts=7), increment(40.0, 41.0, drafts=2), increment(41.0, 42.0, drafts=3)
+    )
+    assert ledger.window(300.0, 1.0, 42.0, ALL_KNOWN, increments=True).increments == ((14, 7), (4, 2), (6, 3))
+    assert ledger.window(30.0, 1.0, 42.0, ALL_KNOWN, increments=True).increments == ((4, 2), (6, 3))
+    assert ledger.window(30.0, 1.0, 42.0, ALL_KNOWN).increments == ()
+
+
+def test_times_are_exact_integers_until_the_last_division():
+    increments = [increment(n / 10, (n + 1) / 10) for n in range(100)]
+    window = ledger_of(*increments, interval=0.1).window(300.0, 0.1, 10.0, ALL_KNOWN)
+    assert window.seconds == sum(round((b.end - b.begin) * NANO) for b, _ in increments) / NANO

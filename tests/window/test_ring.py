@@ -1,0 +1,89 @@
+"""Running totals: the sum over any stretch up to now is one subtraction."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.window.ring import Ring, difference
+
+
+def filled(increments, keep=10.0):
+    ring = Ring(keep)
+    for second, increment in enumerate(increments):
+        ring.add(float(second), second + 1.0, increment, 0.5)
+    return ring
+
+
+def total(ring, edge):
+    rows = ring.since(edge)
+    return difference(rows[0], rows[-1])
+
+
+def test_the_sum_is_over_the_increments_that_begin_at_the_edge_or_later():
+    ring = filled([[1], [10], [100]])
+    assert total(ring, 0.0) == [111]
+    assert total(ring, 0.5) == [110]
+    assert total(ring, 1.0) == [110]
+    assert total(ring, 2.0) == [100]
+
+
+def test_no_increment_begins_so_late():
+    assert len(filled([[1], [2]]).since(5.0)) == 1
+
+
+def test_an_empty_ring_has_no_increments():
+    assert len(Ring(10.0).since(0.0)) == 1
+
+
+def test_it_keeps_no_more_than_what_begins_within_its_length_and_a_margin():
+    ring = filled([[1]] * 5000)
+    assert len(ring) == 10
+    assert total(ring, 4990.0) == [10]
+
+
+def test_a_shorter_length_forgets_with_the_next_increment():
+    ring = filled([[1]] * 10)
+    ring.keep = 3.0
+    ring.add(10.0, 11.0, [1], 0.5)
+    assert len(ring) == 3
+
+
+def test_a_column_that_comes_later_was_0_before():
+    ring = filled([[1], [1, 5], [1, 5, 7]])
+    assert total(ring, 0.0) == [3, 10, 7]
+    assert total(ring, 1.0) == [2, 10, 7]
+
+
+def test_a_column_that_stays_away_adds_nothing():
+    assert total(filled([[1, 5], [1]]), 0.0) == [2, 5]
+
+
+def test_it_starts_anew_before_totals_leave_64_bits():
+    ring = filled([[2**61], [2**61], [2**61], [3]])
+    # With the third they could leave them with the next one; it and what follows are kept, exactly.
+    assert total(ring, 0.0) == [2**61 + 3]
+
+
+def test_cleared_it_has_nothing():
+    ring = filled([[1], [2]])
+    ring.clear()
+    assert len(ring) == 0
+    ring.add(2.0, 3.0, [5], 0.5)
+    assert total(ring, 0.0) == [5]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2**53), min_size=1, max_size=4), max_size=40),
+    st.integers(0, 45),
+)
+def test_sums_are_those_of_adding_up_one_by_one(increments, edge):
+    ring = filled(increments, keep=20.0)
+    expected = [0] * max(map(len, increments), default=0)
+    newest = len(increments)
+    for second, increment in enumerate(increments):
+        if second >= max(edge, newest - 20.5):
+            for column, value in enumerate(increment):
+                expected[column] += value
+    found = total(ring, float(edge))
+    assert found + [0] * (len(expected) - len(found)) == expected
