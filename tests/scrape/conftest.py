@@ -1,0 +1,141 @@
+"""A server that answers as a test says: well, badly, or not at all; and its TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class FaultServer:
+    """A server on loopback that has every request answered by `respond`; counts what came."""
+
+    respond: Streams
+    port: int = 0
+    host: str = "127.0.0.1"
+    scheme: str = "http"
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+    open: set[asyncio.StreamWriter] = field(default_factory=set)
+    handlers: set[asyncio.Task] = field(default_factory=set)
+
+    def url(self, path: str = "/metrics") -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{path}"
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        self.handlers.add(asyncio.current_task())
+        self.open.add(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while not writer.is_closing():
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                await self.respond(reader, writer)
+                await writer.drain()
+        self.open.discard(writer)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    def hang_up(self) -> None:
+        """Close every connection that is open."""
+        for writer in self.open:
+            writer.close()
+
+
+@asynccontextmanager
+async def _started(server: FaultServer, ssl):
+    listening = await asyncio.start_server(server.serve, server.host, 0, ssl=ssl)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        for writer in server.open:
+            writer.transport.abort()
+        await asyncio.gather(*server.handlers)
+
+
+@pytest.fixture
+async def fault_server():
+    """Start servers that answer with the given bytes, or as the given function writes them."""
+    async with AsyncExitStack() as stack:
+
+        async def start(respond: Streams | bytes, *, host: str = "127.0.0.1", ssl=None) -> FaultServer:
+            async def write(reader, writer):
+                writer.write(respond)
+
+            server = FaultServer(respond if callable(respond) else write, host=host)
+            server.scheme = "https" if ssl else "http"
+            return await stack.enter_async_context(_started(server, ssl))
+
+        yield start
+    gc.collect()  # what was not closed warns now, and a warning is an error
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """An authority, and a certificate of it for `localhost` and 127.0.0.1."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory) -> Certificates:
+    """Make keys and certificates that last as long as the tests; none is kept."""
+    folder = tmp_path_factory.mktemp("certificates")
+    paths = {name: folder / name for name in ("ca.pem", "ca.key", "server.pem", "server.key")}
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+
+    def make(*arguments: str | Path) -> None:
+        subprocess.run([*new, *arguments], check=True, capture_output=True)
+
+    make(
+        "-subj",
+        "/CN=Test authority",
+        "-keyout",
+        paths["ca.key"],
+        "-out",
+        paths["ca.pem"],
+        "-addext",
+        "keyUsage=critical,keyCertSign",
+    )
+    make(
+        "-subj",
+        "/CN=localhost",
+        "-keyout",
+        paths["server.key"],
+        "-out",
+        paths["server.pem"],
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+        "-CA",
+        paths["ca.pem"],
+        "-CAkey",
+        paths["ca.key"],
+    )
+    return Certificates(paths["ca.pem"], paths["server.pem"], paths["server.key"])

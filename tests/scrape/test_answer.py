@@ -1,0 +1,108 @@
+"""The parser of one HTTP answer: the same result however the bytes are cut, and never another error than its own."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.scrape.answer import FRAMING_LIMIT, AnswerParser
+from exporter.scrape.errors import PollError
+
+PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
+CHUNKS = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (PAGE[:50], PAGE[50:])) + b"0\r\n\r\n"
+PACKED = gzip.compress(PAGE)
+WHOLE = [
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE),
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
+    % (len(PACKED), PACKED),
+]
+
+
+@st.composite
+def pieces(draw, data):
+    """Cut the data anywhere."""
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+@given(st.sampled_from(WHOLE).flatmap(pieces))
+def test_the_answer_is_the_same_however_it_arrives(parts):
+    parser = AnswerParser(len(PAGE))
+    for part in parts:
+        assert not parser.complete or not part
+        parser.feed(part)
+    assert parser.complete
+    assert parser.keep_alive
+    assert (parser.body(), parser.content_type) == (PAGE, "text/plain")
+
+
+@given(st.sampled_from(WHOLE), st.data())
+def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(data, draw):
+    parser = AnswerParser(len(PAGE))
+    parser.feed(data[: draw.draw(st.integers(1, len(data) - 1))])
+    assert not parser.complete
+    with pytest.raises(PollError, match="in the middle"):
+        parser.end()
+
+
+@given(st.sampled_from(WHOLE), st.data())
+def test_an_answer_with_other_bytes_in_it_gives_a_poll_error_or_a_body(data, draw):
+    place = draw.draw(st.integers(0, len(data)))
+    noise = draw.draw(st.binary(max_size=8))
+    parser = AnswerParser(len(PAGE))
+    try:
+        parser.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
+        parser.end()
+        body = parser.body()
+    except PollError:
+        return
+    assert len(body) <= len(PAGE)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_poll_error(data):
+    with pytest.raises(PollError):
+        take(data)
+
+
+def take(data: bytes) -> None:
+    """Take these bytes and nothing more."""
+    parser = AnswerParser(1000)
+    parser.feed(data)
+    parser.end()
+
+
+def test_the_bytes_are_copied_since_their_place_is_used_again():
+    place = bytearray(WHOLE[0])
+    parser = AnswerParser(len(PAGE))
+    parser.feed(memoryview(place))
+    place[:] = bytes(len(place))
+    assert parser.body() == PAGE
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_the_head_may_have_so_many_bytes(more, fits):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nX: \r\n\r\n"
+    padding = b"x" * (FRAMING_LIMIT - len(head) + more)
+    parser = AnswerParser(100)
+    data = head.replace(b"X: ", b"X: " + padding)
+    if fits:
+        parser.feed(data + b"x" * 9)
+        parser.feed(b"x")
+        assert parser.body() == b"x" * 10
+    else:
+        with pytest.raises(PollError) as caught:
+            parser.feed(data + b"x" * 9)
+        assert caught.value.reason == "too_large"
+
+
+def test_a_body_in_small_chunks_fits():
+    parser = AnswerParser(10_000)
+    parser.feed(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n"
+    )
+    assert parser.body() == b"x" * 10_000
