@@ -58,11 +58,17 @@ class FrontEnd:
         return _answer(python_page.python_page(self._simulation, self._unix), python_page.CONTENT_TYPE)
 
     async def _filtered(self, request: web.Request) -> web.Response:
-        """Answer with the slash: only the samples that the query names, if it names any."""
+        """Answer with the slash: only the samples that the query names, if it names any.
+
+        Behind the slash prometheus_client negotiates. It writes OpenMetrics for a client that so much as
+        mentions it, and there the names lose their colon.
+        """
         names = request.query.getall("name[]", [])
         if not names:
             return await self._whole(request)
         page = python_page.filtered_page(self._simulation, self._unix, frozenset(names))
+        if "openmetrics" in request.headers.get("Accept", ""):
+            return _answer(page.replace(b"\nvllm:", b"\nvllm_") + b"# EOF\n", rust_page.CONTENT_TYPE)
         return _answer(page, python_page.CONTENT_TYPE)
 
     async def _rust(self, _: web.Request) -> web.Response:

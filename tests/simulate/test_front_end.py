@@ -82,3 +82,13 @@ async def test_version_and_health_are_those_of_vllm(make_client):
     async with client.get("/version") as answer:
         assert await answer.json() == {"version": "0.32.0"}
     assert await body(client, "/health") == ""
+
+
+async def test_with_the_slash_a_client_that_mentions_openmetrics_gets_names_without_colons(make_client):
+    client = await make_client()
+    accept = {"Accept": "text/plain, application/openmetrics-text;q=0.1"}
+    answer = await client.get("/metrics/?name[]=vllm:spec_decode_num_drafts_total", headers=accept)
+    text = await answer.text()
+    assert answer.content_type == "application/openmetrics-text"
+    assert "\nvllm_spec_decode_num_drafts_total{" in text
+    assert text.endswith("# EOF\n")
