@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _HEADERS: Final = {
     "User-Agent": f"spec-decode-exporter/{__version__}",
-    # Not a word of OpenMetrics: prometheus_client, behind vLLM's filtered page, then writes it whatever the
-    # q-values say, and renames what has a colon in its name. What only writes OpenMetrics is read all the same.
+    # Not a word of OpenMetrics: prometheus_client, behind vLLM's filtered page, would write it whatever the
+    # q-values say, and rename what has a colon in its name. Who writes nothing else is read all the same.
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
     # To compress a page costs the server more than to send it a few metres.
     "Accept-Encoding": "identity",
