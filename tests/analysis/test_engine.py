@@ -1,0 +1,243 @@
+"""One engine, watched: events, checks that two polls confirm, and findings of one moment."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from exporter.analysis.engine import EngineWatch
+from exporter.analysis.integrity import Check
+from exporter.scrape.engines import Counter, Latency
+from exporter.scrape.sample import Buckets
+from exporter.window.counts import Reset
+
+WALL = 1_790_000_000.0
+
+
+class Watched:
+    """A watch that is polled every second, with histograms each time."""
+
+    def __init__(self, windows=(30.0, 300.0)) -> None:
+        self.watch = EngineWatch(windows)
+        self.moment = 0.0
+
+    def poll(self, sample, after=1.0):
+        self.moment += after
+        return self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)
+
+    def findings(self, later=0.0):
+        return self.watch.findings(self.moment + later)
+
+
+@pytest.fixture(name="watched")
+def watched_fixture():
+    return Watched()
+
+
+@pytest.fixture(name="good")
+def good_fixture(make_sample):
+    def good(n, *, created=None):
+        return make_sample(10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), created=created)
+
+    return good
+
+
+@pytest.fixture(name="torn")
+def torn_fixture(make_sample):
+    """A page whose positions were read before its accepted tokens."""
+    return lambda n: make_sample(10 * n, 40 * n, 15 * n + 3, positions=(9 * n, 4 * n, 2 * n, 0))
+
+
+class TestChecks:
+    def test_a_single_page_that_breaks_a_check_may_be_torn(self, watched, good, torn):
+        for n, page in enumerate((good, torn, good, torn, good)):
+            assert watched.poll(page(n)) == []
+        assert watched.findings().broken == frozenset()
+
+    def test_two_successive_polls_break_it_and_the_log_says_which_numbers(self, watched, good, torn):
+        watched.poll(good(1))
+        watched.poll(torn(2))
+        (event,) = watched.poll(torn(3))
+        assert (event.name, event.is_bad) == ("check_broken", True)
+        assert event.fields == {
+            "check": "positions_add_up",
+            "drafts": 30,
+            "draft_tokens": 120,
+            "accepted_tokens": 48,
+            "accepted_by_position": [27, 12, 6, 0],
+        }
+        assert watched.findings().broken == {Check.POSITIONS_ADD_UP}
+
+    def test_it_is_said_once_and_once_when_it_holds_again(self, watched, good, torn):
+        for n in (1, 2):
+            watched.poll(torn(n))
+        assert watched.poll(torn(3)) == []
+        (event,) = watched.poll(good(4))
+        assert (event.name, event.fields["check"], event.is_bad) == (
+            "check_holds_again",
+            "positions_add_up",
+            False,
+        )
+        assert watched.findings().broken == frozenset()
+
+    def test_two_polls_that_break_different_checks_confirm_neither(self, watched, make_sample):
+        watched.poll(make_sample(10, 40, 20, positions=(9, 5, 2, 0)))
+        watched.poll(make_sample(10, 40, 20, positions=(9, 5, 5, 6)))
+        assert watched.findings().broken == {Check.POSITIONS_ADD_UP}
+        watched.poll(make_sample(11, 44, 25, positions=(9, 5, 5, 6)))
+        assert watched.findings().broken == {Check.POSITIONS_DECREASE}
+
+    def test_alternating_creation_times_are_several_servers_at_once(self, watched, good):
+        for n in range(2):
+            watched.poll(good(n, created=WALL - 5 - n))
+        events = watched.poll(good(2, created=WALL - 5))
+        assert [event.name for event in events] == ["engine_reset", "check_broken"]
+        assert watched.findings().broken == {Check.ONE_SERVER}
+
+    def test_nothing_is_repaired(self, watched, torn):
+        for n in (1, 2, 3):
+            watched.poll(torn(n))
+        window = watched.findings().windows[0]
+        assert window[Counter.ACCEPTED_TOKENS] == 30
+        assert window.positions == (18, 8, 4, 0)
+
+
+class TestResets:
+    @pytest.mark.parametrize(
+        ("created", "cause", "counted"),
+        [
+            (WALL + 5.5, "restart", True),  # since the last poll
+            (WALL - 900.0, "restart", False),  # another server's
+            (WALL - 100.0, "decrease", False),  # the same process
+        ],
+    )
+    def test_a_reset_is_an_event_with_its_cause(self, watched, good, created, cause, counted):
+        for _ in range(5):
+            watched.poll(good(9, created=WALL - 100.0))
+        (event,) = watched.poll(good(1, created=created))
+        assert (event.name, event.is_bad) == ("engine_reset", False)
+        assert event.fields == {"cause": cause, "counted_since_restart": counted}
+        assert watched.findings().totals.resets[Reset(cause)] == 1
+
+    def test_an_ordinary_poll_is_no_event(self, watched, good):
+        assert [watched.poll(good(n, created=WALL)) for n in range(20)] == [[]] * 20
+
+
+class TestFindings:
+    def test_they_have_every_window_ascending(self, watched, good):
+        for n in range(400):
+            watched.poll(good(n))
+        short, long = watched.findings().windows
+        assert (short.length, short[Counter.DRAFTS]) == (30.0, 300)
+        assert (long.length, long[Counter.DRAFTS]) == (300.0, 3000)
+
+    def test_later_polls_do_not_change_them(self, watched, good):
+        for n in range(5):
+            watched.poll(good(n))
+        findings = watched.findings()
+        before = (findings.windows, findings.totals.counters, dict(findings.totals.resets))
+        watched.poll(good(0))
+        assert (findings.windows, findings.totals.counters, findings.totals.resets) == before
+
+    def test_after_too_long_without_a_poll_only_counters_and_checks_stay(self, watched, torn):
+        for n in range(4):
+            watched.poll(torn(n))
+        assert watched.findings(later=10.0).windows
+        gone = watched.findings(later=10.5)
+        assert (gone.windows, gone.latencies, gone.reported) == ((), {}, None)
+        assert gone.totals.counters[Counter.DRAFTS] == 30
+        assert gone.broken == {Check.POSITIONS_ADD_UP}
+
+    def test_the_increments_of_single_polls_are_there_where_they_are_asked_for(self, watched, good):
+        for n in range(3):
+            watched.poll(good(n))
+        assert watched.findings().windows[0].increments == ()
+        windows = watched.watch.findings(watched.moment, increments=True).windows
+        assert windows[0].increments == ((40, 15), (40, 15))
+
+    def test_other_windows_hold_from_now_on(self, watched, good):
+        for n in range(100):
+            watched.poll(good(n))
+        watched.watch.keep((10.0,))
+        (window,) = watched.findings().windows
+        assert (window.length, window[Counter.DRAFTS]) == (10.0, 100)
+
+    def test_histograms_are_over_the_longest_window(self, watched, make_sample):
+        for n in range(400):
+            buckets = Buckets((1.0, inf), (n, 2 * n))
+            watched.poll(make_sample(latencies={Latency.QUEUE: buckets}))
+        assert watched.findings().latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
+
+    def test_a_poll_without_histograms_changes_nothing_of_them(self, watched, make_sample):
+        for n in range(3):
+            watched.poll(make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))}))
+        watched.poll(make_sample())
+        assert watched.findings().latencies[Latency.QUEUE].counts == (2,)
+
+    def test_histograms_come_no_faster_than_polls(self, make_sample):
+        # Every 20 s, though they were wanted every 10: half of *that* is what a window allows for.
+        watch = EngineWatch((120.0, 300.0))
+        for n in range(20):
+            sample = make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))})
+            watch.observe(sample, 20.02 * n, WALL + 20.02 * n, 20.0, 10.0)
+        assert watch.findings(20.02 * 19).latencies[Latency.QUEUE].counts == (15,)
+
+
+class TestServersThatCountTokensAsSteps:
+    """Recognised once a process was watched for a whole long window; held until it restarts."""
+
+    @pytest.fixture(name="page")
+    def page_fixture(self, make_sample):
+        def page(n, *, per_token, created):
+            return make_sample(
+                10 * n,
+                40 * n,
+                20 * n,
+                positions=(10 * n, 10 * n, 0, 0),
+                generation_tokens=30 * n,
+                first_tokens=0,
+                decode_steps=(30 if per_token else 10) * n,
+                decode_nanoseconds=10**9 * n,
+                created=created,
+                latencies={Latency.DECODE_STEP: Buckets((1.0, inf), (n, n))},
+            )
+
+        return page
+
+    @staticmethod
+    def steps(watched):
+        return watched.findings().windows[-1][Counter.DECODE_STEPS]
+
+    def test_one_is_recognised_after_a_whole_long_window(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(60):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+            assert self.steps(watched) == 30 * n
+        watched.poll(page(60, per_token=True, created=WALL - 9))
+        assert self.steps(watched) is None
+        assert watched.findings().windows[-1][Counter.DECODE_NANOSECONDS] == 60 * 10**9
+        assert watched.findings().latencies == {}
+
+    def test_a_server_that_counts_steps_never_is(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(200):
+            watched.poll(page(n, per_token=False, created=WALL - 9))
+            assert self.steps(watched) == 10 * min(n, 60)
+
+    def test_it_stays_so_while_nothing_runs(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(70):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+        for _ in range(100):
+            watched.poll(page(69, per_token=True, created=WALL - 9))
+        assert self.steps(watched) is None
+
+    def test_after_a_restart_the_server_is_judged_by_what_it_does_itself(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(70):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+        for n in range(1, 200):
+            watched.poll(page(n, per_token=False, created=WALL + 70.5))
+            assert self.steps(watched) is not None
+        assert self.steps(watched) == 600
