@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from hashlib import blake2b
-from math import floor
+from math import ceil, floor
 
 from exporter.scrape.errors import Reason
 
@@ -45,22 +45,31 @@ class DutyCycle:
         """Ask every ``interval`` seconds unless answers take more than the share ``most`` of that."""
         self._interval = interval
         self._most = most
-        self._longest = max(interval, shortest_window * LARGEST_SHARE)
+        self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _EARLY))
+        # The shortest answers: each longer than the one before it, the first the shortest of all.
         self._answers: deque[tuple[float, float]] = deque()
 
     def answered(self, now: float, seconds: float) -> None:
         """Note how long an answer took."""
-        self._answers.append((now, seconds))
-        while self._answers[0][0] < now - REMEMBERED_SECONDS:
-            self._answers.popleft()
+        answers = self._answers
+        while answers and answers[-1][1] >= seconds:
+            answers.pop()
+        answers.append((now, seconds))
+        while answers[0][0] < now - REMEMBERED_SECONDS:
+            answers.popleft()
 
-    def interval(self) -> float:
-        """Return the effective interval in seconds.
+    @property
+    def beats(self) -> int:
+        """How many intervals there are from one poll to the next.
 
         By the *shortest* answer of the last minute: the others waited behind the server's load, which
-        is not what answering costs.
+        is not what answering costs. Whole intervals, so that a target keeps its beat as its cost varies.
         """
         if not self._answers:
-            return self._interval
-        cost = min(seconds for _, seconds in self._answers)
-        return min(max(self._interval, cost / self._most), self._longest)
+            return 1
+        wanted = self._answers[0][1] / self._most / self._interval
+        return min(max(1, ceil(wanted - _EARLY)), self._most_beats)
+
+    def interval(self) -> float:
+        """Return the effective interval in seconds."""
+        return self.beats * self._interval
