@@ -14,7 +14,7 @@ from exporter.clock import Clock
 from exporter.scrape.client import Answer, Client
 from exporter.scrape.errors import PollError, Reason
 from exporter.scrape.filter import PageChoice
-from exporter.scrape.reader import Reader
+from exporter.scrape.reader import Reader, Shown
 from exporter.scrape.sample import Reading
 from exporter.scrape.schedule import DutyCycle, back_off, next_beat, phase
 
@@ -95,9 +95,10 @@ class Poller:
         self._offset = phase(url)
         self._failures_in_a_row = 0
         self._latencies_at: float | None = None
-        self._log = structlog.get_logger().bind(target=name)
+        self._log = structlog.get_logger(target=name)
         self._foreign = False
         self._knows_version = False
+        self._crashed = False
         self.record = record
 
     @property
@@ -117,21 +118,26 @@ class Poller:
         with_latencies = self._wants_latencies()
         try:
             answer, reading = await self._ask(with_latencies=with_latencies)
+            await self._succeeded(answer, reading, with_latencies=with_latencies)
         except PollError as error:
             self._failed(error.reason, str(error))
         except Exception:  # noqa: BLE001
             # A defect of ours must not end the watch over this target.
-            self._log.exception("poll_crashed")
+            if not self._crashed:
+                self._log.exception("poll_crashed")
+            self._crashed = True
             self._failed("malformed", "the exporter could not handle the answer")
         else:
-            await self._succeeded(answer, reading, with_latencies=with_latencies)
+            self._crashed = False
 
     def _next_moment(self) -> float:
-        now, interval = self._clock.monotonic(), self.interval
+        """Return the beat at which to poll next: the effective interval is some of the configured ones."""
+        now, beat = self._clock.monotonic(), self._pace.interval
+        wait = self.interval
         if self._failures_in_a_row:
             reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
-            now += back_off(interval, self._failures_in_a_row, reason) - interval
-        return next_beat(now, interval, self._offset)
+            wait = back_off(wait, self._failures_in_a_row, reason)
+        return next_beat(now + wait - beat, beat, self._offset)
 
     def _wants_latencies(self) -> bool:
         """Histograms are most of a page's cost: they are read now and then, beginning with the first poll."""
@@ -142,34 +148,38 @@ class Poller:
 
     async def _ask(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
         url = self._choice.filtered(with_latencies=with_latencies)
-        if url is None:
+        # Where the last poll failed, the whole page says more: what comes back may be another server.
+        if url is None or self._failures_in_a_row:
             return await self._ask_whole(with_latencies=with_latencies)
+        shown = Shown()
         try:
-            answer = await self._client.get(url)
-            reading = self._reader.read(answer.body, with_latencies=with_latencies)
-            series = self._reader.series
+            answer, reading = await self._get(url, with_latencies=with_latencies)
         except PollError as error:
             if error.reason in _UNREACHABLE:
+                self._choice.doubt(with_latencies=with_latencies)
                 raise
-            series = frozenset()
         else:
-            if self._choice.is_complete(series):
-                self._choice.trust(series)
+            shown = self._reader.shown
+            if self._choice.is_complete(shown, with_latencies=with_latencies):
+                self._choice.trust(shown)
                 self.record.page = "filtered"
                 return answer, reading
         # The same poll asks for the whole page, so that nothing of it is lost.
         whole = await self._ask_whole(with_latencies=with_latencies)
-        if not self._choice.is_complete(series):
+        if not self._choice.is_complete(shown, with_latencies=with_latencies):
             self._choice.refuse(with_latencies=with_latencies)
             self._log.info("filtered_page_not_used", histograms=with_latencies)
         return whole
 
     async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
-        answer = await self._client.get(self._url)
-        reading = self._reader.read(answer.body, with_latencies=with_latencies)
-        self._choice.learn(self._reader.names if with_latencies else frozenset(), self._reader.series)
+        answer, reading = await self._get(self._url, with_latencies=with_latencies)
+        self._choice.learn(self._reader.shown, with_latencies=with_latencies)
         self.record.page = "full"
         return answer, reading
+
+    async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, Reading]:
+        answer = await self._client.get(url)
+        return answer, self._reader.read(answer.body, with_latencies=with_latencies)
 
     def _failed(self, reason: Reason, message: str) -> None:
         record = self.record
@@ -180,23 +190,25 @@ class Poller:
         self._failures_in_a_row += 1
 
     async def _succeeded(self, answer: Answer, reading: Reading, *, with_latencies: bool) -> None:
-        record = self.record
         moment, wall = self._clock.monotonic(), self._clock.wall()
+        self._duty.answered(moment, answer.seconds)
+        self._note_engine(reading)
+        began_anew = self._receive(Polled(reading, moment, wall, self.interval))
+        self._latencies_at = moment if with_latencies else self._latencies_at
+        if began_anew:
+            self._choice.forget()
+            self._latencies_at = None
+        self._note_success(answer, wall)
+        if (began_anew or not self._knows_version) and reading.engine_kind == "vllm":
+            self._knows_version = True
+            self.record.version = await self._ask_version()
+
+    def _note_success(self, answer: Answer, wall: float) -> None:
+        record = self.record
         if record.up is False:
             self._log.info("target_recovered", failed_polls=self._failures_in_a_row)
         record.up, record.error, self._failures_in_a_row = True, "", 0
         record.seconds, record.size, record.last_success = answer.seconds, len(answer.body), wall
-        self._duty.answered(moment, answer.seconds)
-        if with_latencies:
-            self._latencies_at = moment
-        self._note_engine(reading)
-        began_anew = self._receive(Polled(reading, moment, wall, self.interval))
-        if began_anew:
-            self._choice.forget()
-            self._latencies_at = None
-        if (began_anew or not self._knows_version) and reading.engine_kind == "vllm":
-            self._knows_version = True
-            record.version = await self._ask_version()
 
     def _note_engine(self, reading: Reading) -> None:
         foreign = not reading.engine_kind
@@ -205,11 +217,19 @@ class Poller:
         self._foreign = foreign
 
     async def _ask_version(self) -> str:
-        parts = urlsplit(self._url)
+        """Return the server's version, or nothing: an older server has no such page, a proxy may hide it."""
         try:
-            answer = await self._client.get(urlunsplit((parts.scheme, parts.netloc, "/version", "", "")))
+            answer = await self._client.get(version_url(self._url))
             version = json.loads(answer.body)["version"]
         except (PollError, ValueError, LookupError, TypeError, RecursionError):
-            # An older server, or a proxy that does not pass it on: the version is a nicety.
             return ""
-        return version[:_MOST_VERSION] if isinstance(version, str) else ""
+        # It becomes a label: what cannot be shown, such as half a surrogate pair, must not get so far.
+        fits = isinstance(version, str) and version.isprintable() and len(version) <= _MOST_VERSION
+        return version if fits else ""
+
+
+def version_url(url: str) -> str:
+    """Return the address of vLLM's ``/version``, which stands beside its metrics page."""
+    parts = urlsplit(url)
+    folder = parts.path.rstrip("/").rpartition("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, f"{folder}/version", "", ""))

@@ -7,13 +7,24 @@ once and used for as long as the layout holds: from one second to the next, that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite, isnan, nan
+from typing import NamedTuple
 
-from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, EngineKind, Gauge, Latency, Mark, Meaning
+from exporter.scrape.engines import (
+    BUCKET_NAMES,
+    MEANINGS,
+    Counter,
+    EngineKind,
+    Gauge,
+    Latency,
+    Mark,
+    Meaning,
+    Quantity,
+)
 from exporter.scrape.errors import PageError
-from exporter.scrape.page import Layout, Series, is_number, read_layout, read_values
+from exporter.scrape.page import Layout, Series, read_page, read_values
 from exporter.scrape.sample import Buckets, EngineName, Reading, Sample
 
 MOST_ENGINES = 256
@@ -22,9 +33,20 @@ MOST_COUNT = 2**53
 """From here on a float no longer counts by ones, so no server's counter can be right."""
 
 _NANOSECONDS = 10**9
-_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
-"""SGLang repeats an engine's series for every rank of its parallel workers; the first speaks for all."""
+_RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
 _SPECULATION = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
+_NAMES = {True: frozenset(MEANINGS), False: frozenset(MEANINGS) - BUCKET_NAMES}
+
+_Rank = tuple[tuple[int, str], ...]
+
+
+class Shown(NamedTuple):
+    """What of the wanted samples a page shows."""
+
+    names: frozenset[bytes] = frozenset()
+    """Their names."""
+    series: frozenset[Series] = frozenset()
+    """The series themselves, histograms apart."""
 
 
 @dataclass(slots=True)
@@ -43,7 +65,19 @@ class _Plan:
     kind: str
     front_end: str
     engines: dict[EngineName, _EnginePlan]
-    process_start: int | None
+    process_start: tuple[int, ...]
+    """The place of the process' start, if the page tells of just one process."""
+    shown: Shown
+
+
+class _Sighting(NamedTuple):
+    """One wanted series on the page: where its value is, and of what."""
+
+    place: int
+    meaning: Meaning
+    labels: dict[str, str]
+    engine: EngineName
+    rank: _Rank
 
 
 class Reader:
@@ -51,10 +85,8 @@ class Reader:
 
     def __init__(self) -> None:
         self._known: dict[bool, tuple[Layout, _Plan]] = {}
-        self.series: frozenset[Series] = frozenset()
-        """The wanted series of the newest page, histograms apart: what a filtered page must have."""
-        self.names: frozenset[bytes] = frozenset()
-        """The sample names of the newest page that was read with its histograms."""
+        self.shown = Shown()
+        """What the newest page shows; of its histograms only if they were read."""
 
     def read(self, page: bytes, *, with_latencies: bool) -> Reading:
         """Read a page; with the histograms' buckets, which cost most, only when asked.
@@ -62,66 +94,70 @@ class Reader:
         Raises:
             PageError: nothing of the page can be used.
         """
-        known = self._known.get(with_latencies)
-        values = read_values(known[0], page) if known else None
-        if known is None or values is None:
-            layout, plan, values = self._first_reading(page, with_latencies=with_latencies)
-        else:
-            layout, plan = known
-        if with_latencies:
-            self.names = frozenset(one.name for one in layout.series)
-        self.series = frozenset(one for one in layout.series if one.name not in BUCKET_NAMES)
-        start = values[plan.process_start] if plan.process_start is not None else None
+        known = self._read_again(page, with_latencies=with_latencies)
+        plan, values = known or self._read_first(page, with_latencies=with_latencies)
+        start = next((values[place] for place in plan.process_start), None)
         samples = {
             name: _sample(engine, values, start, with_latencies=with_latencies)
             for name, engine in plan.engines.items()
         }
+        self.shown = plan.shown
         return Reading(plan.kind, plan.front_end, samples)
 
-    def _first_reading(self, page: bytes, *, with_latencies: bool) -> tuple[Layout, _Plan, list[float]]:
-        layout = read_layout(page, _NAMES[with_latencies])
-        plan = _plan(layout)
+    def _read_again(self, page: bytes, *, with_latencies: bool) -> tuple[_Plan, list[float]] | None:
+        """Read the page by a layout that is known, if it has one."""
+        if with_latencies in self._known:
+            layout, plan = self._known[with_latencies]
+            values = read_values(layout, page)
+            if values is not None:
+                return plan, values
+        if with_latencies or True not in self._known:
+            return None
+        # Whole pages are laid out alike with and without: they share one layout, which is large.
+        layout = self._known[True][0].only(_NAMES[False])
         values = read_values(layout, page)
-        if values is None:  # pragma: no cover - a page is laid out as itself
-            raise PageError("the page changed while it was read")
-        if layout.repeatable:
-            self._known[with_latencies] = (layout, plan)
-        else:
-            self._known.pop(with_latencies, None)
-        return layout, plan, values
+        return None if values is None else (self._keep(layout, with_latencies=False), values)
 
+    def _read_first(self, page: bytes, *, with_latencies: bool) -> tuple[_Plan, list[float]]:
+        layout, values = read_page(page, _NAMES[with_latencies])
+        if with_latencies:
+            self._known.pop(False, None)
+        return self._keep(layout, with_latencies=with_latencies), values
 
-_NAMES = {True: frozenset(MEANINGS), False: frozenset(MEANINGS) - BUCKET_NAMES}
+    def _keep(self, layout: Layout, *, with_latencies: bool) -> _Plan:
+        plan = _plan(layout)
+        self._known[with_latencies] = layout, plan
+        return plan
 
 
 def _plan(layout: Layout) -> _Plan:
+    """Find out what the values of a page are. A page is read as one engine's: that of its first series."""
     meanings = [MEANINGS[series.name] for series in layout.series]
-    kind, prefix = _engine_kind(meanings)
-    newest: dict[object, int] = {}
-    for meaning in meanings:
-        newest[meaning.quantity] = min(meaning.rank, newest.get(meaning.quantity, meaning.rank))
-    engines: defaultdict[EngineName, _EnginePlan] = defaultdict(_EnginePlan)
-    start = None
-    for place, (series, meaning) in enumerate(zip(layout.series, meanings, strict=True)):
-        if meaning.quantity is Mark.PROCESS_START:
-            start = place
-        elif (meaning.kind, meaning.prefix) == (kind, prefix) and meaning.rank == newest[meaning.quantity]:
-            _place(engines, series, meaning, place)
-    if len(engines) > MOST_ENGINES:
-        raise PageError(f"the page shows {len(engines)} engines; at most {MOST_ENGINES} are watched")
-    legacy = Mark.V0 in newest
-    created = Mark.CREATED in newest
+    kind, prefix = next(((one.kind, one.prefix) for one in meanings if one.kind), (None, ""))
+    sightings = [
+        _sighting(place, meaning, layout.series[place])
+        for place, meaning in enumerate(meanings)
+        if meaning.kind and (meaning.kind, meaning.prefix) == (kind, prefix)
+    ]
+    quantities = {sighting.meaning.quantity for sighting in sightings}
+    legacy = Mark.V0 in quantities
+    created = Mark.CREATED in quantities
+    start = _process_start(meanings)
     return _Plan(
         kind.name if kind else "",
         "v0" if legacy else _front_end(kind, prefix, open_metrics=layout.open_metrics, created=created),
-        {name: _without_counters(plan) if legacy else plan for name, plan in engines.items()},
+        _engine_plans(sightings, legacy=legacy),
         start,
+        _shown([layout.series[place] for place in (*start, *(one.place for one in sightings))]),
     )
 
 
-def _engine_kind(meanings: Iterable[Meaning]) -> tuple[EngineKind | None, str]:
-    """Return the engine and prefix of the page's first engine series: a page is read as one engine's."""
-    return next(((one.kind, one.prefix) for one in meanings if one.kind), (None, ""))
+def _sighting(place: int, meaning: Meaning, series: Series) -> _Sighting:
+    labels = dict(series.labels)
+    # A server that has only one engine may not name it.
+    number = labels.get("engine") or labels.get("dp_rank") or "0"
+    rank = tuple((len(labels[name]), labels[name]) for name in _RANKS if name in labels)
+    return _Sighting(place, meaning, labels, EngineName(labels.get("model_name", ""), number), rank)
 
 
 def _front_end(kind: EngineKind | None, prefix: str, *, open_metrics: bool, created: bool) -> str:
@@ -133,21 +169,47 @@ def _front_end(kind: EngineKind | None, prefix: str, *, open_metrics: bool, crea
     return "rust" if open_metrics and not created else "python"
 
 
+def _process_start(meanings: Sequence[Meaning]) -> tuple[int, ...]:
+    places = tuple(place for place, one in enumerate(meanings) if one.quantity is Mark.PROCESS_START)
+    return places if len(places) == 1 else ()
+
+
+def _shown(series: Sequence[Series]) -> Shown:
+    names = frozenset(one.name for one in series)
+    return Shown(names, frozenset(one for one in series if one.name not in BUCKET_NAMES))
+
+
+def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> dict[EngineName, _EnginePlan]:
+    """Sort the sightings by engine. Several series of one quantity (replicas) add up.
+
+    Left out are older names of what has a newer one, and ranks: SGLang can repeat an engine's series
+    for every rank of its parallel workers; the lowest speaks for all.
+    """
+    newest: dict[Quantity, int] = {}
+    lowest: dict[EngineName, _Rank] = {}
+    for one in sightings:
+        quantity, age = one.meaning.quantity, one.meaning.rank
+        newest[quantity] = min(age, newest.get(quantity, age))
+        if one.rank:
+            lowest[one.engine] = min(one.rank, lowest.get(one.engine, one.rank))
+    plans: defaultdict[EngineName, _EnginePlan] = defaultdict(_EnginePlan)
+    for one in sightings:
+        if one.meaning.rank == newest[one.meaning.quantity] and one.rank in ((), lowest.get(one.engine)):
+            _place(plans[one.engine], one)
+    if len(plans) > MOST_ENGINES:
+        raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
+    return {name: _without_counters(plan) if legacy else plan for name, plan in plans.items()}
+
+
 def _without_counters(plan: _EnginePlan) -> _EnginePlan:
     """Leave out V0's counters of speculation: they add up sums of sums (vLLM issue 15415)."""
     counters = [[] if counter in _SPECULATION else plan.counters[counter] for counter in Counter]
     return _EnginePlan(counters, plan.gauges, plan.created, {}, plan.buckets)
 
 
-def _place(
-    engines: defaultdict[EngineName, _EnginePlan], series: Series, meaning: Meaning, place: int
-) -> None:
-    """Note where one quantity of one engine stands. Several series of one engine (replicas) add up."""
-    labels = dict(series.labels)
-    if any(labels.get(rank, "0") != "0" for rank in _RANKS):
-        return
-    plan = engines[EngineName(labels.get("model_name", ""), labels.get("engine", labels.get("dp_rank", "")))]
-    match meaning.quantity:
+def _place(plan: _EnginePlan, sighting: _Sighting) -> None:
+    labels, place = sighting.labels, sighting.place
+    match sighting.meaning.quantity:
         case Counter() as counter:
             plan.counters[counter].append(place)
         case Gauge() as gauge:
@@ -165,9 +227,12 @@ def _place(
 
 def _bound(text: str | None) -> float:
     try:
-        return float(text or "")
+        bound = float(text or "")
     except ValueError:
-        raise PageError("a histogram bucket has no readable upper bound in its label le") from None
+        bound = nan
+    if isnan(bound):
+        raise PageError("a histogram bucket has no readable upper bound in its label le")
+    return bound
 
 
 def _position(text: str | None) -> int:
@@ -195,7 +260,7 @@ def _sample(
             for position in range(max(positions, default=-1) + 1)
         ),
         gauges=tuple(_GAUGE_OF[gauge](values, places) for gauge, places in enumerate(plan.gauges)),
-        created=created if created is not None and is_number(created) else None,
+        created=created if created is not None and isfinite(created) else None,
         latencies=_latencies(plan, values) if with_latencies else None,
     )
 
@@ -211,16 +276,16 @@ def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | 
     for place in places:
         value = values[place]
         # Written so that NaN fails too.
-        if not 0 <= value < MOST_COUNT / scale:
+        if not 0 <= value < MOST_COUNT:
             raise PageError(f"a counter has the value {value}, which no counter can have")
         total += round(value * scale)
-    if total >= MOST_COUNT:
+    if total >= MOST_COUNT * scale:
         raise PageError(f"a counter's series add up to {total}, which no counter can have")
     return total
 
 
 def _present(values: Sequence[float], places: Sequence[int]) -> list[float]:
-    return [values[place] for place in places if is_number(values[place])]
+    return [values[place] for place in places if isfinite(values[place])]
 
 
 def _total(values: Sequence[float], places: Sequence[int]) -> float | None:

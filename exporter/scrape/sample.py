@@ -10,10 +10,12 @@ from exporter.scrape.engines import Counter, Gauge, Latency
 
 
 class EngineName(NamedTuple):
-    """Which engine of a server: both empty where the server has only one and does not name it."""
+    """Which engine of a server."""
 
     model_name: str
+    """Empty where the server does not tell."""
     engine: str
+    """Its number among the data-parallel engines; ``0`` where the server does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
