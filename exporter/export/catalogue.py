@@ -20,19 +20,21 @@ ENGINE_LABELS = ("target", "model_name", "engine")
 """What every metric of an engine carries, before the target's configured labels."""
 
 _WINDOW = "Over a window that the exporter keeps from its own polls."
+_LONG = "Over the longest window that the exporter keeps from its own polls."
 _SEEN = "Increases as the exporter saw them, monotonic over the server's restarts."
 _DRAFTS = "vllm:spec_decode_num_drafts_total"
 _DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
 _ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 _POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_RATES = f"From {_ACCEPTED} and {_DRAFT_TOKENS}."
 _GENERATED = "vllm:generation_tokens_total"
 _FIRST = "vllm:time_to_first_token_seconds_count"
 _STEPS = "vllm:inter_token_latency_seconds_count"
 _STEP_SECONDS = "vllm:inter_token_latency_seconds_sum"
 
 # Shorthands for the rows below.
-_counter = partial(Metric[Findings], kind=Kind.COUNTER)
-_gauge = partial(Metric[Findings], kind=Kind.GAUGE)
+_counter: partial[Metric[Findings]] = partial(Metric, kind=Kind.COUNTER)
+_gauge: partial[Metric[Findings]] = partial(Metric, kind=Kind.GAUGE)
 _counts = partial(_counter, group=Group.COUNTERS)
 _accept = partial(_gauge, group=Group.ACCEPTANCE, labels=("window",))
 _rate = partial(_gauge, group=Group.RATES, labels=("window",))
@@ -99,7 +101,8 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
         Kind.HISTOGRAM,
         Group.COUNTERS,
         "Acceptance rate of each poll's increment, observed with the weight of its draft tokens: _count is "
-        "draft tokens, _sum is accepted tokens. A spread over polls, not over requests.",
+        f"draft tokens, _sum is accepted tokens. A spread over polls, not over requests. From {_ACCEPTED} and "
+        f"{_DRAFT_TOKENS}.",
         reads.poll_histogram,
     ),
     _accept(
@@ -115,14 +118,15 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
     ),
     _accept(
         "spec_decode_position_acceptance_ratio",
-        help=f"Share of drafts that are accepted up to and including the position. {_WINDOW} From {_POSITIONS}.",
+        help=f"Share of drafts that are accepted up to and including the position. {_WINDOW} From {_POSITIONS} and "
+        f"{_DRAFTS}.",
         labels=("window", "position"),
         read=reads.each_position(positions.position_acceptance_ratios),
     ),
     _accept(
         "spec_decode_position_conditional_acceptance_ratio",
         help=f"Share of the drafts accepted up to the position before that are accepted at this one too. {_WINDOW} "
-        f"From {_POSITIONS}.",
+        f"From {_POSITIONS}, and {_DRAFTS} for the first.",
         labels=("window", "position"),
         read=reads.each_position(positions.conditional_acceptance_ratios),
     ),
@@ -152,15 +156,15 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
     _gauge(
         "spec_decode_engine_reported_acceptance_ratio",
         group=Group.ACCEPTANCE,
-        help="The acceptance rate that the engine itself reports, where it has no counters that can be used "
-        "(vLLM V0, SGLang).",
+        help="The acceptance rate that the engine itself reports, where it has no counters that can be used: "
+        "from vllm:spec_decode_draft_acceptance_rate (V0) or sglang:spec_accept_rate.",
         read=reads.reported(Gauge.REPORTED_ACCEPTANCE_RATIO),
     ),
     _gauge(
         "spec_decode_engine_reported_acceptance_length_tokens",
         group=Group.ACCEPTANCE,
         help="The acceptance length that the engine itself reports, bonus token included, where it has no counters "
-        "that can be used (SGLang).",
+        "that can be used: from sglang:spec_accept_length.",
         read=reads.reported(Gauge.REPORTED_ACCEPTANCE_LENGTH),
     ),
     _rate(
@@ -251,8 +255,10 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
         "spec_decode_latency_seconds",
         group=Group.LATENCY,
         labels=("window", "latency", "percentile"),
-        help=f"Quantiles of the server's own histograms. {_WINDOW} Interpolated as histogram_quantile does; "
-        "time_per_output_token weighs by requests, decode_step is once a step.",
+        help=f"Quantiles of the server's own histograms. {_LONG} Interpolated as histogram_quantile does; "
+        "time_per_output_token weighs by requests, decode_step is once a step. From vllm:time_to_first_token_seconds, "
+        "vllm:request_time_per_output_token_seconds, vllm:inter_token_latency_seconds, vllm:e2e_request_latency_seconds "
+        "and vllm:request_queue_time_seconds.",
         read=reads.latencies,
     ),
     _load(
@@ -267,18 +273,18 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
     ),
     _load(
         "spec_decode_kv_cache_usage_ratio",
-        help=f"Mean share of the KV cache in use over the polls. {_WINDOW} From vllm:kv_cache_usage_perc.",
+        help=f"Mean share of the KV cache in use over the polls. {_LONG} From vllm:kv_cache_usage_perc.",
         read=reads.long_window(lambda window: load.mean(window, Gauge.KV_CACHE_USAGE)),
     ),
     _load(
         "spec_decode_prefix_cache_hit_ratio",
-        help=f"Share of prompt tokens found in the prefix cache. {_WINDOW} From vllm:prefix_cache_hits_total and "
+        help=f"Share of prompt tokens found in the prefix cache. {_LONG} From vllm:prefix_cache_hits_total and "
         "vllm:prefix_cache_queries_total.",
         read=reads.long_window(load.prefix_cache_hit_ratio),
     ),
     _load(
         "spec_decode_preemptions_per_second",
-        help=f"Preemptions a second. {_WINDOW} From vllm:num_preemptions_total.",
+        help=f"Preemptions a second. {_LONG} From vllm:num_preemptions_total.",
         read=reads.long_window(lambda window: load.per_second(window, window[Counter.PREEMPTIONS])),
     ),
     _spread(
@@ -291,31 +297,31 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
     _spread(
         "spec_decode_interval_acceptance_ratio",
         help=f"Percentiles of the acceptance rates of single polls, weighted by draft tokens. {_WINDOW} Over polls, "
-        "not over requests.",
+        f"not over requests. {_RATES}",
         labels=("window", "percentile"),
         read=reads.spread_percentiles,
     ),
     _spread(
         "spec_decode_interval_acceptance_ratio_min",
-        help=f"Lowest acceptance rate of a poll. {_WINDOW} Over polls, not over requests.",
+        help=f"Lowest acceptance rate of a poll. {_WINDOW} Over polls, not over requests. {_RATES}",
         read=reads.of_spread(lambda found: found.lowest),
     ),
     _spread(
         "spec_decode_interval_acceptance_ratio_max",
-        help=f"Highest acceptance rate of a poll. {_WINDOW} Over polls, not over requests.",
+        help=f"Highest acceptance rate of a poll. {_WINDOW} Over polls, not over requests. {_RATES}",
         read=reads.of_spread(lambda found: found.highest),
     ),
     _spread(
         "spec_decode_interval_acceptance_ratio_stddev",
         help="Standard deviation of the acceptance rates of single polls, weighted by draft tokens. "
-        f"{_WINDOW} Over polls, not over requests.",
+        f"{_WINDOW} Over polls, not over requests. {_RATES}",
         read=reads.of_spread(Spread.standard_deviation),
     ),
     _gauge(
         "spec_decode_consistent",
         group=Group.INTEGRITY,
         labels=("check",),
-        help="Whether an identity of the server's counters holds: 0 after two successive polls broke it.",
+        help="Whether an identity of the server's counters of speculation holds: 0 after two successive polls broke it.",
         read=lambda findings: [((str(check),), float(check not in findings.broken)) for check in Check],
     ),
     _counter(
@@ -327,8 +333,8 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
     ),
 )
 
-_target = partial(Metric[TargetStatus], kind=Kind.GAUGE, group=Group.EXPORTER)
-_own = partial(Metric[ExporterStatus], kind=Kind.GAUGE, group=Group.EXPORTER)
+_target: partial[Metric[TargetStatus]] = partial(Metric, kind=Kind.GAUGE, group=Group.EXPORTER)
+_own: partial[Metric[ExporterStatus]] = partial(Metric, kind=Kind.GAUGE, group=Group.EXPORTER)
 
 
 def _failures(status: TargetStatus) -> list[tuple[tuple[str, ...], float]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
+import structlog
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
@@ -15,8 +16,7 @@ from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, EXPORTER_METRIC
 from exporter.export.metric import Kind, Metric, View
 from exporter.export.status import ExporterStatus, TargetStatus
 
-Labelled = tuple[Mapping[str, str], View]
-"""What to read, and the labels of everything read from it."""
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,33 @@ class SnapshotCollector(Collector):
         """Read what ``snapshot`` returns, once a page, and show the metrics that ``enabled`` names."""
         self._snapshot = snapshot
         self._enabled = enabled
+        self._failing: set[str] = set()
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families that have samples, all from the same snapshot."""
+        """Yield the families that have samples, all from the same snapshot.
+
+        A family that cannot be made is left out and logged once; the others stand.
+        """
         enabled = self._enabled()
         snapshot = self._snapshot()
         for part in _PARTS:
             views = part.views(snapshot)
             for metric in part.metrics:
                 if metric.name in enabled:
-                    family = _family(metric, views)
-                    if family.samples:
+                    family = self._made(metric, views)
+                    if family and family.samples:
                         yield family
+
+    def _made(self, metric: Metric[View], views: Sequence[tuple[Mapping[str, str], View]]) -> Family | None:
+        try:
+            family = _family(metric, views)
+        except Exception:  # noqa: BLE001  one formula that fails must not take the page down
+            if metric.name not in self._failing:
+                self._failing.add(metric.name)
+                _log.exception("metric_left_out", metric=metric.name)
+            return None
+        self._failing.discard(metric.name)
+        return family
 
 
 def _family(metric: Metric[View], views: Sequence[tuple[Mapping[str, str], View]]) -> Family:
