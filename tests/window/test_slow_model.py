@@ -172,7 +172,7 @@ def test_windows_and_totals_are_those_of_adding_up_one_by_one(make_sample, with_
 @given(
     pages=st.lists(
         st.tuples(
-            st.lists(st.none() | st.integers(0, 2**53), min_size=len(Counter), max_size=len(Counter)),
+            st.lists(st.none() | st.integers(0, 2**83), min_size=len(Counter), max_size=len(Counter)),
             st.lists(st.integers(0, 2**53), max_size=4),
             st.none() | st.floats(0, 2e9),
             st.floats(-1e308, 1e308),
