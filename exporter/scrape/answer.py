@@ -57,7 +57,9 @@ class AnswerParser:
         self.complete = True
 
     def body(self) -> bytes:
-        """Return the whole body, decompressed; only once ``complete``."""
+        """Return the whole body, decompressed; only once, and only when ``complete``."""
+        # It and the parser hold each other: left together, the page would wait for a collection of garbage.
+        del self._parser
         return self._body.end()
 
     def _broken(self, error: HttpParserError) -> None:

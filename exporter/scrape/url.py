@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from exporter.scrape.errors import PollError
@@ -32,6 +33,7 @@ class Origin:
         return str(self).removesuffix(f":{_PORTS[self.scheme]}")
 
 
+@lru_cache(maxsize=1024)
 def split(url: str) -> tuple[Origin, str]:
     """Return the origin of ``url``, and the path and query to ask it for.
 

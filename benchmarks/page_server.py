@@ -1,0 +1,134 @@
+"""A recorded vLLM page on many loopback addresses, its counters advancing, from a process of its own.
+
+    python -m benchmarks.page_server ADDRESSES
+
+`/metrics` is the whole page, `/metrics/?name[]=...` the samples of those names, as in vLLM. Prints its port;
+then, for each line on its standard input, how many requests it has answered to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+RECORDED = Path(__file__).parents[1] / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
+
+_COUNTING = re.compile(r"^(\S+_(?:total|count|sum|bucket)(?:\{.*\})?) (\S+)$")
+_USER_AGENT = re.compile(rb"\r\nuser-agent: ([a-z-]+)", re.IGNORECASE)
+
+
+def addresses(number: int) -> list[str]:
+    """Return one loopback address for each target."""
+    return [f"127.0.1.{last}" for last in range(1, number + 1)]
+
+
+class PageServer:
+    """The server's process, for as long as the `with` block lasts."""
+
+    def __init__(self, targets: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.page_server", str(targets)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self._answer())
+
+    def served(self) -> dict[str, int]:
+        """Return how many requests it has answered, by the first word of their `User-Agent`."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        served: dict[str, int] = json.loads(self._answer())
+        return served
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def _advance(line: str, step: int) -> str:
+    """Return a line as it is after `step + 1` times as much work: counts stay whole, buckets keep rising."""
+    match = _COUNTING.match(line)
+    return f"{match[1]} {float(match[2]) * (step + 1)}" if match else line
+
+
+def _only(lines: list[str], names: set[str]) -> list[str]:
+    """Return the samples of these names, with the comments before them."""
+    kept: list[str] = []
+    comments: list[str] = []
+    for line in lines:
+        if line.startswith("#"):
+            comments = [*comments[-1:], line]
+        elif re.split("[ {]", line, maxsplit=1)[0] in names:
+            kept += [*comments, line]
+            comments = []
+    return kept
+
+
+class _Pages:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._recorded = RECORDED.read_text().splitlines()
+        self._loop = loop
+        self._started = loop.time()
+        self.requests: Counter[str] = Counter()
+
+    def answer(self, request: bytes) -> bytes:
+        agent = _USER_AGENT.search(request)
+        self.requests[agent[1].decode().lower() if agent else ""] += 1
+        target = request.split(b" ", 2)[1].decode()
+        return self._rendered(int(self._loop.time() - self._started), target)
+
+    @lru_cache(maxsize=32)  # noqa: B019  there is one, as long as the process
+    def _rendered(self, step: int, target: str) -> bytes:
+        parts = urlsplit(target)
+        if not parts.path.startswith("/metrics"):
+            return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        names = set(parse_qs(parts.query).get("name[]", ())) if parts.path == "/metrics/" else set()
+        lines = [_advance(line, step) for line in (_only(self._recorded, names) if names else self._recorded)]
+        body = "".join(f"{line}\n" for line in lines)
+        head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n"
+        return f"{head}content-type: text/plain; version=0.0.4; charset=utf-8\r\n\r\n{body}".encode()
+
+
+class _Protocol(asyncio.Protocol):
+    def __init__(self, pages: _Pages) -> None:
+        self._pages = pages
+        self._request = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._request += data
+        if self._request.endswith(b"\r\n\r\n"):
+            self._transport.write(self._pages.answer(self._request))
+            self._request = b""
+
+
+async def _serve(targets: int) -> None:
+    loop = asyncio.get_running_loop()
+    pages = _Pages(loop)
+    first, *others = addresses(targets)
+    server = await loop.create_server(lambda: _Protocol(pages), first, 0)
+    port = server.sockets[0].getsockname()[1]
+    if others:
+        await loop.create_server(lambda: _Protocol(pages), others, port)
+    print(port, flush=True)
+    while await asyncio.to_thread(sys.stdin.readline):
+        print(json.dumps(pages.requests), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1])))

@@ -1,0 +1,178 @@
+"""What a poll costs, as a part of what a scrape of the same server costs Prometheus at the same time.
+
+    python -m benchmarks.poll_cpu [--clients] [--targets 100] [--seconds 30]
+
+100 targets on loopback are asked once a second by both: for the whole page (55 kB), or by us for the filtered
+one. By itself Prometheus never asks for that; what it costs where it is made to is shown besides. Without
+`--clients` the installed exporter is measured, with it the HTTP clients that were to choose from, which only
+fetch. Prints a table; ends with status 1 if the exporter misses a goal. Needs `prometheus` (2.42 for the
+figures in the README). Costs are processor time, in the program and in the kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from benchmarks.page_server import RECORDED, PageServer, addresses
+from benchmarks.process import cpu_seconds, running
+from exporter.scrape.engines import MEANINGS
+from exporter.scrape.filter import filtered_url, wanted_names
+
+CASES = (("whole", "whole", 0.7), ("filtered", "whole", 0.5), ("filtered", "filtered", None))
+"""Which page we ask for, which one Prometheus, and what our part is to be at most."""
+WARM_UP = 12.0
+"""Seconds: the exporter learns in its first polls which page to ask for."""
+CLIENTS = [(client, loop) for client in ("aiohttp", "own") for loop in ("asyncio", "uvloop")]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of processor time for one page."""
+
+    ours: float
+    prometheus: float
+
+    def __str__(self) -> str:
+        return f"{self.ours:.3f} | {self.prometheus:.3f} | {self.ratio:.2f}"
+
+    @property
+    def ratio(self) -> float:
+        """Our part of what Prometheus needs."""
+        return self.ours / self.prometheus
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--clients", action="store_true")
+    parser.add_argument("--targets", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    arguments = parser.parse_args()
+    compare = compare_clients if arguments.clients else compare_exporter
+    sys.exit(compare(arguments.targets, arguments.seconds))
+
+
+def compare_clients(targets: int, seconds: float) -> int:
+    """Print what fetching alone costs, for each client and event loop."""
+    print("| client | event loop | page | ms a poll | Prometheus, ms a scrape | ratio |")
+    print("|---|---|---|--:|--:|--:|")
+    for client, loop in CLIENTS:
+        for page in ("whole", "filtered"):
+            with PageServer(targets) as server:
+                polled = urls(server.port, targets, page)
+                command = [sys.executable, "-m", "benchmarks.clients", client, loop, *polled]
+                cost = measure(command, server, targets, "whole", seconds)
+            print(f"| {client} | {loop} | {page} | {cost} |", flush=True)
+    return 0
+
+
+def compare_exporter(targets: int, seconds: float) -> int:
+    """Print what the installed exporter costs, and return how many goals it misses."""
+    print("| our page | Prometheus' page | ms a poll | Prometheus, ms a scrape | ratio | goal |")
+    print("|---|---|--:|--:|--:|--:|")
+    missed = 0
+    for page, scraped, goal in CASES:
+        with PageServer(targets) as server, exporter(server.port, targets, page) as command:
+            cost = measure(command, server, targets, scraped, seconds)
+        print(f"| {page} | {scraped} | {cost} | {goal or ''} |", flush=True)
+        missed += goal is not None and cost.ratio > goal
+    return missed
+
+
+def measure(command: list[str], server: PageServer, targets: int, scraped: str, seconds: float) -> Cost:
+    """Let the command and Prometheus poll the same targets at the same time."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(running(*command))
+        theirs = stack.enter_context(prometheus(server.port, targets, scraped))
+        time.sleep(WARM_UP)
+        before = _count(server), cpu_seconds(ours), cpu_seconds(theirs)
+        time.sleep(seconds)
+        after = _count(server), cpu_seconds(ours), cpu_seconds(theirs)
+    polls, scrapes = (after[0][n] - before[0][n] for n in range(2))
+    if min(polls, scrapes) < 0.9 * targets * seconds:
+        raise RuntimeError(f"{polls} polls and {scrapes} scrapes in {seconds:g} s: someone did not keep up")
+    return Cost((after[1] - before[1]) / polls * 1e3, (after[2] - before[2]) / scrapes * 1e3)
+
+
+def _count(server: PageServer) -> tuple[int, int]:
+    served = server.served()
+    scrapes = served.get("prometheus", 0)
+    return sum(served.values()) - scrapes, scrapes
+
+
+def urls(port: int, targets: int, page: str) -> list[str]:
+    """Return the address of each target's page; the filtered one as the exporter asks for it."""
+    whole = [f"http://{address}:{port}/metrics" for address in addresses(targets)]
+    return [filtered_url(url, filtered_names()) for url in whole] if page == "filtered" else whole
+
+
+def filtered_names() -> list[str]:
+    """Return the names that the exporter asks for once it has seen the whole page."""
+    shown = {re.split(rb"[ {]", line, maxsplit=1)[0] for line in RECORDED.read_bytes().splitlines()}
+    return wanted_names(frozenset(MEANINGS) & shown, with_latencies=False)
+
+
+@contextmanager
+def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[list[str]]:
+    """Yield the command of the installed exporter that watches these targets; ``listen`` is its own port."""
+    config = {
+        "poll": {"filter": "auto" if page == "filtered" else "off", "max_duty_cycle": 1},
+        "targets": [{"url": url} for url in urls(port, targets, "whole")],
+    }
+    with _written(config) as path:
+        program = Path(sys.executable).with_name("spec-decode-exporter")
+        yield [
+            str(program),
+            "run",
+            f"--config.file={path}",
+            f"--web.listen-address=127.0.0.1:{listen}",
+            "--log.level=error",
+        ]
+
+
+@contextmanager
+def prometheus(port: int, targets: int, page: str) -> Iterator[int]:
+    """Run a Prometheus that scrapes each target's page once a second; yield its process id."""
+    parts = urlsplit(urls(port, 1, page)[0])
+    job = {
+        "job_name": "vllm",
+        "metrics_path": parts.path,
+        "params": parse_qs(parts.query),
+        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
+    }
+    with (
+        _written(
+            {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job]}
+        ) as path,
+        running(
+            "prometheus",
+            f"--config.file={path}",
+            f"--storage.tsdb.path={path.parent}/data",
+            "--web.listen-address=127.0.0.1:0",
+        ) as pid,
+    ):
+        yield pid
+
+
+@contextmanager
+def _written(config: dict[str, object]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "config.yml")
+        path.write_text(yaml.safe_dump(config))
+        yield path
+
+
+if __name__ == "__main__":
+    main()
