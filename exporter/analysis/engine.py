@@ -9,7 +9,7 @@ from exporter.analysis.integrity import Check, broken_checks
 from exporter.analysis.latency import counts_tokens_as_steps
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
-from exporter.window.counts import Step
+from exporter.window.counts import Counts, Step
 from exporter.window.engine import EngineHistory, Totals
 from exporter.window.ledger import Window
 
@@ -61,7 +61,7 @@ class EngineWatch:
         if sample.latencies is not None:
             self.history.observe_latencies(sample, moment, max(interval, latency_interval))
             self._recognise_steps()
-        return [*_reset_events(taken), *self._check()]
+        return [*_reset_events(taken), *self._check(taken.counts)]
 
     def findings(self, now: float, *, increments: bool = False) -> Findings:
         """Sum up the engine at ``now`` (monotonic); ``increments`` keeps each poll's in the windows."""
@@ -77,11 +77,8 @@ class EngineWatch:
         if not history.counts_tokens_as_steps and history.process_seconds >= longest:
             history.counts_tokens_as_steps = counts_tokens_as_steps(history.window(longest))
 
-    def _check(self) -> list[Event]:
+    def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""
-        counts = self.history.counts
-        if counts is None:
-            return []
         found = broken_checks(counts, self.history.tokens)
         confirmed = found & self._suspected
         if self.history.alternates:

@@ -7,6 +7,7 @@ the spread over requests, which the counters do not show.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import sqrt
 
 from exporter.window.ledger import Window
@@ -31,13 +32,9 @@ class Spread:
 
     def percentile(self, share: float) -> float:
         """Return the lowest rate at or below which ``share`` (0 to 1) of the draft tokens are."""
-        needed = share * sum(weight for _, weight in self.rates)
-        below = 0
-        for rate, weight in self.rates:
-            below += weight
-            if below >= needed:
-                return rate
-        return self.highest
+        below = list(accumulate(weight for _, weight in self.rates))
+        place = next(place for place, weight in enumerate(below) if weight >= share * below[-1])
+        return self.rates[place][0]
 
     def standard_deviation(self) -> float:
         """Return the weighted standard deviation."""

@@ -67,11 +67,6 @@ class EngineHistory:
         return self._sample
 
     @property
-    def counts(self) -> Counts | None:
-        """The counters at the newest poll."""
-        return self._counts
-
-    @property
     def tokens(self) -> int:
         """K, the number of draft positions, as far as the engine shows it."""
         return self._tokens

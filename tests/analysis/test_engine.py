@@ -180,8 +180,9 @@ class TestFindings:
         watch = EngineWatch((120.0, 300.0))
         for n in range(20):
             sample = make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))})
-            watch.observe(sample, 20.02 * n, WALL + 20.02 * n, 20.0, 10.0)
-        assert watch.findings(20.02 * 19).latencies[Latency.QUEUE].counts == (15,)
+            moment = 20.0 * n - (6.0 if n == 4 else 0.0)
+            watch.observe(sample, moment, WALL + moment, 20.0, 10.0)
+        assert watch.findings(380.0).latencies[Latency.QUEUE].counts == (15,)
 
 
 class TestServersThatCountTokensAsSteps:

@@ -379,7 +379,7 @@ class TestWhatIsShown:
 
     def test_before_the_first_poll_there_is_nothing_but_zeros(self):
         history = EngineHistory(300.0)
-        assert history.sample is history.counts is None
+        assert history.sample is None
         assert history.totals().counters == (0,) * len(Counter)
         assert history.window(30.0).counters == (None,) * len(Counter)
         assert history.latencies() == {}
