@@ -69,6 +69,8 @@ class Series:
 
     quantity: Quantity
     names: tuple[str, ...]
+    lazy: bool = False
+    """Some front ends create it only with the first draft: its absence does not say that it stays away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ class EngineKind:
 PROCESS_START = Series(Mark.PROCESS_START, ("process_start_time_seconds",))
 
 _SPECULATION = (
-    Series(Counter.DRAFTS, ("spec_decode_num_drafts_total",)),
-    Series(Counter.DRAFT_TOKENS, ("spec_decode_num_draft_tokens_total",)),
-    Series(Counter.ACCEPTED_TOKENS, ("spec_decode_num_accepted_tokens_total",)),
-    Series(Mark.POSITION_ACCEPTED, ("spec_decode_num_accepted_tokens_per_pos_total",)),
+    Series(Counter.DRAFTS, ("spec_decode_num_drafts_total",), lazy=True),
+    Series(Counter.DRAFT_TOKENS, ("spec_decode_num_draft_tokens_total",), lazy=True),
+    Series(Counter.ACCEPTED_TOKENS, ("spec_decode_num_accepted_tokens_total",), lazy=True),
+    Series(Mark.POSITION_ACCEPTED, ("spec_decode_num_accepted_tokens_per_pos_total",), lazy=True),
 )
 
 ENGINES = (
@@ -172,22 +174,27 @@ ENGINES = (
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What one sample name means: the engine and prefix it belongs to, and how new the name is."""
+    """What one sample name means: the engine and prefix it belongs to, its row, and how new the name is."""
 
     kind: EngineKind | None
     prefix: str
-    quantity: Quantity
+    series: Series
     rank: int
-    """0 for the newest name of the quantity; a page's lowest rank is the one that is read."""
+    """0 for the newest name of the row; a page's lowest rank is the one that is read."""
+
+    @property
+    def quantity(self) -> Quantity:
+        """What is counted or measured. Counters and gauges are numbers: the first of each are equal."""
+        return self.series.quantity
 
 
 def _meanings() -> dict[bytes, Meaning]:
-    table = {PROCESS_START.names[0].encode(): Meaning(None, "", PROCESS_START.quantity, 0)}
+    table = {PROCESS_START.names[0].encode(): Meaning(None, "", PROCESS_START, 0)}
     for kind in ENGINES:
         for prefix in kind.prefixes:
             for series in kind.series:
                 for rank, name in enumerate(series.names):
-                    table[f"{prefix}{name}".encode()] = Meaning(kind, prefix, series.quantity, rank)
+                    table[f"{prefix}{name}".encode()] = Meaning(kind, prefix, series, rank)
     return table
 
 

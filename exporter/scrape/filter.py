@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from exporter.scrape.engines import MEANINGS, PROCESS_START, Counter, EngineKind, Latency, Mark
+from exporter.scrape.engines import MEANINGS, PROCESS_START, EngineKind, Latency, Mark
 from exporter.scrape.page import Series
 from exporter.scrape.reader import Shown
 
-_LAZY = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Mark.POSITION_ACCEPTED})
-"""Series that some front ends create with the first draft: asked for although the page lacks them."""
 _MOST_DOUBTS = 2
 """So often may asking for a filtered page fail with no success between, as it does where servers fail."""
 
@@ -101,7 +99,7 @@ def _engine_names(
             continue
         names = [prefix + name for name in series.names]
         there = [name for name in names if name.encode() in present]
-        if there or series.quantity in _LAZY:
+        if there or series.lazy:
             yield there[0] if there else names[0]
 
 

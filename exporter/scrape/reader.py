@@ -21,7 +21,6 @@ from exporter.scrape.engines import (
     Latency,
     Mark,
     Meaning,
-    Quantity,
 )
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import Layout, Series, read_page, read_values
@@ -29,6 +28,8 @@ from exporter.scrape.sample import Buckets, EngineName, Reading, Sample
 
 MOST_ENGINES = 256
 MOST_POSITIONS = 128
+MOST_NAME = 1024
+"""Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
 MOST_COUNT = 2**53
 """From here on a float no longer counts by ones, so no server's counter can be right."""
 
@@ -155,9 +156,11 @@ def _plan(layout: Layout) -> _Plan:
 def _sighting(place: int, meaning: Meaning, series: Series) -> _Sighting:
     labels = dict(series.labels)
     # A server that has only one engine may not name it.
-    number = labels.get("engine") or labels.get("dp_rank") or "0"
+    name = EngineName(labels.get("model_name", ""), labels.get("engine") or labels.get("dp_rank") or "0")
+    if max(map(len, name)) > MOST_NAME:
+        raise PageError(f"an engine's name has more than {MOST_NAME} characters")
     rank = tuple((len(labels[name]), labels[name]) for name in _RANKS if name in labels)
-    return _Sighting(place, meaning, labels, EngineName(labels.get("model_name", ""), number), rank)
+    return _Sighting(place, meaning, labels, name, rank)
 
 
 def _front_end(kind: EngineKind | None, prefix: str, *, open_metrics: bool, created: bool) -> str:
@@ -185,16 +188,17 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> dict[Engin
     Left out are older names of what has a newer one, and ranks: SGLang can repeat an engine's series
     for every rank of its parallel workers; the lowest speaks for all.
     """
-    newest: dict[Quantity, int] = {}
+    newest: dict[str, int] = {}
     lowest: dict[EngineName, _Rank] = {}
     for one in sightings:
-        quantity, age = one.meaning.quantity, one.meaning.rank
-        newest[quantity] = min(age, newest.get(quantity, age))
+        row, age = one.meaning.series.names[0], one.meaning.rank
+        newest[row] = min(age, newest.get(row, age))
         if one.rank:
             lowest[one.engine] = min(one.rank, lowest.get(one.engine, one.rank))
     plans: defaultdict[EngineName, _EnginePlan] = defaultdict(_EnginePlan)
     for one in sightings:
-        if one.meaning.rank == newest[one.meaning.quantity] and one.rank in ((), lowest.get(one.engine)):
+        is_newest = one.meaning.rank == newest[one.meaning.series.names[0]]
+        if is_newest and one.rank in ((), lowest.get(one.engine)):
             _place(plans[one.engine], one)
     if len(plans) > MOST_ENGINES:
         raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
