@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.scrape.errors import REASONS
+from exporter.scrape.schedule import (
+    BACK_OFF,
+    LARGEST_SHARE,
+    REFUSED_BACK_OFF,
+    REMEMBERED_SECONDS,
+    DutyCycle,
+    back_off,
+    next_beat,
+    phase,
+)
+
+intervals = st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 5.0, 60.0])
+offsets = st.floats(0, 1, exclude_max=True)
+moments = st.floats(0, 1e8)
+
+
+# The beat.
+
+
+def test_a_phase_is_always_the_same_and_another_for_another_target():
+    assert phase("http://a/metrics") == phase("http://a/metrics")
+    assert phase("http://a/metrics") != phase("http://b/metrics")
+
+
+def test_phases_are_spread_evenly():
+    tenths = [int(phase(f"http://vllm-{number}:8000/metrics") * 10) for number in range(2000)]
+    assert set(tenths) == set(range(10))
+    assert all(150 < tenths.count(tenth) < 250 for tenth in range(10))
+
+
+@given(moments, intervals, offsets)
+def test_the_next_beat_comes_within_one_interval(now, interval, offset):
+    beat = next_beat(now, interval, offset)
+    assert now < beat <= now + interval * 1.002
+    assert abs((beat / interval - offset + 0.5) % 1 - 0.5) < 1e-6
+
+
+@given(moments, intervals, offsets, st.lists(st.floats(-0.0009, 0.9), min_size=2, max_size=50))
+def test_beats_are_one_interval_apart_and_none_comes_twice_however_the_timer_jitters(
+    start, interval, offset, jitters
+):
+    beats = [next_beat(start, interval, offset)]
+    for jitter in jitters:
+        beats.append(next_beat(beats[-1] + jitter * interval, interval, offset))
+    assert all(after - before == pytest.approx(interval, rel=1e-6) for before, after in pairwise(beats))
+
+
+@given(intervals, offsets, st.floats(1.01, 50))
+def test_beats_that_a_slow_poll_slept_through_are_left_out(interval, offset, late):
+    first = next_beat(1000.0, interval, offset)
+    second = next_beat(first + late * interval, interval, offset)
+    beats = (second - first) / interval
+    assert beats == pytest.approx(round(beats), abs=1e-6)
+    assert late - 0.002 < beats <= late + 1.002
+
+
+# Back-off.
+
+
+@given(intervals, st.integers(1, 10**9), st.sampled_from(REASONS))
+def test_the_wait_after_failures_is_bounded(interval, failures, reason):
+    wait = back_off(interval, failures, reason)
+    most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
+    assert interval <= wait <= max(interval, most)
+
+
+def test_the_wait_doubles_with_every_failure():
+    assert [back_off(1, failures, "timeout") for failures in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]
+    assert [back_off(1, failures, "refused") for failures in range(1, 6)] == [1, 2, 4, 5, 5]
+
+
+def test_a_long_interval_is_no_further_prolonged():
+    assert back_off(60, 9, "timeout") == 60
+    assert back_off(10, 9, "refused") == 10
+
+
+# The duty cycle.
+
+
+def test_before_the_first_answer_the_interval_is_the_configured_one():
+    assert DutyCycle(1, 0.01, 30).interval() == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "interval"), [(0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (0.05, 5), (9.0, 5)]
+)
+def test_the_interval_is_as_many_beats_as_the_answers_cost_asks_for(seconds, interval):
+    duty = DutyCycle(1, 0.01, 30)
+    duty.answered(0, seconds)
+    assert duty.interval() == interval
+
+
+def test_the_shortest_answer_counts_because_others_waited():
+    duty = DutyCycle(1, 0.01, 30)
+    for moment, seconds in enumerate([0.04, 2.0, 0.015, 7.0, 0.03]):
+        duty.answered(moment, seconds)
+    assert duty.interval() == 2
+
+
+def test_what_an_answer_cost_is_forgotten_after_a_minute():
+    duty = DutyCycle(1, 0.01, 30)
+    duty.answered(0, 0.001)
+    duty.answered(REMEMBERED_SECONDS, 0.04)
+    assert duty.interval() == 1
+    duty.answered(REMEMBERED_SECONDS + 0.1, 0.05)
+    assert duty.interval() == 4
+
+
+def test_it_shrinks_back_at_once_where_an_answer_costs_less():
+    duty = DutyCycle(1, 0.01, 30)
+    duty.answered(0, 0.05)
+    assert duty.interval() == 5
+    duty.answered(1, 0.002)
+    assert duty.interval() == 1
+
+
+@given(intervals, st.floats(0.001, 1), st.floats(0.1, 3600), st.lists(st.floats(0, 100), max_size=20))
+def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shortest_window(
+    interval, most, window, answers
+):
+    duty = DutyCycle(interval, most, window)
+    for moment, seconds in enumerate(answers):
+        duty.answered(moment, seconds)
+    assert interval <= duty.interval() <= max(interval, window * LARGEST_SHARE) * (1 + 1e-3)
+    assert duty.interval() / interval == pytest.approx(round(duty.interval() / interval))
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 0.1)), min_size=1, max_size=60))
+def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls):
+    duty, answers, moment = DutyCycle(0.5, 0.01, 3600), [], 0.0
+    for gap, seconds in polls:
+        moment += gap
+        duty.answered(moment, seconds)
+        answers.append((moment, seconds))
+        cheapest = min(cost for when, cost in answers if when >= moment - REMEMBERED_SECONDS)
+        assert duty.interval() == pytest.approx(max(0.5, cheapest / 0.01), abs=0.501)
+        assert duty.interval() >= cheapest / 0.01 - 0.001
+
+
+def test_what_is_remembered_does_not_grow_with_the_polls():
+    duty = DutyCycle(0.1, 0.01, 30)
+    for poll in range(10_000):
+        duty.answered(poll * 0.1, 0.01)
+    assert len(duty._answers) == 1
+    for poll in range(10_000):
+        duty.answered(1000 + poll * 0.1, poll)
+    assert len(duty._answers) <= REMEMBERED_SECONDS / 0.1 + 2
