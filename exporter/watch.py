@@ -67,7 +67,7 @@ class TargetWatch:
             labels = {
                 "target": self.target.name,
                 "model_name": name.model_name or self.target.name,
-                "engine": name.engine or "0",
+                "engine": name.engine,
                 **dict(self.target.labels),
             }
             yield labels, engine.findings(now, increments=increments)
@@ -127,7 +127,8 @@ class TargetWatch:
     def _receive(self, polled: Polled) -> bool:
         """Take a page; return whether the counters of any engine began anew."""
         self._reading = polled.reading
-        began_anew = False
+        # Where no engine is known any more, it is another server, or another model on it.
+        began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for name, sample in polled.reading.samples.items():
             engine = self._engines.get(name) or self._meet(name, polled.reading)
             events = engine.observe(

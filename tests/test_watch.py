@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from exporter.config.schema import Config
+from exporter.scrape.client import Answer
+from exporter.scrape.engines import Counter
+from exporter.scrape.errors import PollError, StatusError
+from exporter.scrape.reader import MOST_ENGINES
+from exporter.targets.target import Target
+from exporter.watch import FORGOTTEN_AFTER, TargetWatch
+
+URL = "http://user@vllm:8000/metrics?token=secret"
+
+
+class Server:
+    """A server with engines that each gain 10 drafts, 20 draft tokens and 7 accepted tokens a page."""
+
+    def __init__(self):
+        self.engines = {("m", "0"): 0}
+        self.created = 1_789_000_000.0
+        self.failure = None
+        self.extra = ""
+        self.prefix = "vllm:"
+        self.asked = []
+        self.closed = 0
+
+    async def get(self, url):
+        self.asked.append(url)
+        if self.failure:
+            raise self.failure
+        if "metrics" not in url:
+            return Answer(b'{"version":"0.32.0"}', "application/json", 0.001)
+        return Answer(self.page().encode(), "text/plain", 0.001)
+
+    async def close(self):
+        self.closed += 1
+
+    def page(self):
+        lines = ["# a page"]
+        for name, pages in self.engines.items():
+            self.engines[name] = pages + 1
+            labels = ",".join(
+                f'{label}="{value}"'
+                for label, value in zip(("model_name", "engine"), name, strict=True)
+                if value is not None
+            )
+            for counter, gain in (("drafts", 10), ("draft_tokens", 20), ("accepted_tokens", 7)):
+                stem = f"{self.prefix}spec_decode_num_{counter}"
+                lines += [f"{stem}_total{{{labels}}} {self.engines[name] * gain}"]
+            lines += [f"{self.prefix}generation_tokens_total{{{labels}}} {self.engines[name] * 17}"]
+            lines += [f"{self.prefix}generation_tokens_created{{{labels}}} {self.created}"]
+        return "\n".join([*lines, self.extra, ""])
+
+
+@pytest.fixture
+def server(monkeypatch):
+    server = Server()
+    monkeypatch.setattr("exporter.watch.Client", lambda *_, **__: server)
+    return server
+
+
+@pytest.fixture
+def watch(server, clock):
+    return TargetWatch(target(), config(), clock)
+
+
+def target(**more) -> Target:
+    return Target(**{"url": URL, "name": "one", "labels": (("team", "a"),)} | more)
+
+
+def config(*windows: str, **poll) -> Config:
+    return Config.model_validate({"windows": windows or ("30s", "5m"), "poll": {"filter": "off"} | poll})
+
+
+async def polls(watch, clock, number: int, interval: float = 1) -> None:
+    """Poll and let the time pass; at the end it is the moment of the last poll."""
+    for poll in range(number):
+        if poll:
+            await clock.advance(interval)
+        await watch.poll()
+
+
+def findings(watch, clock):
+    """The findings of each engine, by model and number."""
+    return {
+        (labels["model_name"], labels["engine"]): found
+        for labels, found in watch.findings(clock.monotonic(), increments=False)
+    }
+
+
+def drafts(found) -> list[int]:
+    return [window[Counter.DRAFTS] for window in found.windows]
+
+
+# Labels.
+
+
+async def test_an_engine_has_the_labels_of_its_target_and_its_own(watch, clock, server):
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 1)
+    assert watch.labels == {"target": "one", "team": "a"}
+    assert [labels for labels, _ in watch.findings(clock.monotonic(), increments=False)] == [
+        {"target": "one", "model_name": "m", "engine": "0", "team": "a"},
+        {"target": "one", "model_name": "m", "engine": "1", "team": "a"},
+    ]
+
+
+async def test_an_engine_that_does_not_name_itself_is_called_after_its_target(watch, clock, server):
+    server.prefix, server.engines = "llamacpp:", {(None, None): 0}
+    await polls(watch, clock, 1)
+    assert list(findings(watch, clock)) == [("one", "0")]
+
+
+async def test_an_engine_that_begins_to_say_its_number_is_the_same_one(watch, clock, server):
+    server.engines = {("m", None): 0}
+    await polls(watch, clock, 2)
+    server.engines = {("m", "0"): 2}
+    await clock.advance(1)
+    await polls(watch, clock, 1)
+    assert drafts(findings(watch, clock)["m", "0"]) == [20, 20]
+
+
+# Windows.
+
+
+async def test_windows_hold_what_was_counted_between_the_polls(watch, clock):
+    await polls(watch, clock, 61)
+    found = findings(watch, clock)["m", "0"]
+    assert [(window.length, window.polls) for window in found.windows] == [(30, 30), (300, 60)]
+    assert drafts(found) == [300, 600]
+    assert found.totals.counters[Counter.ACCEPTED_TOKENS] == 420
+
+
+@pytest.mark.parametrize(("interval", "gone"), [(1, 10), (3, 10), (5, 15), (10, 30)])
+async def test_windows_vanish_three_intervals_after_the_last_poll_and_not_within_ten_seconds(
+    server, clock, interval, gone
+):
+    watch = TargetWatch(target(), config(interval=f"{interval}s"), clock)
+    await polls(watch, clock, 5, interval)
+    server.failure = PollError("refused", "no")
+    await clock.advance(gone - 0.1)
+    await polls(watch, clock, 1)
+    assert len(findings(watch, clock)["m", "0"].windows) == 2
+    await clock.advance(0.2)
+    found = findings(watch, clock)["m", "0"]
+    assert (found.windows, found.latencies, found.reported) == ((), {}, None)
+    assert found.totals.counters[Counter.DRAFTS] == 40
+
+
+async def test_an_engine_that_vanishes_from_the_page_loses_its_windows_and_keeps_its_counters(
+    watch, clock, server
+):
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 5)
+    del server.engines["m", "1"]
+    await clock.advance(1)
+    await polls(watch, clock, 11)
+    found = findings(watch, clock)
+    assert found["m", "1"].windows == ()
+    assert found["m", "1"].totals.counters[Counter.DRAFTS] == 40
+    assert drafts(found["m", "0"]) == [150, 150]
+
+
+async def test_an_engine_that_comes_back_has_its_windows_again(watch, clock, server):
+    await polls(watch, clock, 5)
+    server.failure = StatusError(503)
+    await clock.advance(40)
+    await polls(watch, clock, 1)
+    server.failure = None
+    await clock.advance(1)
+    await polls(watch, clock, 5)
+    found = findings(watch, clock)["m", "0"]
+    assert found.totals.counters[Counter.DRAFTS] == 90
+    assert [window.polls for window in found.windows] == [4, 9]
+
+
+async def test_an_engine_that_appears_starts_with_its_first_page(watch, clock, server):
+    await polls(watch, clock, 3)
+    server.engines["m", "1"] = 1_000_000
+    await clock.advance(1)
+    await polls(watch, clock, 3)
+    found = findings(watch, clock)
+    assert drafts(found["m", "1"]) == [20, 20]
+    assert found["m", "1"].totals.counters[Counter.DRAFTS] == 20
+
+
+async def test_engines_that_are_long_gone_are_forgotten(watch, clock, server):
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 2)
+    del server.engines["m", "1"]
+    await clock.advance(FORGOTTEN_AFTER)
+    await polls(watch, clock, 1)
+    assert set(findings(watch, clock)) == {("m", "0"), ("m", "1")}
+    await clock.advance(1)
+    await polls(watch, clock, 1)
+    assert set(findings(watch, clock)) == {("m", "0")}
+
+
+async def test_a_target_that_is_down_for_long_keeps_its_counters(watch, clock, server):
+    await polls(watch, clock, 3)
+    server.failure = PollError("timeout", "late")
+    await clock.advance(FORGOTTEN_AFTER * 10)
+    await polls(watch, clock, 1)
+    assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 20
+
+
+async def test_a_server_that_invents_engines_costs_no_more_than_the_most_that_are_watched(
+    watch, clock, server
+):
+    for batch in range(3):
+        server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES)}
+        await polls(watch, clock, 1)
+        await clock.advance(1)
+    assert {number.split("-")[0] for _, number in findings(watch, clock)} == {"2"}
+    assert len(findings(watch, clock)) == MOST_ENGINES
+
+
+# What the server is.
+
+
+async def test_after_a_restart_the_version_is_asked_for_again(watch, clock, server):
+    await polls(watch, clock, 3)
+    server.created = clock.wall() + 0.5
+    server.engines = {("m", "0"): 0}
+    await clock.advance(1)
+    with capture_logs() as logs:
+        await polls(watch, clock, 1)
+    assert sum(url.endswith("/version") for url in server.asked) == 2
+    assert [(log["event"], log["cause"], log["counted_since_restart"]) for log in logs] == [
+        ("engine_reset", "restart", True)
+    ]
+    assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 30
+
+
+async def test_so_it_is_where_another_model_is_served(watch, clock, server):
+    await polls(watch, clock, 3)
+    server.engines = {("other", "0"): 0}
+    await clock.advance(1)
+    with capture_logs() as logs:
+        await polls(watch, clock, 3)
+    assert sum(url.endswith("/version") for url in server.asked) == 2
+    assert [(log["event"], log["model_name"], log["kind"]) for log in logs] == [
+        ("engine_found", "other", "vllm")
+    ]
+
+
+async def test_the_rust_front_end_has_no_decode_steps_on_short_windows(watch, clock, server):
+    server.extra = 'vllm:inter_token_latency_seconds_count{model_name="m"} 5\n# EOF'
+    page = server.page
+    server.page = lambda: page().replace("_created", "_other")
+    await polls(watch, clock, 3)
+    assert watch.status().front_end == "rust"
+    assert [window[Counter.DECODE_STEPS] for window in findings(watch, clock)["m", "0"].windows] == [None, 0]
+
+
+async def test_counters_that_contradict_each_other_twice_are_a_broken_check(watch, clock, server):
+    page = server.page
+    server.page = lambda: (
+        page() + 'vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="m",position="0"} 3\n'
+    )
+    with capture_logs() as logs:
+        await polls(watch, clock, 3)
+    assert [(log["event"], log["log_level"]) for log in logs] == [
+        ("engine_found", "info"),
+        ("check_broken", "warning"),
+    ]
+    assert logs[1]["accepted_by_position"] == [3]
+    assert len(findings(watch, clock)["m", "0"].broken) == 1
+
+
+async def test_a_page_without_engines_leaves_everything_as_it_was(watch, clock, server):
+    await polls(watch, clock, 3)
+    server.engines = {}
+    await clock.advance(1)
+    await polls(watch, clock, 1)
+    assert drafts(findings(watch, clock)["m", "0"]) == [20, 20]
+    assert watch.status().engine_kind == ""
+
+
+# A changed configuration.
+
+
+async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, clock, server):
+    await polls(watch, clock, 61)
+    await watch.change(target(labels=(("team", "b"),)), config("10s", "1m", timeout="1s"))
+    assert server.closed == 1
+    await clock.advance(1)
+    await polls(watch, clock, 1)
+    [(labels, found)] = watch.findings(clock.monotonic(), increments=False)
+    assert labels["team"] == "b"
+    assert [window.length for window in found.windows] == [10, 60]
+    assert drafts(found) == [100, 600]
+    assert found.totals.counters[Counter.DRAFTS] == 610
+    assert watch.status().polls == 62
+
+
+async def test_longer_windows_fill_up_from_the_change_on(watch, clock):
+    await polls(watch, clock, 400)
+    await watch.change(target(), config("30s", "10m"))
+    assert drafts(findings(watch, clock)["m", "0"])[1] == pytest.approx(3000, abs=20)
+    await clock.advance(1)
+    await polls(watch, clock, 200)
+    assert drafts(findings(watch, clock)["m", "0"])[1] == pytest.approx(5000, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("other", "configured", "fits"),
+    [
+        (target(), config(), True),
+        (target(labels=()), config(), False),
+        (target(discovery="file"), config(), False),
+        (target(), config("1m"), False),
+        (target(), config(interval="2s"), False),
+    ],
+)
+def test_only_a_change_that_concerns_the_polling_is_one(watch, other, configured, fits):
+    assert watch.fits(other, configured) is fits
+
+
+# How it goes.
+
+
+async def test_the_status_says_how_the_polls_go(watch, clock, server):
+    assert (watch.status().up, watch.status().engine_kind, watch.status().interval) == (None, "", 1)
+    await polls(watch, clock, 2)
+    status = watch.status()
+    assert (status.up, status.engine_kind, status.front_end) == (True, "vllm", "python")
+    assert (status.page, status.version, status.polls, status.failures) == ("full", "0.32.0", 2, {})
+    assert (status.poll_seconds, status.interval, status.last_success) == (0.001, 1, clock.wall())
+    server.failure = PollError("refused", "no")
+    await polls(watch, clock, 2)
+    status = watch.status()
+    assert (status.up, status.polls, status.failures) == (False, 4, {"refused": 2})
+    assert status.last_success == clock.wall() - 1
+
+
+async def test_the_row_shows_neither_user_nor_query(watch, clock, server):
+    server.failure = PollError("refused", "no")
+    await polls(watch, clock, 1)
+    row = watch.row()
+    assert (row.name, row.address, row.up, row.error, row.engines) == (
+        "one",
+        "vllm:8000/metrics",
+        False,
+        "refused",
+        0,
+    )
+
+
+async def test_a_watch_polls_by_itself_and_closes_its_connection(watch, clock, server):
+    task = asyncio.create_task(watch.run())
+    await clock.advance(5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await watch.close()
+    assert watch.status().polls == 5
+    assert server.closed == 1
