@@ -4,7 +4,7 @@ A vLLM page has some 640 lines of which about 40 are wanted, and from one second
 its values change. So there are two ways to read it. ``read_page`` finds which lines are wanted and
 what stands before each line's value: the page's layout. ``read_values`` reads another page by that
 layout: it checks that *every* line still begins as the layout says, and then only converts the
-wanted values. It gives what ``read_page`` would give or nothing, at about a sixth of the cost.
+wanted values. It gives what ``read_page`` would give or nothing, at about a fifth of the cost.
 
 Understood are the Prometheus text formats 0.0.4 and 1.0.0 and OpenMetrics 1.0, any order of labels,
 escapes, exponents, timestamps and exemplars. A page is read whole or not at all.
@@ -91,7 +91,7 @@ def read_page(page: bytes, names: Collection[bytes]) -> tuple[Layout, list[float
     starts, wanted = _sort_lines(lines, names)
     series: list[Series] = []
     places: list[tuple[int, int]] = []
-    known: dict[bytes, Labels] = {}
+    known: dict[bytes | None, Labels] = {}
     for number in wanted:
         one, column = _read_series(lines[number], number, known)
         starts[number] = lines[number][:column]
@@ -150,16 +150,16 @@ def _sort_lines(lines: Sequence[bytes], names: Collection[bytes]) -> tuple[list[
     return starts, wanted
 
 
-def _read_series(line: bytes, number: int, known: dict[bytes, Labels]) -> tuple[Series, int]:
+def _read_series(line: bytes, number: int, known: dict[bytes | None, Labels]) -> tuple[Series, int]:
     """Return a line's series and the column of its value; ``known`` are label texts that were read before."""
     match = _SERIES.match(line)
     if match is None or match.end() in (len(line), match.end("name")):
         raise PageError(f"line {number + 1} has no readable name, labels and value: {_shown(line)}")
-    text = match["labels"] or b""
+    name, text = match.group("name", "labels")
     labels = known.get(text)
     if labels is None:
-        labels = known[text] = _read_labels(text, number)
-    return Series(match["name"], labels), match.end()
+        labels = known[text] = _read_labels(text or b"", number)
+    return Series(name, labels), match.end()
 
 
 def _read_labels(text: bytes, number: int) -> Labels:
@@ -167,13 +167,12 @@ def _read_labels(text: bytes, number: int) -> Labels:
         found = _EACH_LABEL.findall(text.decode())
     except UnicodeDecodeError:
         raise PageError(f"line {number + 1} has a label that is not UTF-8: {_shown(text)}") from None
-    labels = [(bare or quoted, value) for bare, quoted, value in found]
+    labels = {bare or quoted: value for bare, quoted, value in found}
     if b"\\" in text:
-        labels = [(_unescaped(name), _unescaped(value)) for name, value in labels]
-    labels.sort()
-    if len(dict(labels)) != len(labels):
+        labels = {_unescaped(name): _unescaped(value) for name, value in labels.items()}
+    if len(labels) != len(found):
         raise PageError(f"line {number + 1} has a label twice: {_shown(text)}")
-    return tuple(labels)
+    return tuple(sorted(labels.items()))
 
 
 def _unescaped(text: str) -> str:
