@@ -144,6 +144,13 @@ def test_histograms_are_not_asked_for_before_they_were_seen():
     assert choice.filtered(with_latencies=True) is None
 
 
+def test_a_server_without_histograms_is_asked_for_filtered_pages_all_the_same():
+    choice = PageChoice(URL, enabled=True)
+    for with_latencies in (False, True):
+        choice.learn(shown("llamacpp.prom"), with_latencies=with_latencies)
+    assert choice.filtered(with_latencies=True) == choice.filtered(with_latencies=False) != None  # noqa: E711
+
+
 def test_a_choice_that_is_switched_off_stays_with_the_whole_page():
     choice = PageChoice(URL, enabled=False)
     choice.learn(shown(NGRAM), with_latencies=True)

@@ -251,6 +251,7 @@ def test_a_layout_can_be_narrowed_to_fewer_names():
         NGRAM.split(b"\n", 1)[1],
         NGRAM[:-1],
         NGRAM[:-10],
+        NGRAM + b"cut of",
         NGRAM + b"\n",
         NGRAM.replace(b"\n", b"\r\n"),
         NGRAM.replace(b"41.0\n", b"4x1.0\n"),

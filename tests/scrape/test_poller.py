@@ -298,6 +298,29 @@ async def test_a_server_that_cuts_off_filtered_requests_is_soon_asked_for_none(
     assert len(received) == 6
 
 
+async def test_a_filtered_request_that_fails_now_and_then_is_nothing_to_conclude_from(make, server, clock):
+    poller = make(histogram_interval=60)
+    await polls(poller, clock, 2)
+    for _ in range(3):
+        server.failure = PollError("timeout", "late")
+        await polls(poller, clock, 1)
+        server.failure = None
+        await polls(poller, clock, 2)
+    assert server.kinds() == ["whole", "version", "few", *["few", "whole", "few"] * 3]
+
+
+async def test_what_a_filtered_page_has_gained_it_has_to_keep(make, server, clock):
+    positions = [line for line in NGRAM.splitlines(keepends=True) if b"_per_pos_total{" in line]
+    server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if line not in positions)
+    poller = make()
+    await polls(poller, clock, 2)
+    server.page = NGRAM
+    await polls(poller, clock, 2)
+    server.filtered = lambda page, url: select(page.replace(positions[3], b""), url)
+    await polls(poller, clock, 1)
+    assert server.kinds() == ["whole", "version", "few", "few", "few", "few", "whole"]
+
+
 # Failures.
 
 
@@ -535,6 +558,15 @@ async def test_histograms_come_with_the_poll_nearest_to_their_interval(
     gaps = [after - before for before, after in pairwise(moments)]
     assert set(map(round, gaps)) <= {2, 3}
     assert gaps
+
+
+async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, clock):
+    poller = make()
+    for gap in (9.4, 0.2, 9.6):
+        await poller.poll()
+        await clock.advance(gap)
+    await poller.poll()
+    assert server.kinds() == ["whole", "version", "few", "many", "many"]
 
 
 # The version.

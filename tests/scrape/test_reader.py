@@ -555,7 +555,7 @@ def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_re
     assert len(first_readings) == 2
 
 
-def test_a_changed_layout_is_learnt_and_no_longer_shared(first_readings):
+def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
     reader = Reader()
     more = (
         NGRAM
@@ -565,6 +565,7 @@ def test_a_changed_layout_is_learnt_and_no_longer_shared(first_readings):
     assert reader.read(more, with_latencies=False) == read(more)
     assert reader.read(more, with_latencies=True) == read(more, with_latencies=True)
     assert reader.read(more, with_latencies=False) == read(more)
+    assert reader._known[True][0].starts is reader._known[False][0].starts
     first_readings.clear()
     for with_latencies in (True, False, True):
         reader.read(more, with_latencies=with_latencies)
