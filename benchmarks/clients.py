@@ -2,7 +2,7 @@
 
     python -m benchmarks.clients CLIENT LOOP URL...
 
-polls each URL once a second until it is killed, spread evenly over the second; reads nothing of the pages.
+polls each URL once a second until it is killed, on beats as the exporter; reads nothing of the pages.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from math import floor
 
 import aiohttp
 
@@ -20,6 +21,8 @@ from exporter.scrape.client import Client
 
 Get = Callable[[str], Awaitable[object]]
 INTERVAL = 1.0
+BEATS = 16
+"""Moments in each interval at which URLs are polled, several at once where there are more."""
 TIMEOUT = 5.0
 MAX_BODY = 16 * 2**20
 
@@ -58,7 +61,7 @@ CLIENTS = {"own": own, "aiohttp": with_aiohttp}
 
 async def _poll(url: str, phase: float, client: str) -> None:
     loop = asyncio.get_running_loop()
-    start = loop.time() + phase
+    start = floor(loop.time()) + 1 + phase
     async with CLIENTS[client]() as get:
         for number in itertools.count():
             await asyncio.sleep(max(0.0, start + number * INTERVAL - loop.time()))
@@ -66,7 +69,7 @@ async def _poll(url: str, phase: float, client: str) -> None:
 
 
 async def _poll_all(client: str, urls: list[str]) -> None:
-    await asyncio.gather(*(_poll(url, INTERVAL * n / len(urls), client) for n, url in enumerate(urls)))
+    await asyncio.gather(*(_poll(url, INTERVAL * (n % BEATS) / BEATS, client) for n, url in enumerate(urls)))
 
 
 def main() -> None:
