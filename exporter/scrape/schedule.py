@@ -17,8 +17,10 @@ REFUSED_BACK_OFF = 5.0
 BACK_OFF = 30.0
 """The longest wait after other failures."""
 
-_EARLY = 1e-3
-"""How much of an interval a timer may fire early without the same beat being taken twice."""
+_EARLY = 2e-3
+"""So many seconds early a timer may fire and no beat is taken twice; libuv's timers are a millisecond."""
+_HARDLY = 1e-3
+"""What part of an interval makes no difference to how many are waited for."""
 
 
 def phase(key: str) -> float:
@@ -28,7 +30,7 @@ def phase(key: str) -> float:
 
 def next_beat(now: float, interval: float, offset: float) -> float:
     """Return the first beat after ``now``; beats are at ``(n + offset) · interval`` (monotonic)."""
-    return (floor(now / interval - offset + _EARLY) + 1 + offset) * interval
+    return (floor((now + _EARLY) / interval - offset) + 1 + offset) * interval
 
 
 def back_off(interval: float, failures: int, reason: Reason) -> float:
@@ -45,7 +47,7 @@ class DutyCycle:
         """Ask every ``interval`` seconds unless answers take more than the share ``most`` of that."""
         self._interval = interval
         self._most = most
-        self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _EARLY))
+        self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _HARDLY))
         # The shortest answers: each longer than the one before it, the first the shortest of all.
         self._answers: deque[tuple[float, float]] = deque()
 
@@ -68,7 +70,7 @@ class DutyCycle:
         if not self._answers:
             return 1
         wanted = self._answers[0][1] / self._most / self._interval
-        return min(max(1, ceil(wanted - _EARLY)), self._most_beats)
+        return min(max(1, ceil(wanted - _HARDLY)), self._most_beats)
 
     def interval(self) -> float:
         """Return the effective interval in seconds."""
