@@ -7,7 +7,9 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,6 +28,11 @@ _COMMANDS: Final = ("run", "check-config", "simulate")
 
 Result = TypeVar("Result")
 
+_SWITCH: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("", "0", "false", "no", "off"), False),
+}
+
 _OVERRIDES: Final = {
     "poll_interval": "poll.interval",
     "log_level": "log.level",
@@ -40,10 +47,13 @@ class UsageError(Exception):
 
 def main() -> None:
     """Run the command line; the process' exit status is 0, or 1 for what went wrong, or 2 for usage."""
-    arguments = parse(sys.argv[1:], os.environ)
     try:
+        arguments = parse(sys.argv[1:], os.environ)
         sys.exit(arguments.handle(arguments))
-    except (ConfigError, ListenError, UsageError, ValueError) as error:
+    except ConfigError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - one mistake a line, each with its place
+        sys.exit(1)
+    except (ListenError, UsageError, ValueError) as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
     except KeyboardInterrupt:
@@ -55,6 +65,8 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
     parser = build_parser(environ, simulate="simulate" in words[:1])
     named = any(word in _COMMANDS for word in words[:1])
     asks = any(word in ("-h", "--help", "--version") for word in words[:1])
+    if words and not named and not words[0].startswith("-"):
+        raise UsageError(f"there is no command {words[0]!r}; the commands are {', '.join(_COMMANDS)}")
     return parser.parse_args(list(words) if named or asks else ["run", *words])
 
 
@@ -109,12 +121,15 @@ class _Flags:
 
     def switch(self, name: str, text: str) -> None:
         """Add a flag without a value, and its --no- counterpart."""
-        on = self._environ.get(_variable(name), "false").lower() in ("1", "true", "yes", "on")
+        variable = _variable(name)
+        text_value = self._environ.get(variable, "").lower()
+        if text_value not in _SWITCH:
+            raise UsageError(f"{variable} is {text_value!r}; it is a switch, set it to true or false")
         self._parser.add_argument(
             name,
             dest=_destination(name),
             action=argparse.BooleanOptionalAction,
-            default=on,
+            default=_SWITCH[text_value],
             help=text,
         )
 
@@ -169,13 +184,15 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
 
     Raises:
         ConfigError: it has mistakes.
-        UsageError: targets come both from a file and from flags.
+        UsageError: targets come from more than one of a file, flags and the simulator.
     """
     overrides: dict[str, object] = {
         key: getattr(arguments, flag)
         for flag, key in _OVERRIDES.items()
         if getattr(arguments, flag) is not None
     }
+    if arguments.simulate and (arguments.target or arguments.config_file):
+        raise UsageError("--simulate is for use without --target and --config.file; it brings its own target")
     if arguments.simulated:
         overrides["targets"] = [{"url": arguments.simulated, "name": "simulated-vllm"}]
     elif arguments.target:
@@ -188,15 +205,27 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
 
 def _run(arguments: argparse.Namespace) -> int:
     run_loop(_serve(arguments))
-    return 0
+    with suppress(OSError):
+        sys.stdout.flush()
+    # A name look-up that hangs has its thread hang too, and the interpreter would wait for it.
+    os._exit(0)
+
+
+class _Unwaited(ThreadPoolExecutor):
+    """Threads that nobody waits for when the program ends: what they still do is of no use then."""
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Let them be, whatever ``wait`` asks for."""
+        del wait
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
 
 
 def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run on uvloop where it is installed, else on asyncio's own loop."""
-    try:
-        import uvloop
-    except ImportError:
+    if find_spec("uvloop") is None:
         return asyncio.run(coroutine)
+    import uvloop
+
     result: Result = uvloop.run(coroutine)
     return result
 
@@ -216,6 +245,7 @@ async def _simulated(scenario: str) -> AsyncIterator[str]:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    asyncio.get_running_loop().set_default_executor(_Unwaited())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(_simulated(arguments.simulate))
@@ -236,7 +266,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _show_page(urls: Sequence[str]) -> None:
-    print(f"spec-decode-exporter {__version__}: open {urls[0]}", flush=True)  # noqa: T201
+    # Nobody may be there to read it, which is no reason not to serve.
+    with suppress(OSError):
+        print(f"spec-decode-exporter {__version__}: open {urls[0]}", flush=True)  # noqa: T201
 
 
 def _check_config(arguments: argparse.Namespace) -> int:

@@ -23,12 +23,20 @@ class Clock(Protocol):
         ...
 
 
+_SINCE_START = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux has a clock that goes on during suspend; elsewhere the usual one has to do."""
+
+
 class SystemClock:
     """The real clock."""
 
     def monotonic(self) -> float:
-        """Return the event loop's own clock, so that timers and windows agree."""
-        return time.monotonic()
+        """Return the time since the machine started, that in which it was suspended included.
+
+        Servers elsewhere count on while this machine sleeps: a window must show that as a gap, not as a
+        second in which hours were counted.
+        """
+        return time.clock_gettime(_SINCE_START)
 
     def wall(self) -> float:
         """Return the Unix time."""
@@ -36,4 +44,4 @@ class SystemClock:
 
     async def sleep_until(self, moment: float) -> None:
         """Sleep on the event loop; always yields to it at least once."""
-        await asyncio.sleep(max(0.0, moment - time.monotonic()))
+        await asyncio.sleep(max(0.0, moment - self.monotonic()))

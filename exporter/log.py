@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from contextlib import suppress
+from io import TextIOBase
+from typing import Literal, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
@@ -27,10 +29,28 @@ def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", Unfailing(sys.stderr))),
         # Loggers made before a reload follow the new level.
         cache_logger_on_first_use=False,
     )
+
+
+class Unfailing(TextIOBase):
+    """A stream that cannot fail: a full disk or a reader that went away is no reason to stop watching."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be flushed."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

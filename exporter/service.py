@@ -7,7 +7,7 @@ import gc
 import os
 import platform
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -62,7 +62,8 @@ class Service:
         self._discovery: asyncio.Task[None] | None = None
         self._found: Sequence[Target] = ()
         self._changes = asyncio.Lock()
-        self._reloads: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
         self._server: Server | None = None
         self._reload_successful = True
         self._adopt(read_config())
@@ -81,7 +82,7 @@ class Service:
         """
         self._server = await serve(create_app(self._app_state()), self._options.addresses)
         await self._discover()
-        _log.info("listening", urls=list(self.urls), version=__version__)
+        _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
     async def run(self, started: Callable[[Sequence[str]], None]) -> None:
         """Run until SIGTERM or SIGINT; SIGHUP reads the configuration again.
@@ -106,20 +107,21 @@ class Service:
 
     async def reload(self) -> None:
         """Read the configuration again and adopt it whole, or keep the old one and raise ConfigError."""
-        try:
-            config = self._read_config()
-        except ConfigError as error:
+        async with self._reloading:
             self._reload_successful = False
-            _log.error("reload_failed", problems=[str(problem) for problem in error.problems])
-            raise
-        self._adopt(config)
-        self._reload_successful = True
-        await self._discover()
-        _log.info("reloaded", targets=len(self._watches))
+            try:
+                config = self._read_config()
+            except ConfigError as error:
+                _log.error("reload_failed", problems="; ".join(map(str, error.problems)))
+                raise
+            self._adopt(config)
+            self._reload_successful = True
+            await self._discover()
+            _log.info("reloaded")
 
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
-        await _cancel([*self._reloads, *filter(None, [self._discovery])])
+        await _cancel([*self._background, *filter(None, [self._discovery])])
         if self._server:
             await self._server.close()
         async with self._changes:
@@ -146,6 +148,9 @@ class Service:
         self._enabled = enabled_metrics(config.metrics)
         # The increments of single polls are only needed where their spread is shown.
         self._needs_increments = any("interval_acceptance" in name for name in self._enabled)
+        self._config_text = redacted(config)
+        digest = blake2b(self._config_text.encode(), digest_size=6).digest()
+        self._config_hash = int.from_bytes(digest)
         self._adopted_at = self._clock.wall()
 
     def _app_state(self) -> AppState:
@@ -157,7 +162,7 @@ class Service:
             ),
             version=__version__,
             targets=self._rows,
-            config_text=lambda: redacted(self._config),
+            config_text=lambda: self._config_text,
             ready=lambda: True,
             reload=self.reload if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
@@ -167,7 +172,6 @@ class Service:
         return [watch.row() for watch in self._watches.values()]
 
     def _status(self) -> ExporterStatus:
-        digest = blake2b(redacted(self._config).encode(), digest_size=6).digest()
         return ExporterStatus(
             version=__version__,
             revision=REVISION,
@@ -175,7 +179,7 @@ class Service:
             targets=self._discoverer.counts() if self._discoverer else {},
             reload_successful=self._reload_successful,
             reload_success_timestamp=self._adopted_at,
-            config_hash=int.from_bytes(digest),
+            config_hash=self._config_hash,
         )
 
     def _reload_in_background(self) -> None:
@@ -185,9 +189,12 @@ class Service:
             except ConfigError:
                 return  # it is in the log, and the old configuration goes on
 
-        task = asyncio.ensure_future(reload())
-        self._reloads.add(task)
-        task.add_done_callback(self._reloads.discard)
+        self._in_background(reload())
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = _spawn(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _discover(self) -> None:
         """Find the targets anew, by the configuration in force."""
@@ -195,14 +202,12 @@ class Service:
         # What was found before stays until it is looked for again, so that a reload loses no target.
         known = self._discoverer.found if self._discoverer else {}
         self._discoverer = Discoverer(self._config, self._clock, self._targets_found, known)
-        self._discovery = asyncio.ensure_future(self._discoverer.run())
+        self._discovery = _spawn(self._discoverer.run())
         await asyncio.sleep(0)
 
     def _targets_found(self, targets: Sequence[Target]) -> None:
         self._found = targets
-        task = asyncio.ensure_future(self._follow(targets))
-        self._reloads.add(task)
-        task.add_done_callback(self._reloads.discard)
+        self._in_background(self._follow(targets))
 
     async def _follow(self, targets: Sequence[Target]) -> None:
         """Watch just these targets: those that are watched already go on with their windows."""
@@ -210,11 +215,14 @@ class Service:
             if targets is not self._found:
                 return  # a later list is on its way
             wanted = {target.key: target for target in targets}
-            for key in [key for key in self._watches if key not in wanted]:
+            added, gone = wanted.keys() - self._watches.keys(), self._watches.keys() - wanted.keys()
+            for key in list(gone):
                 await _cancel([self._tasks.pop(key)])
                 await self._watches.pop(key).close()
             for key, target in wanted.items():
                 await self._watch(key, target)
+            if added or gone:
+                _log.info("targets_changed", targets=len(wanted), added=len(added), removed=len(gone))
 
     async def _watch(self, key: tuple[str, str], target: Target) -> None:
         watch = self._watches.get(key)
@@ -225,7 +233,20 @@ class Service:
         else:
             await _cancel([self._tasks.pop(key)])
             await watch.change(target, self._config)
-        self._tasks[key] = asyncio.ensure_future(watch.run())
+        self._tasks[key] = _spawn(watch.run())
+
+
+def _spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """Run in the background. That it ended by a defect is said at once, not when somebody misses it."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_report)
+    return task
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("task_died", exc_info=error)
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -62,15 +62,27 @@ class TargetWatch:
         await self._client.close()
 
     def findings(self, now: float, *, increments: bool) -> Iterator[tuple[dict[str, str], Findings]]:
-        """Yield the labels and findings of every engine at ``now`` (monotonic)."""
+        """Yield the labels and findings of every engine at ``now`` (monotonic).
+
+        A server that no longer names its model, or now does, may show an engine under labels that an
+        earlier one had: then the one seen last has them, since no page may show a series twice.
+        """
+        shown: dict[tuple[str, str], EngineWatch] = {}
         for name, engine in self._engines.items():
-            labels = {
-                "target": self.target.name,
-                "model_name": name.model_name or self.target.name,
-                "engine": name.engine,
-                **dict(self.target.labels),
-            }
-            yield labels, engine.findings(now, increments=increments)
+            labels = name.model_name or self.target.name, name.engine or "0"
+            other = shown.get(labels)
+            if other is None or other.history.last_seen <= engine.history.last_seen:
+                shown[labels] = engine
+        for (model_name, number), engine in shown.items():
+            yield (
+                {
+                    "target": self.target.name,
+                    "model_name": model_name,
+                    "engine": number,
+                    **dict(self.target.labels),
+                },
+                engine.findings(now, increments=increments),
+            )
 
     def status(self) -> TargetStatus:
         """Return how the polls go."""
@@ -96,7 +108,7 @@ class TargetWatch:
             name=self.target.name,
             address=f"{address(self.target.url)}{parts.path}",
             up=record.up,
-            error=record.error,
+            error=f"{record.error}: {record.message}" if record.error else "",
             engines=len(self._engines),
             page=record.page,
             interval=self._poller.interval,
@@ -131,6 +143,7 @@ class TargetWatch:
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for name, sample in polled.reading.samples.items():
             engine = self._engines.get(name) or self._meet(name, polled.reading)
+            engine.history.late_steps = polled.reading.front_end == "rust"
             events = engine.observe(
                 sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
             )
@@ -142,7 +155,7 @@ class TargetWatch:
         return began_anew
 
     def _meet(self, name: EngineName, reading: Reading) -> EngineWatch:
-        engine = EngineWatch(self._config.windows, late_steps=reading.front_end == "rust")
+        engine = EngineWatch(self._config.windows)
         self._engines[name] = engine
         self._log.info(
             "engine_found", model_name=name.model_name, engine=name.engine, kind=reading.engine_kind

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from exporter.cli import UsageError, build_parser, parse, read_config
+from exporter.cli import UsageError, build_parser, parse, read_config, run_loop
 from exporter.config.load import ConfigError
 
 
@@ -149,3 +149,28 @@ def test_a_simulator_is_not_in_the_memory_of_a_sidecar():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )
     assert found.stdout == "False\n"
+
+
+def test_the_program_does_not_run_inside_the_handling_of_a_missing_uvloop(monkeypatch):
+    monkeypatch.setattr("exporter.cli.find_spec", lambda name: None)
+
+    async def being_handled():
+        return sys.exc_info()[1]
+
+    assert run_loop(being_handled()) is None
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_refused():
+    with pytest.raises(UsageError, match="WEB_ENABLE_LIFECYCLE is 'maybe'"):
+        parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "maybe"})
+
+
+@pytest.mark.parametrize("other", [["--target", "http://a:1"], ["--config.file", "exporter.yml"]])
+def test_a_simulated_server_is_not_watched_beside_real_ones(other):
+    with pytest.raises(UsageError, match="--simulate"):
+        config("--simulate", "drop", *other)
+
+
+def test_an_unknown_command_is_named_with_those_that_exist():
+    with pytest.raises(UsageError, match=r"bogus.*run, check-config, simulate"):
+        parse(["bogus"], {})

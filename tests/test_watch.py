@@ -254,6 +254,11 @@ async def test_the_rust_front_end_has_no_decode_steps_on_short_windows(watch, cl
     server.page = lambda: page().replace("_created", "_other")
     await polls(watch, clock, 3)
     assert watch.status().front_end == "rust"
+    assert [window[Counter.DECODE_STEPS] for window in findings(watch, clock)["m", "0"].windows] == [
+        None,
+        None,
+    ]
+    await polls(watch, clock, 60)
     assert [window[Counter.DECODE_STEPS] for window in findings(watch, clock)["m", "0"].windows] == [None, 0]
 
 
@@ -346,7 +351,7 @@ async def test_the_row_shows_neither_user_nor_query(watch, clock, server):
         "one",
         "vllm:8000/metrics",
         False,
-        "refused",
+        "refused: no",
         0,
     )
 

@@ -13,6 +13,9 @@ from exporter.window.counts import Counts, Step
 from exporter.window.engine import EngineHistory, Totals
 from exporter.window.ledger import Window
 
+WHOLE_WINDOW = 0.9
+"""The share of its length that a window must cover to be whole; jitter may leave it a little short."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -41,9 +44,9 @@ class Findings:
 class EngineWatch:
     """Feeds an engine's history and keeps what two successive polls say of its integrity."""
 
-    def __init__(self, windows: Sequence[float], *, late_steps: bool = False) -> None:
+    def __init__(self, windows: Sequence[float]) -> None:
         """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``."""
-        self.history = EngineHistory(windows[-1], late_steps=late_steps)
+        self.history = EngineHistory(windows[-1])
         self._windows = tuple(windows)
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
@@ -72,10 +75,16 @@ class EngineWatch:
         return Findings(history.totals(), self._broken, windows, history.latencies(), history.sample)
 
     def _recognise_steps(self) -> None:
-        """Judge what this process observes, once a long window holds nothing of an earlier one."""
+        """Judge what this process observes, once a whole long window holds nothing of an earlier one.
+
+        A server that publishes its steps late is not judged: what it holds back looks the same.
+        """
         history, longest = self.history, self._windows[-1]
-        if not history.counts_tokens_as_steps and history.process_seconds >= longest:
-            history.counts_tokens_as_steps = counts_tokens_as_steps(history.window(longest))
+        if history.counts_tokens_as_steps or history.late_steps or history.process_seconds < longest:
+            return
+        window = history.window(longest)
+        if window.seconds >= WHOLE_WINDOW * longest:
+            history.counts_tokens_as_steps = counts_tokens_as_steps(window)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""

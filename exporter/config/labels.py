@@ -75,5 +75,19 @@ def _checked(name: str) -> str:
 
 LabelName = Annotated[str, AfterValidator(_checked)]
 
-LabelValue = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"})]
+
+def writable(value: str) -> str:
+    """Return a text that can be written on a page; ValueError for one that no encoding has."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            "holds half of a surrogate pair, which is no character; write the character itself"
+        ) from None
+    return value
+
+
+LabelValue = Annotated[
+    str, AfterValidator(writable), WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"})
+]
 """Any text. A number in YAML is the text it is written as: 1.10 stays 1.10."""

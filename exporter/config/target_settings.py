@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from exporter.config.http_settings import HttpSettings, Section
-from exporter.config.labels import LabelName, LabelValue
+from exporter.config.labels import LabelName, LabelValue, writable
 from exporter.config.mistakes import MistakesError
 from exporter.config.url import address, identity
 from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
@@ -26,7 +26,7 @@ class TargetSettings(HttpSettings):
         description="The address of its metrics page, http or https. Without a path it gets `/metrics`. "
         "A user and password belong under `basic_auth`."
     )
-    name: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(writable)] | None = Field(
         default=None, description="The value of its `target` label; without one, `host:port` of the address."
     )
     labels: Mapping[LabelName, LabelValue] = Field(

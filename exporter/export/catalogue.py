@@ -256,7 +256,8 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
         group=Group.LATENCY,
         labels=("window", "latency", "percentile"),
         help=f"Quantiles of the server's own histograms. {_LONG} Interpolated as histogram_quantile does; "
-        "time_per_output_token weighs by requests, decode_step is once a step. From vllm:time_to_first_token_seconds, "
+        "time_per_output_token weighs by requests, decode_step is once a step. A quantile in a histogram's lowest bucket "
+        "(queue: 0.3 s) is no more than a guess below its bound. From vllm:time_to_first_token_seconds, "
         "vllm:request_time_per_output_token_seconds, vllm:inter_token_latency_seconds, vllm:e2e_request_latency_seconds "
         "and vllm:request_queue_time_seconds.",
         read=reads.latencies,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from http import HTTPStatus
-from typing import Final
+from typing import Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -15,6 +17,25 @@ FRAMING_LIMIT: Final = 64 * 1024
 """Bytes that an answer may have besides its body: status line, headers, chunk sizes, trailers."""
 
 _LONGEST_HOST: Final = 253
+
+
+Arguments = ParamSpec("Arguments")
+
+
+def _kept(
+    callback: Callable[Concatenate[AnswerParser, Arguments], None],
+) -> Callable[Concatenate[AnswerParser, Arguments], None]:
+    """Keep the PollError that a callback raises: the parser puts an error of its own in its place."""
+
+    @wraps(callback)
+    def call(self: AnswerParser, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        try:
+            callback(self, *args, **kwargs)
+        except PollError as error:
+            self.refusal = error
+            raise
+
+    return call
 
 
 class AnswerParser:
@@ -30,6 +51,8 @@ class AnswerParser:
         self.keep_alive = False
         """Whether the server will answer another request on this connection."""
         self.content_type = ""
+        self.refusal: PollError | None = None
+        """Why the answer is of no use, as soon as that is clear."""
         self._body = Body(max_body)
         self._headers: dict[bytes, bytes] = {}
         self._fed = 0
@@ -66,13 +89,14 @@ class AnswerParser:
         """Raise what the parser's error means for the answer."""
         if self.complete:
             self.keep_alive = False  # what follows a whole answer is not for us
-        elif isinstance(error.__context__, PollError):
-            raise error.__context__ from None  # one of our own, on its way through the parser
+        elif self.refusal is not None:
+            raise self.refusal from None
         else:
             raise PollError("malformed", f"not an HTTP answer: {error}") from None
 
     # What follows is called by the parser.
 
+    @_kept
     def on_message_begin(self) -> None:
         """Stop at an answer that nobody asked for."""
         if self.complete:
@@ -82,6 +106,7 @@ class AnswerParser:
         """Keep a header until all are there; those that follow the body (trailers) matter to nobody."""
         self._headers[name.lower()] = value
 
+    @_kept
     def on_headers_complete(self) -> None:
         """Go on only with a page: nobody reads the body of any other status, so neither does this."""
         status = self._parser.get_status_code()
@@ -106,6 +131,7 @@ class AnswerParser:
         if coding := self._headers.get(b"content-encoding"):
             self._body.encoded(coding.lower())
 
+    @_kept
     def on_body(self, data: bytes) -> None:
         """Keep a piece of the body."""
         self._body.add(data)

@@ -1,9 +1,9 @@
 """Every way in which a poll can fail, in one place.
 
-    PollError        a poll brought no page; ``reason`` is one of ``REASONS``
-    ├── StatusError  the server answered, but with another status than 200 (reason ``status``)
-    └── PageError    a page came, but it cannot be read (reason ``malformed``)
-"""  # noqa: D208  the tree is indented
+PollError        a poll brought no page; ``reason`` is one of ``REASONS``
+├── StatusError  the server answered, but with another status than 200 (reason ``status``)
+└── PageError    a page came, but it cannot be read (reason ``malformed``)
+"""
 
 from __future__ import annotations
 

@@ -57,6 +57,8 @@ class PollRecord:
     up: bool | None = None
     error: str = ""
     """The reason of the newest poll's failure; empty after a success."""
+    message: str = ""
+    """The same in words."""
     seconds: float | None = None
     size: int | None = None
     last_success: float | None = None
@@ -162,7 +164,7 @@ class Poller:
             shown = self._reader.shown
             if self._choice.is_complete(shown, with_latencies=with_latencies):
                 self._choice.trust(shown)
-                self.record.page = "filtered"
+                self._show_page("filtered", with_latencies=with_latencies)
                 return answer, reading
         # The same poll asks for the whole page, so that nothing of it is lost.
         whole = await self._ask_whole(with_latencies=with_latencies)
@@ -174,8 +176,13 @@ class Poller:
     async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
         answer, reading = await self._get(self._url, with_latencies=with_latencies)
         self._choice.learn(self._reader.shown, with_latencies=with_latencies)
-        self.record.page = "full"
+        self._show_page("full", with_latencies=with_latencies)
         return answer, reading
+
+    def _show_page(self, page: str, *, with_latencies: bool) -> None:
+        """Say which page is polled; the rare polls with histograms may differ from all others."""
+        if not with_latencies or not self.record.page:
+            self.record.page = page
 
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, Reading]:
         answer = await self._client.get(url)
@@ -183,11 +190,12 @@ class Poller:
 
     def _failed(self, reason: Reason, message: str) -> None:
         record = self.record
+        is_new = record.error != reason
         record.failures[reason] += 1
-        if record.error != reason:
-            self._log.warning("target_failing", reason=reason, error=message)
-        record.up, record.error = False, reason
+        record.up, record.error, record.message = False, reason, message
         self._failures_in_a_row += 1
+        if is_new:
+            self._log.warning("target_failing", reason=reason, error=message)
 
     async def _succeeded(self, answer: Answer, reading: Reading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
@@ -207,7 +215,7 @@ class Poller:
         record = self.record
         if record.up is False:
             self._log.info("target_recovered", failed_polls=self._failures_in_a_row)
-        record.up, record.error, self._failures_in_a_row = True, "", 0
+        record.up, record.error, record.message, self._failures_in_a_row = True, "", "", 0
         record.seconds, record.size, record.last_success = answer.seconds, len(answer.body), wall
 
     def _note_engine(self, reading: Reading) -> None:

@@ -102,8 +102,8 @@ class Discoverer:
         self._ways = discoveries(config)
         self._failures: dict[str, str] = {}
         self._targets: tuple[Target, ...] | None = None
-        self.found: dict[str, Sequence[Target]] = {way.name: known.get(way.name, ()) for way in self._ways}
-        """By the name of each way of discovery, what it found last."""
+        self.found: dict[str, Sequence[Target]] = {way.key: known.get(way.key, ()) for way in self._ways}
+        """By the key of each way of discovery, what it found last."""
 
     async def run(self) -> None:
         """Tell of what is known at once, then look again and again until cancelled."""
@@ -121,7 +121,7 @@ class Discoverer:
         while True:
             targets = await self._look(way)
             if targets is not None:
-                self.found[way.name] = tuple(targets)
+                self.found[way.key] = tuple(targets)
                 self._publish()
             await self._clock.sleep_until(self._clock.monotonic() + way.refresh)
 
@@ -135,14 +135,14 @@ class Discoverer:
         except Exception as error:  # noqa: BLE001  one way's fault must not end the others
             self._failed(way, f"unexpected: {type(error).__name__}")
             return None
-        if self._failures.pop(way.name, None) is not None:
+        if self._failures.pop(way.key, None) is not None:
             _log.info("discovery_recovered", discovery=way.name)
         return targets
 
     def _failed(self, way: Discovery, reason: str) -> None:
         """Log a failure when it begins or turns into another, not at every look."""
-        if self._failures.get(way.name) != reason:
-            self._failures[way.name] = reason
+        if self._failures.get(way.key) != reason:
+            self._failures[way.key] = reason
             _log.warning("discovery_failed", discovery=way.name, reason=reason)
 
     def _publish(self) -> None:

@@ -31,6 +31,7 @@ class DnsNameDiscovery:
     def __init__(self, name: str, settings: DnsDiscovery, scrape: Scrape) -> None:
         """Look up ``name``, one of those in ``settings``."""
         self.name = f"{self.kind} {settings.type} {name}"
+        self.key = f"{self.name}:{settings.port}"
         self.refresh = settings.refresh_interval
         self._looked_up = name
         self._look_up = _service if settings.type == "SRV" else _host(settings.type, settings.port or 0)

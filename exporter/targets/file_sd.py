@@ -34,7 +34,8 @@ class _Listed:
     """What one file held when it was read last; of a file that cannot be read, what it held before."""
 
     stamp: Stamp | None = None
-    targets: tuple[Target, ...] = ()
+    targets: tuple[Target, ...] | None = None
+    """None until it could be read once."""
     problem: str | None = None
 
 
@@ -45,7 +46,7 @@ class FileDiscovery:
 
     def __init__(self, pattern: Path, scrape: Scrape) -> None:
         """Look for ``pattern``, whose last part may have wild cards."""
-        self.name = f"{self.kind} {pattern}"
+        self.name = self.key = f"{self.kind} {pattern}"
         self.refresh = REFRESH
         self._pattern = pattern
         self._listing = Listing(self.name, self.kind, scrape)
@@ -63,12 +64,14 @@ class FileDiscovery:
     def _look(self) -> Sequence[Target]:
         paths = self._paths()
         self._files = {path: self._listed(path) for path in paths}
-        targets = [target for listed in self._files.values() for target in listed.targets]
+        targets = [target for listed in self._files.values() for target in listed.targets or ()]
         problems = [f"{path}: {listed.problem}" for path, listed in self._files.items() if listed.problem]
         if not paths:
             raise DiscoveryError("there is no such file", targets)
         if problems:
-            raise DiscoveryError("; ".join(problems), targets)
+            # What a file that was never read holds is not known, but an earlier discovery may have known it.
+            unknown = any(listed.targets is None for listed in self._files.values())
+            raise DiscoveryError("; ".join(problems), None if unknown else targets)
         return targets
 
     def _paths(self) -> list[Path]:

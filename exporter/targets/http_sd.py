@@ -30,6 +30,7 @@ class HttpListDiscovery:
     def __init__(self, settings: HttpDiscovery, scrape: Scrape) -> None:
         """Ask as ``settings`` say; the targets are asked as ``scrape`` says."""
         self.name = f"{self.kind} {without_query(settings.url)}"
+        self.key = f"{self.kind} {settings.url}"
         self.refresh = settings.refresh_interval
         self._url = settings.url
         self._http = _announcing(settings.http, self.refresh)

@@ -24,6 +24,8 @@ class Discovery(Protocol):
 
     name: str
     """What it is called in the log: its kind and its pattern, address or name."""
+    key: str
+    """What tells it from all others: its name may leave out a port or a secret query. Not for the log."""
     refresh: float
     """Seconds from one look to the next."""
 

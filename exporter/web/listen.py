@@ -87,9 +87,7 @@ async def _bind(address: ListenAddress) -> socket.socket:
         return socket.create_server(sockaddr, family=family)
     except OSError as error:
         cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
-        raise ListenError(
-            f"cannot listen on {address}: {cause}, or choose another address"
-        ) from error
+        raise ListenError(f"cannot listen on {address}: {cause}, or choose another address") from error
 
 
 def _bind_everywhere(port: int) -> socket.socket:

@@ -23,7 +23,7 @@ class TargetRow:
     up: bool | None
     """Whether the newest poll succeeded; None before the first one ended."""
     error: str
-    """The reason of the newest failure, such as ``refused``; empty while the target is up."""
+    """Why the newest poll failed, in words; empty while the target is up."""
     engines: int
     page: str
     """Which page is polled: ``filtered`` or ``full``; empty while that is unknown."""

@@ -36,23 +36,21 @@ class EngineHistory:
     """Totals since the exporter first saw the engine, and windows over the last of them."""
 
     def __init__(self, longest: float, *, late_steps: bool = False) -> None:
-        """Keep what windows up to ``longest`` seconds need.
-
-        ``late_steps`` says that the server publishes its decode steps late (vLLM's Rust front end).
-        """
+        """Keep what windows up to ``longest`` seconds need; see the attribute for ``late_steps``."""
         self._longest = longest
-        self._late_steps = late_steps
         self._ledger = Ledger(self._longest)
         self._histograms = HistogramLedger(self._longest)
         self._counts: Counts | None = None
         self._sample: Sample | None = None
         self._tokens = 0
-        self._tokens_before = 0
+        self._tokens_before: int | None = None
         self._most_tokens = 0
         self._process_since = 0.0
         self._interval = 0.0
         self._creations: deque[float] = deque(maxlen=_REMEMBERED_CREATIONS)
         self._alternated: float | None = None
+        self.late_steps = late_steps
+        """The server publishes its decode steps late, as vLLM's Rust front end does."""
         self.counts_tokens_as_steps = False
         """The server observes its inter-token latency once a token: its decode steps are not known."""
         self._totals = [0] * len(Counter)
@@ -103,7 +101,7 @@ class EngineHistory:
         self._counts = taken.counts
         if sample.created is not None and sample.created not in self._creations:
             self._creations.append(sample.created)
-        self._learn_tokens(taken.counts)
+        self._learn_tokens(taken.counts, speculates=sample[Counter.DRAFTS] is not None)
         if taken.increment:
             self._add(taken.increment, sample)
         return taken
@@ -157,7 +155,7 @@ class EngineHistory:
             tuple(counters),
             tuple(sample is not None and sample.gauge(gauge) is not None for gauge in MEAN_GAUGES),
             self._tokens,
-            self._late_steps,
+            self.late_steps,
         )
 
     def _reset(self, taken: Step, reset: Reset) -> None:
@@ -167,23 +165,26 @@ class EngineHistory:
         self._process_since = taken.increment.begin if taken.increment else taken.counts.moment
         self._histograms.reset(taken.increment.begin if taken.increment else None)
         self.counts_tokens_as_steps = False
-        self._tokens_before, self._tokens = self._tokens or self._tokens_before, 0
+        self._tokens_before, self._tokens = self._tokens or self._tokens_before or 0, 0
 
-    def _learn_tokens(self, counts: Counts) -> None:
-        """Learn K. It only changes with a restart; then no window may mix positions of both.
+    def _learn_tokens(self, counts: Counts, *, speculates: bool) -> None:
+        """Learn K. It only changes with a restart; then no window may mix what was before and after.
 
-        A server that creates its positions one by one may at first look as if it had the old K. So for as
-        long as a window can hold increments of both processes, more positions are another K too.
+        No speculation is a K too, 0. A server that creates its positions one by one may at first look as if
+        it had the old K. So for as long as a window can hold increments of both processes, more positions
+        are another K.
         """
         self._tokens = counts.tokens
         self._most_tokens = max(self._most_tokens, self._tokens)
-        if self._tokens and self._tokens_before:
-            if self._tokens != self._tokens_before:
-                self._ledger.clear()
-                self._histograms.clear()
-                self._tokens_before = 0
-            elif counts.moment - self._process_since > self._longest:
-                self._tokens_before = 0
+        before = self._tokens_before
+        is_known = self._tokens or not speculates
+        if before is None or not is_known:
+            return
+        if self._tokens != before:
+            self._ledger.clear()
+            self._histograms.clear()
+        if self._tokens != before or counts.moment - self._process_since > self._longest:
+            self._tokens_before = None
 
     def _add(self, increment: Increment, sample: Sample) -> None:
         self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)

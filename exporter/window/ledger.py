@@ -63,8 +63,8 @@ class Known:
     """The server publishes its decode steps late, so that short windows would mislead."""
 
 
-SLOW_STEPS_WINDOW = 60.0
-"""The shortest window for which decode steps that are published late still mean something."""
+SLOW_STEPS_SECONDS = 60.0
+"""How much a window must cover for decode steps that are published late to mean something."""
 
 _STEP_COUNTERS = (Counter.DECODE_STEPS, Counter.DECODE_NANOSECONDS)
 
@@ -125,7 +125,9 @@ def _fixed(gauge: float | None) -> int:
 
 
 def _told(sums: Sequence[int], known: Known, length: float) -> tuple[int | None, ...]:
-    late = _STEP_COUNTERS if known.slow_steps and length < SLOW_STEPS_WINDOW else ()
+    # Jitter may leave a window a little short of its length.
+    short = length < SLOW_STEPS_SECONDS or sums[_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
+    late = _STEP_COUNTERS if known.slow_steps and short else ()
     return tuple(
         sums[_COUNTERS + counter] if known.counters[counter] and counter not in late else None
         for counter in Counter

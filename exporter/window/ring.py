@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 _MOST = 2**62
-"""Totals above this could leave 64 bits with the next increment; the ring then starts anew."""
+"""Totals above this could leave 64 bits with the next increment; they then begin at the oldest row."""
 
 
 class Ring:
@@ -43,6 +43,8 @@ class Ring:
         """
         totals = [old + new for old, new in zip_longest(self._totals, increment, fillvalue=0)]
         if max(totals, default=0) > _MOST:
+            totals = self._begin_at_the_oldest(totals)
+        if max(totals, default=0) > _MOST:
             self.clear()
             totals = list(increment)
         self._totals = totals
@@ -51,6 +53,12 @@ class Ring:
         gone = bisect_left(self._begins, end - self.keep - margin)
         del self._begins[:gone]
         del self._rows[:gone]
+
+    def _begin_at_the_oldest(self, totals: Sequence[int]) -> list[int]:
+        """Take the oldest row off all rows and off ``totals``: their differences stay what they are."""
+        oldest = self._rows[0]
+        self._rows = [array("q", difference(oldest, row)) for row in self._rows]
+        return difference(oldest, totals)
 
     def since(self, edge: float) -> Sequence[array[int]]:
         """Return the totals before the first increment that begins at ``edge`` or later, and all after it.

@@ -83,7 +83,9 @@ def families_of(snapshot, enabled=None):
 
 
 @pytest.mark.parametrize(
-    ("name", "enabled"), [("defaults", enabled_metrics(Metrics())), ("everything", NAMES)], ids=str
+    ("name", "enabled"),
+    [("defaults", enabled_metrics(Metrics())), ("everything", NAMES)],
+    ids=["defaults", "everything"],
 )
 async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, name, enabled):
     """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/export``, then read the difference."""

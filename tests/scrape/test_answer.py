@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.scrape.answer import FRAMING_LIMIT, AnswerParser
-from exporter.scrape.errors import PollError
+from exporter.scrape.errors import PollError, StatusError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
 CHUNKS = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (PAGE[:50], PAGE[50:])) + b"0\r\n\r\n"
@@ -106,3 +106,12 @@ def test_a_body_in_small_chunks_fits():
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n"
     )
     assert parser.body() == b"x" * 10_000
+
+
+def test_a_refusal_is_told_apart_while_another_error_is_being_handled():
+    # Python gives every exception raised meanwhile the other one as its context.
+    try:
+        raise ImportError  # noqa: TRY301
+    except ImportError:
+        with pytest.raises(StatusError, match="404"):
+            AnswerParser(100).feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")

@@ -53,7 +53,8 @@ class Way:
     """A discovery that answers what the test says."""
 
     def __init__(self, name: str, refresh: float, answer) -> None:
-        self.name, self.refresh, self.answer, self.asked = name, refresh, answer, 0
+        self.name, self.key = name, name
+        self.refresh, self.answer, self.asked = refresh, answer, 0
 
     async def targets(self):
         self.asked += 1

@@ -383,3 +383,31 @@ class TestWhatIsShown:
         assert history.totals().counters == (0,) * len(Counter)
         assert history.window(30.0).counters == (None,) * len(Counter)
         assert history.latencies() == {}
+
+
+class TestSpeculationThatIsSwitched:
+    """A restart without speculation, or with it again, is a restart with another K."""
+
+    def test_without_it_the_windows_begin_anew(self, fed, busy, make_sample, at):
+        engine = fed()
+        for second in range(1, 6):
+            engine.poll(busy(second, created=at(0), decode_steps=second))
+        engine.poll(make_sample(created=at(5.5), generation_tokens=7, decode_steps=7))
+        window = engine.window(30.0)
+        assert (window.polls, window[Counter.DECODE_STEPS], window[Counter.DRAFTS]) == (1, 7, None)
+        assert window.positions == ()
+
+    def test_with_it_again_the_windows_begin_anew(self, fed, busy, make_sample, at):
+        engine = fed()
+        for second in range(1, 6):
+            engine.poll(make_sample(created=at(0), decode_steps=second))
+        engine.poll(busy(3, created=at(5.5), decode_steps=3))
+        window = engine.window(30.0)
+        assert (window.polls, window[Counter.DECODE_STEPS], window[Counter.DRAFTS]) == (1, 3, 3)
+
+    def test_a_restart_without_it_before_and_after_changes_nothing(self, fed, make_sample, at):
+        engine = fed()
+        for second in range(1, 6):
+            engine.poll(make_sample(created=at(0), decode_steps=second))
+        engine.poll(make_sample(created=at(5.5), decode_steps=7))
+        assert engine.window(30.0)[Counter.DECODE_STEPS] == 4 + 7

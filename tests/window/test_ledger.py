@@ -82,12 +82,19 @@ def test_what_an_engine_does_not_tell_is_none_and_not_0():
 
 def test_decode_steps_that_are_published_late_say_nothing_under_a_minute():
     known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
-    ledger = ledger_of(increment(0.0, 1.0))
-    for length, told in ((30.0, False), (59.0, False), (60.0, True), (300.0, True)):
-        window = ledger.window(length, 1.0, 1.0, known)
+    ledger = ledger_of(increment(0.0, 59.0))
+    for length, told in ((59.0, False), (60.0, True), (300.0, True)):
+        window = ledger.window(length, 1.0, 59.0, known)
         assert (window[Counter.DECODE_STEPS] is not None) is told
         assert (window[Counter.DECODE_NANOSECONDS] is not None) is told
         assert window[Counter.DRAFTS] == 1
+
+
+def test_decode_steps_that_are_published_late_say_nothing_on_a_long_window_that_only_begins_to_fill():
+    known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    for covered, told in ((30.0, False), (53.0, False), (55.0, True)):
+        window = ledger_of(increment(0.0, covered)).window(300.0, 1.0, covered, known)
+        assert (window[Counter.DECODE_STEPS] is not None) is told
 
 
 def test_gauges_are_means_over_the_polls():
