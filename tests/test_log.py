@@ -54,3 +54,18 @@ def test_a_name_chosen_by_a_stranger_cannot_begin_a_new_line_or_move_the_cursor(
     text = capsys.readouterr().err
     assert text.count("\n") == 1
     assert "\x1b" not in text
+
+
+class Broken:
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch):
+    monkeypatch.setattr("sys.stderr", Broken())
+    configure_log("info", "logfmt")
+    structlog.get_logger().warning("target_failing")
+    monkeypatch.undo()

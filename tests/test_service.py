@@ -196,3 +196,11 @@ async def test_the_hash_is_that_of_the_configuration(service, file):
     file.write_text(file.read_text() + "windows: [1m, 10m]\n")
     await service.reload()
     assert (await samples(service))[key] != first
+
+
+async def test_reloads_at_the_same_time_leave_one_discovery_running(service):
+    await asyncio.gather(*(service.reload() for _ in range(5)))
+    running = [task for task in asyncio.all_tasks() if "Discoverer.run" in repr(task.get_coro())]
+    assert len(running) <= 1
+    await service.close()
+    assert not [task for task in asyncio.all_tasks() if "Discoverer" in repr(task.get_coro())]

@@ -364,3 +364,24 @@ async def test_a_watch_polls_by_itself_and_closes_its_connection(watch, clock, s
     await watch.close()
     assert watch.status().polls == 5
     assert server.closed == 1
+
+
+async def test_an_engine_that_comes_to_have_the_labels_of_another_takes_its_place(watch, clock, server):
+    server.engines = {(None, "0"): 0}
+    await polls(watch, clock, 3)
+    server.engines = {("one", "0"): 100}
+    await polls(watch, clock, 2)
+    shown = [labels for labels, _ in watch.findings(clock.now, increments=False)]
+    assert shown == [{"target": "one", "model_name": "one", "engine": "0", "team": "a"}]
+    assert findings(watch, clock)["one", "0"].windows[0].polls == 1
+
+
+async def test_another_front_end_behind_the_same_address_is_read_as_what_it_is(watch, clock, server):
+    server.extra = 'vllm:inter_token_latency_seconds_count{model_name="m"} 5'
+    await polls(watch, clock, 3)
+    assert findings(watch, clock)["m", "0"].windows[0][Counter.DECODE_STEPS] == 0
+    server.extra += "\n# EOF"
+    page = server.page
+    server.page = lambda: page().replace("_created", "_other")
+    await polls(watch, clock, 1)
+    assert findings(watch, clock)["m", "0"].windows[0][Counter.DECODE_STEPS] is None

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from exporter.config.load import load
 from exporter.config.schema import Config, Discovery, DnsDiscovery, HttpDiscovery, TargetSettings
 from exporter.targets import discovery as module
 from exporter.targets.discovery import Discoverer, discoveries, merge
@@ -156,3 +157,18 @@ async def test_a_reload_loses_no_target_meanwhile(start, clock):
     _, told = start(Way("file", 5.0, DiscoveryError("not now")), known=first.found)
     await clock.advance(0)
     assert told == [["s", "a"]]
+
+
+def test_ways_that_differ_only_in_a_port_or_a_query_are_told_apart(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text(
+        "discovery:\n"
+        "  dns:\n"
+        "    - {names: [a.example], type: A, port: 8000}\n"
+        "    - {names: [a.example], type: A, port: 8001}\n"
+        "  http:\n"
+        "    - {url: 'http://sd/list?zone=a'}\n"
+        "    - {url: 'http://sd/list?zone=b'}\n"
+    )
+    ways = discoveries(load(file, environ={}))
+    assert len({way.key for way in ways}) == len(ways) == 4

@@ -118,3 +118,12 @@ async def test_a_directory_in_the_place_of_a_file_is_told(find, tmp_path):
     (tmp_path / "a.yml").mkdir()
     with pytest.raises(DiscoveryError, match=r"a\.yml: cannot be read: it is not a plain file"):
         await find("a.yml").targets()
+
+
+async def test_a_file_that_was_never_read_leaves_what_an_earlier_discovery_knew(put, find):
+    put("half.yml", "- targets: ['a:1'")
+    discovery = find("half.yml")
+    for _ in range(2):
+        with pytest.raises(DiscoveryError) as caught:
+            await discovery.targets()
+        assert caught.value.targets is None

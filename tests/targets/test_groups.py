@@ -99,3 +99,8 @@ def test_whatever_is_listed_gives_targets_or_an_error(groups):
     except DiscoveryError:
         return
     assert all(target.url.startswith(("http://", "https://")) for target in targets)
+
+
+def test_half_a_surrogate_pair_is_refused_since_no_page_could_be_written_with_it():
+    with pytest.raises(DiscoveryError, match="surrogate"):
+        Listing("file x", "file", Scrape()).targets([{"targets": ["a:1"], "labels": {"target": "\ud800"}}])

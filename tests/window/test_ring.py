@@ -87,3 +87,15 @@ def test_sums_are_those_of_adding_up_one_by_one(increments, edge):
                 expected[column] += value
     found = total(ring, float(edge))
     assert found + [0] * (len(expected) - len(found)) == expected
+
+
+def test_totals_that_grow_without_end_lose_no_increment():
+    ring = filled([[2**57]] * 40)
+    assert total(ring, 38.0) == [2**58]
+    assert len(ring.since(30.0)) == 11
+
+
+def test_a_sum_that_64_bits_cannot_hold_starts_the_ring_anew():
+    ring = filled([[2**61]] * 9)
+    assert len(ring.since(0.0)) < 9
+    assert total(ring, 8.0) == [2**61]
