@@ -226,6 +226,13 @@ class TestServersThatCountTokensAsSteps:
             watched.poll(page(n, per_token=False, created=WALL - 9))
             assert self.steps(watched) == 10 * min(n, 60)
 
+    def test_one_that_publishes_its_steps_late_is_not_judged(self, page):
+        watched = Watched((10.0, 60.0))
+        watched.watch.history.late_steps = True
+        for n in range(200):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+        assert self.steps(watched) == 30 * 60
+
     def test_it_stays_so_while_nothing_runs(self, page):
         watched = Watched((10.0, 60.0))
         for n in range(70):
