@@ -24,8 +24,11 @@ _HARDLY = 1e-3
 
 
 PHASES = 8
-"""At how many moments of an interval targets are polled. Polls that share a moment share its waking up, a third
-of what a poll costs; so many moments still spread the load over the interval."""
+"""At how many moments of an interval targets are polled.
+
+Polls that share a moment share its waking up, a third of what a poll costs; so many moments still spread
+the load over the interval.
+"""
 
 
 def phase(key: str) -> float:
