@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import trustme
 
 Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -84,58 +84,25 @@ async def fault_server():
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority, and a certificate of it for `localhost` and 127.0.0.1."""
+    """An authority, and a certificate of it for `localhost` and 127.0.0.1; and a key that is not of it."""
 
     authority: Path
     certificate: Path
     key: Path
+    other_key: Path
 
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory) -> Certificates:
     """Make keys and certificates that last as long as the tests; none is kept."""
     folder = tmp_path_factory.mktemp("certificates")
-    paths = {name: folder / name for name in ("ca.pem", "ca.key", "server.pem", "server.key")}
-    new = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-
-    def make(*arguments: str | Path) -> None:
-        subprocess.run([*new, *arguments], check=True, capture_output=True)
-
-    make(
-        "-subj",
-        "/CN=Test authority",
-        "-keyout",
-        paths["ca.key"],
-        "-out",
-        paths["ca.pem"],
-        "-addext",
-        "keyUsage=critical,keyCertSign",
+    found = Certificates(
+        *(folder / name for name in ("ca.pem", "localhost.pem", "localhost.key", "other.key"))
     )
-    make(
-        "-subj",
-        "/CN=localhost",
-        "-keyout",
-        paths["server.key"],
-        "-out",
-        paths["server.pem"],
-        "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-        "-CA",
-        paths["ca.pem"],
-        "-CAkey",
-        paths["ca.key"],
-    )
-    return Certificates(paths["ca.pem"], paths["server.pem"], paths["server.key"])
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(found.authority)
+    issued.cert_chain_pems[0].write_to_path(found.certificate)
+    issued.private_key_pem.write_to_path(found.key)
+    authority.issue_cert("localhost").private_key_pem.write_to_path(found.other_key)
+    return found
