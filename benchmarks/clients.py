@@ -18,11 +18,10 @@ import aiohttp
 
 from exporter.config.schema import HttpSettings
 from exporter.scrape.client import Client
+from exporter.scrape.schedule import PHASES
 
 Get = Callable[[str], Awaitable[object]]
 INTERVAL = 1.0
-BEATS = 16
-"""Moments in each interval at which URLs are polled, several at once where there are more."""
 TIMEOUT = 5.0
 MAX_BODY = 16 * 2**20
 
@@ -69,7 +68,9 @@ async def _poll(url: str, phase: float, client: str) -> None:
 
 
 async def _poll_all(client: str, urls: list[str]) -> None:
-    await asyncio.gather(*(_poll(url, INTERVAL * (n % BEATS) / BEATS, client) for n, url in enumerate(urls)))
+    await asyncio.gather(
+        *(_poll(url, INTERVAL * (n % PHASES) / PHASES, client) for n, url in enumerate(urls))
+    )
 
 
 def main() -> None:
