@@ -47,7 +47,6 @@ class Answer:
     """As the server wrote it; empty if it did not."""
     seconds: float
     """From the request to the last byte of the answer, without the time to connect."""
-    status: int = 200
 
 
 class Client:
