@@ -138,7 +138,7 @@ class Service:
         engines = [
             ({**empty, **labels}, findings)
             for watch in self._watches.values()
-            for labels, findings in watch.findings(now, increments=self._needs_increments)
+            for labels, findings in watch.findings(now)
         ]
         targets = [({**empty, **watch.labels}, watch.status()) for watch in self._watches.values()]
         return Snapshot(engines, targets, [({}, self._status())])
@@ -146,8 +146,6 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self._config = config
         self._enabled = enabled_metrics(config.metrics)
-        # The increments of single polls are only needed where their spread is shown.
-        self._needs_increments = any("interval_acceptance" in name for name in self._enabled)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)

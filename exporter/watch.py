@@ -61,7 +61,7 @@ class TargetWatch:
         """Close the connection."""
         await self._client.close()
 
-    def findings(self, now: float, *, increments: bool) -> Iterator[tuple[dict[str, str], Findings]]:
+    def findings(self, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the labels and findings of every engine at ``now`` (monotonic).
 
         A server that no longer names its model, or now does, may show an engine under labels that an
@@ -81,7 +81,7 @@ class TargetWatch:
                     "engine": number,
                     **dict(self.target.labels),
                 },
-                engine.findings(now, increments=increments),
+                engine.findings(now),
             )
 
     def status(self) -> TargetStatus:

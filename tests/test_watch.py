@@ -87,8 +87,7 @@ async def polls(watch, clock, number: int, interval: float = 1) -> None:
 def findings(watch, clock):
     """The findings of each engine, by model and number."""
     return {
-        (labels["model_name"], labels["engine"]): found
-        for labels, found in watch.findings(clock.monotonic(), increments=False)
+        (labels["model_name"], labels["engine"]): found for labels, found in watch.findings(clock.monotonic())
     }
 
 
@@ -103,7 +102,7 @@ async def test_an_engine_has_the_labels_of_its_target_and_its_own(watch, clock, 
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 1)
     assert watch.labels == {"target": "one", "team": "a"}
-    assert [labels for labels, _ in watch.findings(clock.monotonic(), increments=False)] == [
+    assert [labels for labels, _ in watch.findings(clock.monotonic())] == [
         {"target": "one", "model_name": "m", "engine": "0", "team": "a"},
         {"target": "one", "model_name": "m", "engine": "1", "team": "a"},
     ]
@@ -295,7 +294,7 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, c
     assert server.closed == 1
     await clock.advance(1)
     await polls(watch, clock, 1)
-    [(labels, found)] = watch.findings(clock.monotonic(), increments=False)
+    [(labels, found)] = watch.findings(clock.monotonic())
     assert labels["team"] == "b"
     assert [window.length for window in found.windows] == [10, 60]
     assert drafts(found) == [100, 600]
@@ -371,7 +370,7 @@ async def test_an_engine_that_comes_to_have_the_labels_of_another_takes_its_plac
     await polls(watch, clock, 3)
     server.engines = {("one", "0"): 100}
     await polls(watch, clock, 2)
-    shown = [labels for labels, _ in watch.findings(clock.now, increments=False)]
+    shown = [labels for labels, _ in watch.findings(clock.now)]
     assert shown == [{"target": "one", "model_name": "one", "engine": "0", "team": "a"}]
     assert findings(watch, clock)["one", "0"].windows[0].polls == 1
 

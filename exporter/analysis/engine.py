@@ -66,12 +66,12 @@ class EngineWatch:
             self._recognise_steps()
         return [*_reset_events(taken), *self._check(taken.counts)]
 
-    def findings(self, now: float, *, increments: bool = False) -> Findings:
-        """Sum up the engine at ``now`` (monotonic); ``increments`` keeps each poll's in the windows."""
+    def findings(self, now: float) -> Findings:
+        """Sum up the engine at ``now`` (monotonic)."""
         history = self.history
         if history.is_gone(now):
             return Findings(history.totals(), self._broken, (), {}, None)
-        windows = tuple(history.window(length, increments=increments) for length in self._windows)
+        windows = tuple(history.window(length) for length in self._windows)
         return Findings(history.totals(), self._broken, windows, history.latencies(), history.sample)
 
     def _recognise_steps(self) -> None:

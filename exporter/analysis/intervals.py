@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import sqrt
 
+from exporter.scrape.engines import Counter
 from exporter.window.ledger import Window
 
 
@@ -44,6 +45,8 @@ class Spread:
 
 
 def spread(window: Window) -> Spread | None:
-    """Return the spread over a window that was made with its increments; None without draft tokens."""
-    rates = sorted((accepted / drafted, drafted) for drafted, accepted in window.increments if drafted > 0)
+    """Return the spread over a window's increments; None without draft tokens."""
+    drafted = window.increments.counter(Counter.DRAFT_TOKENS)
+    accepted = window.increments.counter(Counter.ACCEPTED_TOKENS)
+    rates = sorted((hits / tries, tries) for tries, hits in zip(drafted, accepted, strict=True) if tries > 0)
     return Spread(tuple(rates)) if rates else None

@@ -121,11 +121,9 @@ class EngineHistory:
         """Return whether the engine was not seen for so long that its windows say nothing of now."""
         return now - self.last_seen > max(GONE_POLLS * self._interval, GONE_SECONDS)
 
-    def window(self, length: float, *, increments: bool = False) -> Window:
+    def window(self, length: float) -> Window:
         """Return the sums over the last ``length`` seconds before the newest poll."""
-        return self._ledger.window(
-            length, self._interval, self.last_seen, self._known(), increments=increments
-        )
+        return self._ledger.window(length, self._interval, self.last_seen, self._known())
 
     def totals(self) -> Totals:
         """Return everything counted so far; every position that is known is there from the start."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import sub
 
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.counts import Increment
@@ -25,6 +26,47 @@ _GAUGES = _COUNTERS + len(Counter)
 _POSITIONS = _GAUGES + len(MEAN_GAUGES)
 
 
+class Increments:
+    """The increments of a window, oldest first, column by column."""
+
+    def __init__(self, totals: Sequence[Sequence[int]]) -> None:
+        """Take rows of running totals, one more than there are increments; see ``Ring``."""
+        self._totals = totals
+
+    def __len__(self) -> int:
+        return max(0, len(self._totals) - 1)
+
+    def counter(self, counter: Counter) -> list[int]:
+        """Return how far the counter moved in each increment."""
+        return self._column(_COUNTERS + counter)
+
+    def position(self, position: int) -> list[int]:
+        """Return the accepted tokens of a draft position in each increment."""
+        return self._column(_POSITIONS + position)
+
+    def seconds(self) -> list[float]:
+        """Return the time that each increment covers."""
+        return [nanoseconds / NANO for nanoseconds in self._column(_COVERED)]
+
+    def merged(self, most: int) -> Increments:
+        """Return the same with neighbours added up, so that no more than ``most`` remain.
+
+        Groups of equal numbers of increments end at the newest one; the oldest group may be smaller.
+        """
+        group = -(-len(self) // most)
+        if group <= 1:
+            return self
+        kept = self._totals[::-1][::group]
+        if (len(self._totals) - 1) % group:
+            kept = [*kept, self._totals[0]]
+        return Increments(kept[::-1])
+
+    def _column(self, column: int) -> list[int]:
+        # The first row may be empty, and a row that lacks a column has 0 there: see ``difference``.
+        totals = [row[column] if column < len(row) else 0 for row in self._totals]
+        return list(map(sub, totals[1:], totals))
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Sums of increments over the last ``length`` seconds. What the engine does not tell is None."""
@@ -39,8 +81,8 @@ class Window:
     """Accepted tokens for each of the K draft positions."""
     gauges: tuple[float | None, ...]
     """Means over the polls, in the order of ``MEAN_GAUGES``."""
-    increments: tuple[tuple[int, int], ...] = ()
-    """Draft tokens and accepted tokens of every increment, oldest first, where they were asked for."""
+    increments: Increments = field(default_factory=lambda: Increments([]), repr=False, compare=False)
+    """What it is the sum of; holds on to rows that the ledger has anyway, so it costs nothing to have."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -94,9 +136,7 @@ class Ledger:
         ]
         self._ring.add(increment.begin, increment.end, row, interval)
 
-    def window(
-        self, length: float, interval: float, newest: float, known: Known, *, increments: bool = False
-    ) -> Window:
+    def window(self, length: float, interval: float, newest: float, known: Known) -> Window:
         """Sum the increments that begin no earlier than ``length`` and half an interval before ``newest``.
 
         A whole interval would be a knife edge, on which jitter decides whether one increment more is in.
@@ -115,7 +155,7 @@ class Ledger:
                 sums[_GAUGES + place] / NANO / polls if polls and told else None
                 for place, told in enumerate(known.gauges)
             ),
-            increments=tuple(map(_drafted, rows, rows[1:])) if increments else (),
+            increments=Increments(rows),
         )
 
 
@@ -132,10 +172,3 @@ def _told(sums: Sequence[int], known: Known, length: float) -> tuple[int | None,
         sums[_COUNTERS + counter] if known.counters[counter] and counter not in late else None
         for counter in Counter
     )
-
-
-def _drafted(before: Sequence[int], after: Sequence[int]) -> tuple[int, int]:
-    drafted, accepted = (_COUNTERS + counter for counter in (Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS))
-    if not before:
-        return after[drafted], after[accepted]
-    return after[drafted] - before[drafted], after[accepted] - before[accepted]

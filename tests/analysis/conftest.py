@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 
 from exporter.scrape.engines import Counter
-from exporter.window.ledger import MEAN_GAUGES, Window
+from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window
+
+
+def _row(seconds=1.0, positions=(), **counters):
+    """One increment as the ledger keeps it; counters by their names in lower case."""
+    names = [one.name.lower() for one in Counter]
+    assert counters.keys() <= set(names), counters
+    return [
+        round(seconds * NANO),
+        *(counters.get(name, 0) for name in names),
+        *(0 for _ in MEAN_GAUGES),
+        *positions,
+    ]
 
 
 @pytest.fixture(scope="session")
-def make_window():
+def make_increments():
+    def make_increments(*increments):
+        """Make increments, each of a dict of counters, and ``positions`` and ``seconds``."""
+        rows = [_row(**one) for one in increments]
+        empty = [0] * max(map(len, rows), default=0)
+        return Increments(
+            list(
+                accumulate(
+                    rows, lambda before, row: list(map(sum, zip(before, row, strict=True))), initial=empty
+                )
+            )
+        )
+
+    return make_increments
+
+
+@pytest.fixture(scope="session")
+def make_window(make_increments):
     def make_window(
         drafts=None, draft_tokens=None, accepted=None, *, positions=(), length=30.0, seconds=30.0, **more
     ):
-        """Make a window; ``more`` are counters by their names in lower case, ``gauges`` and ``increments``."""
+        """Make a window; ``more`` are counters by their names in lower case, ``gauges`` and ``increments``.
+
+        Increments are dicts as ``make_increments`` takes them.
+        """
         speculation = {"drafts": drafts, "draft_tokens": draft_tokens, "accepted_tokens": accepted}
         gauges = more.pop("gauges", (None,) * len(MEAN_GAUGES))
-        increments = more.pop("increments", ())
+        increments = make_increments(*more.pop("increments", ()))
         counters = tuple(more.pop(one.name.lower(), speculation.get(one.name.lower())) for one in Counter)
         assert not more, more
         return Window(length, seconds, 30, counters, tuple(positions), gauges, increments)

@@ -153,7 +153,7 @@ class TestFindings:
         for n in range(3):
             watched.poll(good(n))
         assert watched.findings().windows[0].increments == ()
-        windows = watched.watch.findings(watched.moment, increments=True).windows
+        windows = watched.watch.findings(watched.moment).windows
         assert windows[0].increments == ((40, 15), (40, 15))
 
     def test_other_windows_hold_from_now_on(self, watched, good):

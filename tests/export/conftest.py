@@ -56,7 +56,7 @@ def watched():
 def findings_of(watched):
     def findings_of(samples, windows=(30.0, 300.0), *, later=0.0, **options):
         watch, moment = watched(samples, windows, **options)
-        return watch.findings(moment + later, increments=True)
+        return watch.findings(moment + later)
 
     return findings_of
 

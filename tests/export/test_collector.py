@@ -63,7 +63,7 @@ def recorded_fixture(status):
     engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
     exporter = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, True, WALL, 4711)
     return Snapshot(
-        [(engine, watch.findings(rows[-1]["t"], increments=True))],
+        [(engine, watch.findings(rows[-1]["t"]))],
         [
             ({"target": "one", "team": "a", "zone": ""}, status),
             ({"target": 'tw"o', "team": "", "zone": "b"}, TargetStatus()),
@@ -265,7 +265,7 @@ class TestNamesOfEngines:
             watches.append(watch)
             reading = Reader().read(page.encode(), with_latencies=True)
             watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0))
-            return [labels for labels, _ in watch.findings(clock.monotonic(), increments=False)]
+            return [labels for labels, _ in watch.findings(clock.monotonic())]
 
         yield labels_of
         for watch in watches:

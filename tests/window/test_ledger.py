@@ -125,13 +125,36 @@ def test_every_position_up_to_k_is_there():
     assert ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known).positions == (1, 0, 0, 0, 0)
 
 
-def test_the_increments_of_a_window_are_given_where_they_are_asked_for():
+def test_the_increments_of_a_window_can_be_read_one_by_one():
     ledger = ledger_of(
-        increment(0.0, 1.0, drafts=7), increment(40.0, 41.0, drafts=2), increment(41.0, 42.0, drafts=3)
+        increment(0.0, 1.0, drafts=7), increment(40.0, 41.0, drafts=2), increment(41.0, 42.5, drafts=3)
     )
-    assert ledger.window(300.0, 1.0, 42.0, ALL_KNOWN, increments=True).increments == ((14, 7), (4, 2), (6, 3))
-    assert ledger.window(30.0, 1.0, 42.0, ALL_KNOWN, increments=True).increments == ((4, 2), (6, 3))
-    assert ledger.window(30.0, 1.0, 42.0, ALL_KNOWN).increments == ()
+    longer = ledger.window(300.0, 1.0, 42.5, ALL_KNOWN).increments
+    assert len(longer) == 3
+    assert longer.counter(Counter.DRAFT_TOKENS) == [14, 4, 6]
+    assert longer.counter(Counter.ACCEPTED_TOKENS) == [7, 2, 3]
+    assert longer.position(0) == [1, 1, 1]
+    assert longer.seconds() == [1.0, 1.0, 1.5]
+    assert ledger.window(30.0, 1.0, 42.5, ALL_KNOWN).increments.counter(Counter.DRAFTS) == [2, 3]
+
+
+def test_a_window_without_increments_has_none_to_read():
+    none = Ledger(300.0).window(30.0, 1.0, 0.0, ALL_KNOWN).increments
+    assert (len(none), none.counter(Counter.DRAFTS), none.position(7)) == (0, [], [])
+
+
+@pytest.mark.parametrize("count", [1, 29, 30, 31, 59, 60, 61, 300])
+@pytest.mark.parametrize("most", [1, 30, 60])
+def test_neighbours_are_added_up_until_few_enough_remain(count, most):
+    ledger = ledger_of(*(increment(float(n), n + 1.0, drafts=n + 1) for n in range(count)))
+    increments = ledger.window(300.0, 1.0, float(count), ALL_KNOWN).increments
+    merged = increments.merged(most)
+    group = -(-count // most)
+    drafts = increments.counter(Counter.DRAFTS)
+    expected = [sum(drafts[max(0, end - group) : end]) for end in range(count, 0, -group)][::-1]
+    assert merged.counter(Counter.DRAFTS) == expected
+    assert len(merged) == len(expected) <= most
+    assert sum(merged.seconds()) == count
 
 
 def test_times_are_exact_integers_until_the_last_division():

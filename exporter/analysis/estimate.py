@@ -1,0 +1,16 @@
+"""A value, and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A ratio over one window with its 95 % bounds, all in the ratio's own unit."""
+
+    value: float
+    lower: float
+    upper: float
+    standard_error: float
+    """Never below that of independent drafts."""
