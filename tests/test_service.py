@@ -143,7 +143,8 @@ async def test_targets_found_in_a_file_are_watched(service, server, clock, until
     (tmp_path / "found.yml").write_text(f"- targets: ['{host}']\n  labels: {{zone: b}}\n")
     file.write_text("discovery:\n  files: ['found.yml']\n")
     await service.reload()
-    await clock.advance(0.0, turns=500)
+    # Files are read in a thread: it takes as long as it takes.
+    await until(lambda: [watch.target.discovery for watch in service._watches.values()] == ["file"])
     await polled(server, clock, until, 2)
     found = await samples(service)
     assert found["spec_decode_exporter_target_up", host, "", "", "b"] == 1

@@ -149,12 +149,12 @@ class TestFindings:
         assert gone.totals.counters[Counter.DRAFTS] == 30
         assert gone.broken == {Check.POSITIONS_ADD_UP}
 
-    def test_the_increments_of_single_polls_are_there_where_they_are_asked_for(self, watched, good):
+    def test_the_increments_of_single_polls_are_in_the_windows(self, watched, good):
         for n in range(3):
             watched.poll(good(n))
-        assert watched.findings().windows[0].increments == ()
-        windows = watched.watch.findings(watched.moment).windows
-        assert windows[0].increments == ((40, 15), (40, 15))
+        increments = watched.findings().windows[0].increments
+        assert increments.counter(Counter.DRAFT_TOKENS) == [40, 40]
+        assert increments.counter(Counter.ACCEPTED_TOKENS) == [15, 15]
 
     def test_other_windows_hold_from_now_on(self, watched, good):
         for n in range(100):
