@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from exporter.scrape.engines import Counter, Latency
+from exporter.scrape.engines import Counter, Gauge, Latency
 from exporter.scrape.sample import Buckets, Sample
 from exporter.window.counts import Counts, Increment, Reset, Step, first, step
 from exporter.window.histogram import HistogramLedger
@@ -45,6 +45,8 @@ class EngineHistory:
         self._tokens = 0
         self._tokens_before: int | None = None
         self._most_tokens = 0
+        self._configured_tokens = 0
+        self._beginnings = 0
         self._process_since = 0.0
         self._interval = 0.0
         self._creations: deque[float] = deque(maxlen=_REMEMBERED_CREATIONS)
@@ -66,8 +68,33 @@ class EngineHistory:
 
     @property
     def tokens(self) -> int:
-        """K, the number of draft positions, as far as the engine shows it."""
-        return self._tokens
+        """K, the number of draft positions, as configured or as far as the engine shows it."""
+        return max(self._tokens, self._configured_tokens)
+
+    @property
+    def beginnings(self) -> int:
+        """How often the windows began anew because the engine came to have another K."""
+        return self._beginnings
+
+    @property
+    def drafts_in_process(self) -> int:
+        """Drafts since the server's process began, as its page says."""
+        return self._counts.counters[Counter.DRAFTS] if self._counts else 0
+
+    @property
+    def speculates(self) -> bool:
+        """Whether the engine speculates at all.
+
+        vLLM's Rust front end shows counters at 0 where nothing speculates, and positions from the first draft on.
+        An engine that reports an acceptance of its own speculates, whatever it counts.
+        """
+        sample = self._sample
+        if sample is None:
+            return False
+        if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
+            return True
+        begun = bool(sample.positions) or self.drafts_in_process > 0
+        return sample[Counter.DRAFTS] is not None and (begun or not self.late_steps)
 
     @property
     def process_seconds(self) -> float:
@@ -111,6 +138,13 @@ class EngineHistory:
         if sample.latencies is not None:
             self._histograms.add(sample.latencies, moment, interval)
 
+    def configure_tokens(self, tokens: int) -> None:
+        """Take K as configured, 0 where it is not; another K begins the windows anew."""
+        before = self.tokens
+        self._configured_tokens = tokens
+        if before and self.tokens != before:
+            self._begin_anew()
+
     def keep(self, longest: float) -> None:
         """Keep another length from now on."""
         self._longest = longest
@@ -152,7 +186,7 @@ class EngineHistory:
         return Known(
             tuple(counters),
             tuple(sample is not None and sample.gauge(gauge) is not None for gauge in MEAN_GAUGES),
-            self._tokens,
+            self.tokens,
             self.late_steps,
         )
 
@@ -179,10 +213,14 @@ class EngineHistory:
         if before is None or not is_known:
             return
         if self._tokens != before:
-            self._ledger.clear()
-            self._histograms.clear()
+            self._begin_anew()
         if self._tokens != before or counts.moment - self._process_since > self._longest:
             self._tokens_before = None
+
+    def _begin_anew(self) -> None:
+        self._beginnings += 1
+        self._ledger.clear()
+        self._histograms.clear()
 
     def _add(self, increment: Increment, sample: Sample) -> None:
         self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)
