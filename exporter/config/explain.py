@@ -33,6 +33,7 @@ _MESSAGES: Final[dict[str, str]] = {
     "path_type": "must be the name of a file, not {input}",
     "float_type": "must be a number, not {input}",
     "float_parsing": "must be a number, not {input}",
+    "finite_number": "must be a finite number, not {input}",
     "int_type": "must be a whole number, not {input}",
     "int_parsing": "must be a whole number, not {input}",
     "int_parsing_size": "is too large a number",

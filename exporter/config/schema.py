@@ -64,6 +64,8 @@ class Group(StrEnum):
     LATENCY = "latency"
     LOAD = "load"
     DISTRIBUTION = "distribution"
+    PAY = "pay"
+    DROPS = "drops"
     INTEGRITY = "integrity"
     EXPORTER = "exporter"
 

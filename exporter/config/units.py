@@ -1,8 +1,9 @@
-"""Durations and sizes as Prometheus writes them: ``1h30m``, ``500ms``, ``16MiB``."""
+"""Durations and sizes as Prometheus writes them, ``1h30m``, ``16MiB``; parameters as models do, ``8B``."""
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Final
 
 _MILLISECONDS: Final = {
@@ -21,15 +22,21 @@ _ONLY_WHOLE: Final = frozenset("ywd")
 
 _BYTES: Final = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
+_COUNTS: Final = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
 DURATION_PATTERN: Final = (
     "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
 )
 SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
+PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,9})?[KMBTkmbt]?$"
 
 _DURATION: Final = re.compile(
     "".join(f"(?:(?P<{unit}>[0-9]{{1,12}}){unit})?" for unit in _MILLISECONDS), flags=re.ASCII
 )
 _SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?:(?P<unit>[KMGT])i?)?B")
+_PARAMETERS: Final = re.compile(
+    r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>[KMBT]?)", flags=re.ASCII | re.IGNORECASE
+)
 
 
 def parse_duration(text: str) -> float:
@@ -79,3 +86,21 @@ def format_size(size: int) -> str:
         if size and size % factor == 0:
             return f"{size // factor}{unit if unit == 'B' else unit + 'iB'}"
     return "0"
+
+
+def parse_parameters(text: str) -> float:
+    """Return the number of parameters in ``text``, such as ``8B``, ``500M``, ``1.5b`` or ``8000000000``.
+
+    Raises:
+        ValueError: It is no number of parameters; the message says what one looks like.
+    """
+    match = _PARAMETERS.fullmatch(text)
+    if match is None:
+        raise ValueError("is not a number of parameters; write it as 500M, 1.5B or 8000000000")
+    return float(Decimal(match["number"]) * _COUNTS[match["unit"].upper()])
+
+
+def format_parameters(count: float) -> str:
+    """Write a number of parameters in the largest unit of which there is a whole one: ``1.5B``."""
+    unit, size = next(((unit, size) for unit, size in reversed(_COUNTS.items()) if count >= size), ("", 1))
+    return f"{count / size:.15g}{unit}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Field,
     PlainSerializer,
     SecretStr,
     ValidationInfo,
@@ -20,10 +21,13 @@ from pydantic import (
 from exporter.config.environment import Expanded
 from exporter.config.units import (
     DURATION_PATTERN,
+    PARAMETERS_PATTERN,
     SIZE_PATTERN,
     format_duration,
+    format_parameters,
     format_size,
     parse_duration,
+    parse_parameters,
     parse_size,
 )
 from exporter.config.url import normalise, without_query
@@ -71,6 +75,10 @@ def _seconds(value: object) -> float:
 
 def _bytes(value: object) -> int:
     return value if isinstance(value, int) else parse_size(_text(value))
+
+
+def _count(value: object) -> float:
+    return value if isinstance(value, int | float) else parse_parameters(_text(value))
 
 
 def _text(value: object) -> str:
@@ -193,6 +201,23 @@ Size = Annotated[
 ]
 """Bytes, written as Prometheus does, more than 0."""
 
+Parameters = Annotated[
+    float,
+    BeforeValidator(_count),
+    AfterValidator(_positive),
+    _shown(format_parameters),
+    WithJsonSchema(
+        {
+            "type": ["string", "number"],
+            "title": "parameters",
+            "pattern": f"({PARAMETERS_PATTERN}){_REFERENCE}",
+            "exclusiveMinimum": 0,
+            "examples": ["500M", "1.5B"],
+        }
+    ),
+]
+"""How many parameters a model has, written as models do, more than 0."""
+
 Url = Annotated[str, AfterValidator(normalise), _shown(without_query), _written("URL", _URL_PATTERN)]
 """The address of a page; without a path it gets ``/metrics``."""
 
@@ -214,6 +239,12 @@ Secret = Annotated[
 
 NotEmpty = AfterValidator(_not_empty)
 """The check that a list has an element."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A part of a whole."""
+
+Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A number that is not negative."""
 
 Public = BeforeValidator(_public)
 """The check that a value stands in the file as it is."""
