@@ -20,6 +20,27 @@ def conditional_acceptance_ratios(window: Window) -> list[float | None]:
     return [ratio(accepted, reached) for accepted, reached in zip(window.positions, before, strict=False)]
 
 
+def tells_positions(window: Window) -> bool:
+    """Return whether the engine says at which positions it accepts; a window has K of them anyway."""
+    return any(window.positions) or not window[Counter.ACCEPTED_TOKENS]
+
+
+def pooled_acceptance_ratio(window: Window) -> float | None:
+    """Return the conditional acceptance pooled over all positions: A / min(T, D + A - a_{K-1}).
+
+    The share of drafted tokens that survive among those whose predecessors all did; unlike the acceptance
+    rate it does not fall with K. A draft is tried once, and once more after each accepted token but the
+    K-th. Drafts may be shorter than K; then that counts trials which never were, but no more than T.
+    """
+    drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
+    accepted = window[Counter.ACCEPTED_TOKENS]
+    if drafts is None or drafted is None or accepted is None or not window.positions:
+        return None
+    if not tells_positions(window):
+        return None
+    return ratio(accepted, min(drafted, drafts + accepted - window.positions[-1]))
+
+
 def decay_ratio(window: Window) -> float | None:
     """Return the pooled decay (a_1 + … + a_{K-1}) / (a_0 + … + a_{K-2}); 1 is no decay.
 

@@ -1,0 +1,32 @@
+"""What is shown does not flicker: a new value is shown only once it has stayed for some time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen(Generic[T]):
+    value: T
+    since: float
+
+
+class Held(Generic[T]):
+    """Holds on to a value until another one was offered without interruption for some time."""
+
+    def __init__(self, seconds: float) -> None:
+        """Show another value only after ``seconds``; with 0, at once."""
+        self._seconds = seconds
+        self._shown: _Seen[T] | None = None
+        self._newest: _Seen[T] | None = None
+
+    def offer(self, value: T, now: float) -> T:
+        """Return what is to be shown at ``now`` (monotonic). The first value is shown at once."""
+        if self._newest is None or self._newest.value != value:
+            self._newest = _Seen(value, now)
+        if self._shown is None or now - self._newest.since >= self._seconds:
+            self._shown = self._newest
+        return self._shown.value
