@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +18,15 @@ from exporter.scrape.filter import PageChoice
 from exporter.scrape.reader import Reader, Shown
 from exporter.scrape.sample import Reading
 from exporter.scrape.schedule import DutyCycle, back_off, next_beat, phase
+from exporter.scrape.server_info import PATH, ServedSpeculation, served_speculation, writable
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that say nothing of the filtered page: the whole one would fail likewise."""
 _MOST_VERSION = 64
+_SECOND_QUESTION = 60.0
+"""Seconds after which ``/server_info`` is asked for again: its first answer looks for the programs, drivers
+and packages of the host, which took 2 s without a GPU and may take longer than the exporter waits. It is
+kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class PollRecord:
     """Unix time."""
     page: str = ""
     version: str = ""
+    speculation: ServedSpeculation | None = None
+    """How the server says that it speculates; only one in development mode does."""
 
 
 class Poller:
@@ -100,6 +108,7 @@ class Poller:
         self._log = structlog.get_logger(target=name)
         self._foreign = False
         self._knows_version = False
+        self._ask_again_at = math.inf
         self._crashed = False
         self.record = record
 
@@ -210,6 +219,9 @@ class Poller:
         if (began_anew or not self._knows_version) and reading.engine_kind == "vllm":
             self._knows_version = True
             self.record.version = await self._ask_version()
+            await self._ask_speculation(again_at=moment + _SECOND_QUESTION)
+        elif moment >= self._ask_again_at:
+            await self._ask_speculation(again_at=math.inf)
 
     def _note_success(self, answer: Answer, wall: float) -> None:
         record = self.record
@@ -227,17 +239,27 @@ class Poller:
     async def _ask_version(self) -> str:
         """Return the server's version, or nothing: an older server has no such page, a proxy may hide it."""
         try:
-            answer = await self._client.get(version_url(self._url))
+            answer = await self._client.get(beside(self._url, "version"))
             version = json.loads(answer.body)["version"]
         except (PollError, ValueError, LookupError, TypeError, RecursionError):
             return ""
-        # It becomes a label: what cannot be shown, such as half a surrogate pair, must not get so far.
-        fits = isinstance(version, str) and version.isprintable() and len(version) <= _MOST_VERSION
-        return version if fits else ""
+        return writable(version, _MOST_VERSION)
+
+    async def _ask_speculation(self, *, again_at: float) -> None:
+        """Note how the server says that it speculates; if it takes too long, ask again at that moment."""
+        self._ask_again_at = math.inf
+        speculation = None
+        try:
+            answer = await self._client.get(beside(self._url, PATH))
+            speculation = served_speculation(answer.body)
+        except PollError as error:
+            if error.reason == "timeout":
+                self._ask_again_at = again_at
+        self.record.speculation = speculation
 
 
-def version_url(url: str) -> str:
-    """Return the address of vLLM's ``/version``, which stands beside its metrics page."""
+def beside(url: str, page: str) -> str:
+    """Return the address of a page of vLLM's that stands beside its metrics page."""
     parts = urlsplit(url)
     folder = parts.path.rstrip("/").rpartition("/")[0]
-    return urlunsplit((parts.scheme, parts.netloc, f"{folder}/version", "", ""))
+    return urlunsplit((parts.scheme, parts.netloc, f"{folder}/", "", "")) + page

@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import PageError, PollError, StatusError
-from exporter.scrape.poller import Pace, Poller, PollRecord, version_url
+from exporter.scrape.poller import Pace, Poller, PollRecord, beside
 from exporter.scrape.sample import EngineName
+from exporter.scrape.server_info import ServedSpeculation
 
 PAGES = Path(__file__).parent.parent / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -43,6 +44,7 @@ class Server:
         self.page = page
         self.filtered = select
         self.version: bytes | Exception = b'{"version":"0.32.0"}'
+        self.info: bytes | Exception = StatusError(404)
         self.failure: Exception | None = None
         self.seconds = 0.001
         self.asked: list[str] = []
@@ -69,13 +71,16 @@ class Server:
             return self.failure
         if url.endswith("/version"):
             return self.version
+        if "/server_info?" in url:
+            return self.info
         return self.filtered(self.page, url) if "name[]" in url else self.page
 
     def kinds(self) -> list[str]:
-        """What was asked for since the last call: whole, few, many (with buckets) or version."""
+        """What was asked for since the last call: whole, few, many (with buckets), version or info."""
         asked, self.asked = self.asked, []
         return [
             "version" if url.endswith("/version")
+            else "info" if "/server_info?" in url
             else "whole" if "name[]" not in url
             else "many" if "_bucket" in url else "few"
             for url in asked
@@ -145,7 +150,7 @@ async def running():
 async def test_the_first_poll_asks_for_the_whole_page_and_then_for_the_version(make, server, received, clock):
     poller = make()
     await poller.poll()
-    assert server.kinds() == ["whole", "version"]
+    assert server.kinds() == ["whole", "version", "info"]
     [polled] = received
     sample = polled.reading.samples[EngineName("tiny-llama", "0")]
     assert sample[Counter.DRAFTS] == 41
@@ -167,7 +172,7 @@ async def test_then_the_filtered_page_is_asked_for_with_histograms_now_and_then(
     poller = make()
     await polls(poller, clock, 22)
     few = ["few"] * 9
-    assert server.kinds() == ["whole", "version", *few, "many", *few, "many", "few"]
+    assert server.kinds() == ["whole", "version", "info", *few, "many", *few, "many", "few"]
     assert poller.record.page == "filtered"
     with_latencies = [
         place
@@ -187,7 +192,7 @@ async def test_filtered_pages_say_the_same_as_whole_ones(make, server, received,
 
 async def test_where_filtered_pages_are_switched_off_none_is_asked_for(make, server, clock):
     await polls(make(filtered=False), clock, 12)
-    assert server.kinds() == ["whole", "version", *["whole"] * 11]
+    assert server.kinds() == ["whole", "version", "info", *["whole"] * 11]
 
 
 NO_FILTERED_PAGE = {
@@ -215,7 +220,7 @@ async def test_a_server_without_a_filtered_page_is_asked_for_the_whole_one_in_th
         for count in range(41, 56):
             server.page = drafts(NGRAM, count)
             await polls(poller, clock, 1)
-    assert server.kinds() == ["whole", "version", "few", *["whole"] * 9, "many", *["whole"] * 5]
+    assert server.kinds() == ["whole", "version", "info", "few", *["whole"] * 9, "many", *["whole"] * 5]
     seen = [polled.reading.samples["tiny-llama", "0"][Counter.DRAFTS] for polled in received]
     assert seen == list(range(41, 56))
     assert not poller.record.failures
@@ -228,7 +233,7 @@ async def test_a_path_that_ignores_the_names_gives_the_whole_page_and_that_is_go
 ):
     server.filtered = lambda page, url: page
     await polls(make(), clock, 4)
-    assert server.kinds() == ["whole", "version", "few", "few", "few"]
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "few"]
 
 
 async def test_several_api_servers_answer_the_filtered_request_with_an_empty_page(
@@ -236,7 +241,7 @@ async def test_several_api_servers_answer_the_filtered_request_with_an_empty_pag
 ):
     server.page, server.filtered = DP2, lambda page, url: b""
     await polls(make(), clock, 3)
-    assert server.kinds() == ["whole", "version", "few", "whole", "whole"]
+    assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
     assert all(len(polled.reading.samples) == 2 for polled in received)
 
 
@@ -246,7 +251,7 @@ async def test_a_filtered_page_without_its_buckets_is_not_used_for_them(make, se
     )
     await polls(make(), clock, 22)
     few = ["few"] * 9
-    assert server.kinds() == ["whole", "version", *few, "many", "whole", *few, "whole", "few"]
+    assert server.kinds() == ["whole", "version", "info", *few, "many", "whole", *few, "whole", "few"]
     assert all(sample.latencies for sample in received[10].reading.samples.values())
 
 
@@ -257,7 +262,7 @@ async def test_a_series_that_left_the_whole_page_too_does_not_speak_against_the_
     await polls(poller, clock, 2)
     server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if b'position="3"' not in line)
     await polls(poller, clock, 3)
-    assert server.kinds() == ["whole", "version", "few", "few", "whole", "few", "few"]
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "few", "few"]
 
 
 async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_asked_for(
@@ -267,11 +272,11 @@ async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     server.filtered = lambda page, url: b""
     await polls(poller, clock, 3)
-    assert server.kinds() == ["whole", "version", "few", "whole", "whole"]
+    assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
     server.filtered, server.version = select, b'{"version":"0.33.0"}'
     restarts.append(True)
     await polls(poller, clock, 3)
-    assert server.kinds() == ["whole", "version", "whole", "few"]
+    assert server.kinds() == ["whole", "version", "info", "whole", "few"]
     assert poller.record.version == "0.33.0"
     assert next(iter(received[4].reading.samples.values())).latencies
 
@@ -283,7 +288,7 @@ async def test_while_a_target_fails_its_whole_page_is_asked_for(make, server, cl
     await polls(poller, clock, 3)
     server.failure = None
     await polls(poller, clock, 2)
-    assert server.kinds() == ["whole", "version", "few", "few", "whole", "whole", "whole", "few"]
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "whole", "whole", "few"]
 
 
 @pytest.mark.parametrize("reason", ["refused", "timeout", "tls", "dns"])
@@ -293,7 +298,18 @@ async def test_a_server_that_cuts_off_filtered_requests_is_soon_asked_for_none(
     server.filtered = lambda page, url: PollError(reason, "no")
     poller = make()
     await polls(poller, clock, 8)
-    assert server.kinds() == ["whole", "version", "few", "whole", "few", "whole", "whole", "whole", "whole"]
+    assert server.kinds() == [
+        "whole",
+        "version",
+        "info",
+        "few",
+        "whole",
+        "few",
+        "whole",
+        "whole",
+        "whole",
+        "whole",
+    ]
     assert poller.record.failures == {reason: 2}
     assert len(received) == 6
 
@@ -306,7 +322,7 @@ async def test_a_filtered_request_that_fails_now_and_then_is_nothing_to_conclude
         await polls(poller, clock, 1)
         server.failure = None
         await polls(poller, clock, 2)
-    assert server.kinds() == ["whole", "version", "few", *["few", "whole", "few"] * 3]
+    assert server.kinds() == ["whole", "version", "info", "few", *["few", "whole", "few"] * 3]
 
 
 async def test_what_a_filtered_page_has_gained_it_has_to_keep(make, server, clock):
@@ -318,7 +334,7 @@ async def test_what_a_filtered_page_has_gained_it_has_to_keep(make, server, cloc
     await polls(poller, clock, 2)
     server.filtered = lambda page, url: select(page.replace(positions[3], b""), url)
     await polls(poller, clock, 1)
-    assert server.kinds() == ["whole", "version", "few", "few", "few", "few", "whole"]
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "few", "few", "whole"]
 
 
 # Failures.
@@ -478,8 +494,8 @@ async def test_polls_are_on_a_beat_of_the_targets_own(make, server, clock, runni
     poller = make(filtered=False)
     running(poller)
     await clock.advance(20)
-    assert len(noted) == 20 + 1  # the version too
-    assert all(after - before == pytest.approx(1) for before, after in pairwise(noted[1:]))
+    assert len(noted) == 20 + 2  # the version and how it speculates too
+    assert all(after - before == pytest.approx(1) for before, after in pairwise(noted[2:]))
     assert noted[0] % 1 == pytest.approx(poller._offset)
 
 
@@ -566,10 +582,10 @@ async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, cl
         await poller.poll()
         await clock.advance(gap)
     await poller.poll()
-    assert server.kinds() == ["whole", "version", "few", "many", "many"]
+    assert server.kinds() == ["whole", "version", "info", "few", "many", "many"]
 
 
-# The version.
+# What the server is.
 
 
 @pytest.mark.parametrize(
@@ -583,7 +599,7 @@ async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, cl
     ],
 )
 def test_the_version_stands_beside_the_metrics(url, version):
-    assert version_url(url) == version
+    assert beside(url, "version") == version
 
 
 @pytest.mark.parametrize(
@@ -615,7 +631,7 @@ async def test_a_version_that_is_none_is_left_out_and_not_asked_for_again(make, 
     assert poller.record.version == ""
     assert poller.record.up
     assert not poller.record.failures
-    assert server.kinds() == ["whole", "version", "few", "few"]
+    assert server.kinds() == ["whole", "version", "info", "few", "few"]
 
 
 @pytest.mark.parametrize("page", ["llamacpp.prom", "sglang-tp2.prom", "lmdeploy.prom"])
@@ -623,3 +639,73 @@ async def test_only_vllm_is_asked_for_its_version(make, server, clock, page):
     server.page = (PAGES / page).read_bytes()
     await polls(make(), clock, 2)
     assert "version" not in server.kinds()
+    assert "info" not in server.kinds()
+
+
+SERVED = b'{"vllm_config":{"speculative_config":{"method":"eagle3","model":"d","num_speculative_tokens":3}}}'
+
+
+async def test_how_the_server_speculates_is_asked_once_a_process(make, server, clock):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    server.info = SERVED
+    await polls(poller, clock, 3)
+    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
+    assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
+    assert server.kinds() == ["whole", "version", "info", "few", "few"]
+    server.info = SERVED.replace(b"eagle3", b"mtp")
+    restarts.append(True)
+    await polls(poller, clock, 2)
+    assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>",
+        b"{}",
+        StatusError(404),
+        StatusError(403),
+        StatusError(307, "login.example"),
+        PollError("refused", "no"),
+        PollError("too_large", "large"),
+    ],
+    ids=range(8),
+)
+async def test_a_server_that_does_not_say_is_not_asked_again_and_nothing_failed(make, server, clock, answer):
+    server.info = answer
+    poller = make(histogram_interval=1000)
+    await polls(poller, clock, 70)
+    assert poller.record.speculation is None
+    assert (poller.record.up, poller.record.failures) == (True, {})
+    assert server.kinds().count("info") == 1
+
+
+async def test_after_a_restart_what_the_old_process_said_does_not_count(make, server, clock):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    server.info = SERVED
+    await polls(poller, clock, 1)
+    server.info = StatusError(404)
+    restarts.append(True)
+    await polls(poller, clock, 1)
+    assert poller.record.speculation is None
+
+
+async def test_a_server_that_takes_too_long_is_asked_once_more_a_minute_later(make, server, clock):
+    server.info = PollError("timeout", "late")
+    poller = make(histogram_interval=1000)
+    await polls(poller, clock, 60)
+    assert server.kinds().count("info") == 1
+    server.info = SERVED
+    await polls(poller, clock, 1)
+    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
+
+
+async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, clock):
+    server.info = PollError("timeout", "late")
+    poller = make(histogram_interval=1000)
+    await polls(poller, clock, 300)
+    assert server.kinds().count("info") == 2
+    assert poller.record.up

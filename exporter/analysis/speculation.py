@@ -1,0 +1,50 @@
+"""How an engine speculates, as far as anybody says: its metrics do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.config.pay_settings import SpeculativeSettings
+from exporter.scrape.server_info import ServedSpeculation
+
+_NOTHING_SET = SpeculativeSettings()
+_NOTHING_SERVED = ServedSpeculation()
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """The method, its draft model and K. What is unknown is empty or None."""
+
+    method: str = ""
+    """As vLLM calls it: ``eagle3``, ``ngram``, …."""
+    source: str = ""
+    """Where the method is known from: ``configured``, ``label`` or ``server_info``."""
+    draft_model: str = ""
+    tokens: int | None = None
+    """K, the most tokens that are drafted at a time."""
+
+
+def resolve(
+    settings: SpeculativeSettings | None, labels: Mapping[str, str], served: ServedSpeculation | None
+) -> Speculation:
+    """Return what is known, field by field from the surest that names it.
+
+    Args:
+        settings: What the configuration says of the target.
+        labels: The target's; ``method`` is the one that counts.
+        served: What the server says of itself.
+    """
+    configured, told = settings or _NOTHING_SET, served or _NOTHING_SERVED
+    methods = {
+        "configured": configured.method,
+        "label": labels.get("method"),
+        "server_info": told.method,
+    }
+    source = next((source for source, method in methods.items() if method), "")
+    return Speculation(
+        method=methods.get(source) or "",
+        source=source,
+        draft_model=configured.draft_model or told.draft_model,
+        tokens=configured.tokens or told.tokens,
+    )
