@@ -1,0 +1,51 @@
+"""What is known of engines from before: kept over restarts of the exporter, and while a server is away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+REMEMBERED: Final = 7 * 86_400.0
+"""An engine that was not seen for so many seconds is forgotten for good."""
+
+
+class Key(NamedTuple):
+    """An engine, by the labels that name it."""
+
+    target: str
+    model_name: str
+    engine: str
+
+
+class Baselines:
+    """What the engines have learnt, by their labels."""
+
+    def __init__(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Begin with what ``saved`` once returned, or with nothing. What is not understood is left out."""
+        entries = (saved or {}).get("engines", ())
+        self._entries: dict[Key, tuple[float, dict[str, Any]]] = {}
+        for entry in entries if isinstance(entries, list) else ():
+            try:
+                key = Key(*(str(entry[name]) for name in Key._fields))
+                self._entries[key] = float(entry["seen"]), dict(entry["learnt"])
+            except (KeyError, TypeError, ValueError):
+                continue
+
+    def keep(self, key: Key, learnt: dict[str, Any], seen: float) -> None:
+        """Keep what an engine has learnt until ``seen``, Unix time."""
+        self._entries[key] = seen, learnt
+
+    def known(self, key: Key) -> dict[str, Any] | None:
+        """Return what an engine had learnt, or None if nothing is known of it."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[1]
+
+    def saved(self, now: float) -> dict[str, Any]:
+        """Return everything that is not too old at ``now`` (Unix time), in a form that JSON can hold."""
+        self._entries = {key: entry for key, entry in self._entries.items() if now - entry[0] <= REMEMBERED}
+        return {
+            "engines": [
+                {**key._asdict(), "seen": seen, "learnt": learnt}
+                for key, (seen, learnt) in self._entries.items()
+            ]
+        }
