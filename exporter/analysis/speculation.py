@@ -23,6 +23,15 @@ class Speculation:
     draft_model: str = ""
     tokens: int | None = None
     """K, the most tokens that are drafted at a time."""
+    schedule: tuple[tuple[int, int], ...] = ()
+    """For batches of so many requests and more so many tokens, ascending; empty where K always holds."""
+
+    def scheduled_off(self, running_requests: float | None) -> bool:
+        """Return whether the server is told to draft nothing for a batch of so many requests."""
+        if running_requests is None:
+            return False
+        tokens = [tokens for first, tokens in self.schedule if first <= running_requests]
+        return tokens[-1:] == [0]
 
 
 def resolve(
@@ -47,4 +56,5 @@ def resolve(
         source=source,
         draft_model=configured.draft_model or told.draft_model,
         tokens=configured.tokens or told.tokens,
+        schedule=told.schedule,
     )

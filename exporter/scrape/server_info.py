@@ -20,6 +20,7 @@ _MOST_METHOD: Final = 64
 _MOST_DRAFT_MODEL: Final = 256
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is no model: vLLM writes the method's name there, or a class."""
+_FIELDS: Final = ("method", "model", "num_speculative_tokens", "num_speculative_tokens_per_batch_size")
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
     r"method='([^']*)', model=(?:None|'([^']*)'), num_spec_tokens=([0-9]{1,4})\)"
@@ -35,14 +36,15 @@ class ServedSpeculation:
     """K, the most tokens that are drafted at a time."""
     draft_model: str = ""
     """The name or path that it was loaded from."""
+    schedule: tuple[tuple[int, int], ...] = ()
+    """For batches of so many requests and more so many tokens, ascending; empty where K always holds."""
 
 
 def served_speculation(body: bytes) -> ServedSpeculation | None:
     """Read an answer; None for one that says nothing of speculation."""
     match _loaded(body):
         case {"vllm_config": {"speculative_config": {**settings}}}:
-            fields = "method", "model", "num_speculative_tokens"
-            return _usable(*(settings.get(field) for field in fields))
+            return _usable(*(settings.get(field) for field in _FIELDS))
         case {"vllm_config": str(text)} if found := _TEXT.search(text):
             method, model, tokens = found.groups()
             return _usable(method, model, int(tokens))
@@ -56,13 +58,26 @@ def _loaded(body: bytes) -> object:
         return None
 
 
-def _usable(method: object, model: object, tokens: object) -> ServedSpeculation:
+def _usable(method: object, model: object, tokens: object, schedule: object = None) -> ServedSpeculation:
     method = writable(method, _MOST_METHOD)
     return ServedSpeculation(
         method,
         tokens if type(tokens) is int and 0 < tokens <= MOST_POSITIONS else None,
         "" if method in _WITHOUT_MODEL else writable(model, _MOST_DRAFT_MODEL),
+        _schedule(schedule),
     )
+
+
+def _schedule(value: object) -> tuple[tuple[int, int], ...]:
+    """Read ``[[first batch size, last, tokens], …]``. Past a last one its tokens hold on, so none is kept."""
+    found = []
+    for entry in value if isinstance(value, list) else ():
+        match entry:
+            case [int(first), int(), int(tokens)]:
+                found.append((first, tokens))
+            case _:
+                return ()
+    return tuple(sorted(found))
 
 
 def writable(value: object, most: int) -> str:

@@ -36,3 +36,15 @@ def test_each_field_is_resolved_for_itself():
     assert speculation == Speculation("mtp", "label", "served/draft", 6)
     speculation = resolve(SpeculativeSettings(draft_model="mine"), {}, SERVED)
     assert speculation == Speculation("eagle3", "server_info", "mine", 4)
+
+
+@pytest.mark.parametrize(
+    ("running", "off"), [(1, False), (16.9, False), (17, True), (500, True), (0, False), (None, False)]
+)
+def test_drafting_is_scheduled_off_from_the_batch_size_on_that_the_server_names(running, off):
+    served = ServedSpeculation("mtp", 4, schedule=((1, 4), (17, 0)))
+    assert resolve(None, {}, served).scheduled_off(running) is off
+
+
+def test_without_a_schedule_nothing_is_scheduled_off():
+    assert not Speculation("mtp", tokens=4).scheduled_off(1000)

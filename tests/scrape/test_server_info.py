@@ -76,6 +76,19 @@ def test_a_method_without_a_draft_model_has_none_whatever_vllm_writes_there(meth
     assert served_speculation(answer(method=method, model=method)) == ServedSpeculation(method)
 
 
+def test_a_schedule_by_batch_size_is_read():
+    schedule = [[17, 64, 0], [1, 16, 4]]
+    served = served_speculation(answer(method="mtp", num_speculative_tokens_per_batch_size=schedule))
+    assert served == ServedSpeculation("mtp", schedule=((1, 4), (17, 0)))
+
+
+@pytest.mark.parametrize(
+    "schedule", [None, 5, "x", {"a": 1}, [5], [[1, 16]], [[1, 16, "4"]], [[1, 16, 4], None]]
+)
+def test_a_schedule_that_is_none_is_unknown(schedule):
+    assert served_speculation(answer(num_speculative_tokens_per_batch_size=schedule)) == ServedSpeculation()
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -83,7 +96,14 @@ def test_a_method_without_a_draft_model_has_none_whatever_vllm_writes_there(meth
             st.lists(inner)
             | st.dictionaries(
                 st.sampled_from(
-                    ["vllm_config", "speculative_config", "method", "model", "num_speculative_tokens"]
+                    [
+                        "vllm_config",
+                        "speculative_config",
+                        "method",
+                        "model",
+                        "num_speculative_tokens",
+                        "num_speculative_tokens_per_batch_size",
+                    ]
                 ),
                 inner,
             )
