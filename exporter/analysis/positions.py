@@ -25,6 +25,16 @@ def tells_positions(window: Window) -> bool:
     return any(window.positions) or not window[Counter.ACCEPTED_TOKENS]
 
 
+def least_drafted(window: Window, position: int) -> float:
+    """Return how many drafts had a token at a position, at least: (T - i·D) / (K - i).
+
+    Drafts may be shorter than K. One that ends before position i lacks all K - i tokens from there on, so
+    no more than (K·D - T) / (K - i) drafts do.
+    """
+    drafts, drafted = window[Counter.DRAFTS] or 0, window[Counter.DRAFT_TOKENS] or 0
+    return min(max((drafted - position * drafts) / (len(window.positions) - position), 0.0), drafts)
+
+
 def pooled_acceptance_ratio(window: Window) -> float | None:
     """Return the conditional acceptance pooled over all positions: A / min(T, D + A - a_{K-1}).
 

@@ -13,6 +13,7 @@ from exporter.analysis.positions import (
     accepted_length_ratios,
     conditional_acceptance_ratios,
     decay_ratio,
+    least_drafted,
     pooled_acceptance_ratio,
     position_acceptance_ratios,
 )
@@ -143,3 +144,25 @@ def test_the_pooled_acceptance_is_at_most_what_counting_single_tokens_gives(make
     assert found(drafted, tokens) <= counted(drafted) + 1e-12
     full = [tokens] * len(drafts)
     assert found(full, tokens) == pytest.approx(counted(full))
+
+
+@pytest.mark.parametrize(
+    ("drafted", "expected"),
+    [
+        (400, [100, 100, 100, 100]),
+        # 40 tokens are missing: all of them the fourth, or 20 drafts end before the third, …
+        (360, [90, 260 / 3, 80, 60]),
+        (300, [75, 200 / 3, 50, 0]),
+        (100, [25, 0, 0, 0]),
+        (405, [100, 100, 100, 100]),  # torn
+    ],
+)
+def test_so_many_drafts_at_least_reach_a_position(make_window, drafted, expected):
+    window = make_window(100, drafted, 0, positions=(0,) * 4)
+    assert [least_drafted(window, position) for position in range(4)] == expected
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=60), st.integers(0, 7))
+def test_no_fewer_drafts_reach_a_position(make_window, lengths, position):
+    window = make_window(len(lengths), sum(lengths), 0, positions=(0,) * 8)
+    assert least_drafted(window, position) <= sum(length > position for length in lengths)
