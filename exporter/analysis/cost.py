@@ -7,8 +7,13 @@ says where c comes from and when not to trust it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from exporter.analysis.method_costs import method_cost
+from exporter.config.pay_settings import CostSettings, LoadCost
 
 
 class CostSource(StrEnum):
@@ -17,7 +22,7 @@ class CostSource(StrEnum):
     CONFIGURED = "configured"
     """The configuration says so."""
     MEASURED = "measured"
-    """This engine was seen at the same load while it drafted and while it did not."""
+    """This engine was seen at the same load while it drafted and while it did not: see ``StepTimes``."""
     DEFAULT = "default"
     """What the method usually costs, whatever the models: see ``method_costs``."""
 
@@ -43,3 +48,68 @@ class Cost:
         if known is None:
             return True
         return running_requests is not None and known / 2 <= running_requests <= 2 * known
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """What speculation costs by load: straight lines between the loads at which it is known."""
+
+    loads: tuple[LoadCost, ...]
+    """Ascending by load; at least one."""
+    source: CostSource
+    fixed_cost_ratio: float = 0.0
+    """c0, as far as it is the same at every load."""
+    fixed_tokens: float = 0.0
+    """c0 in draft tokens, as far as it grows with c."""
+
+    def at(self, running_requests: float) -> Cost:
+        """Return the cost at a load; beyond the known ones it is that of the nearest, and says so."""
+        load, ratio = self._between(running_requests)
+        return Cost(ratio, self.fixed_cost_ratio + self.fixed_tokens * ratio, self.source, load)
+
+    def _between(self, running_requests: float) -> tuple[float, float]:
+        loads = self.loads
+        above = bisect_left(loads, running_requests, key=lambda load: load.running_requests)
+        if above in {0, len(loads)}:
+            end = loads[0 if above == 0 else -1]
+            return end.running_requests, end.draft_cost_ratio
+        begin, end = loads[above - 1], loads[above]
+        share = (running_requests - begin.running_requests) / (end.running_requests - begin.running_requests)
+        rise = end.draft_cost_ratio - begin.draft_cost_ratio
+        return running_requests, begin.draft_cost_ratio + share * rise
+
+
+def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], method: str) -> CostCurve | None:
+    """Return the cost by load, configured or else measured; None where it is not known by load.
+
+    ``measured`` is what ``StepTimes.costs`` returned for the same method.
+    """
+    if settings is not None:
+        known = settings.loads
+        return CostCurve(known, CostSource.CONFIGURED, settings.fixed_cost_ratio) if known else None
+    if not measured:
+        return None
+    return CostCurve(tuple(measured), CostSource.MEASURED, fixed_tokens=fixed_tokens(method))
+
+
+def cost_of(
+    settings: CostSettings | None, measured: Sequence[LoadCost], method: str, running_requests: float | None
+) -> Cost | None:
+    """Return what speculation costs at a load, from the surest source that says it; None if none does."""
+    if settings is not None and settings.ratio is not None:
+        return Cost(
+            settings.ratio, settings.fixed_cost_ratio, CostSource.CONFIGURED, settings.running_requests
+        )
+    curve = cost_curve(settings, measured, method)
+    if curve is not None and running_requests is not None:
+        return curve.at(running_requests)
+    usual = method_cost(method)
+    if usual is None:
+        return None
+    return Cost(usual.draft_cost_ratio, usual.fixed_cost_ratio, CostSource.DEFAULT, None)
+
+
+def fixed_tokens(method: str) -> float:
+    """Return how a measured cost is split: the fixed cost in draft tokens, as usual for the method, or 0."""
+    usual = method_cost(method)
+    return 0.0 if usual is None else usual.fixed_tokens
