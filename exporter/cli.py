@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.util import find_spec
@@ -15,8 +15,9 @@ from typing import Any, Final, TypeVar
 
 from exporter import __version__
 from exporter.clock import SystemClock
+from exporter.config.environment import FromVariable
 from exporter.config.load import ConfigError, load
-from exporter.config.schema import Config
+from exporter.config.schema import DEFAULT_URL, Config
 from exporter.export.catalogue import NAMES
 from exporter.log import configure_log
 from exporter.service import REVISION, Options, Service
@@ -35,10 +36,21 @@ _SWITCH: Final = {
 
 _OVERRIDES: Final = {
     "poll_interval": "poll.interval",
+    "cost_draft_cost_ratio": "cost.draft_cost_ratio",
+    "cost_draft_parameters": "cost.draft_parameters",
+    "cost_target_parameters": "cost.target_parameters",
+    "state_file": "state.file",
     "log_level": "log.level",
     "log_format": "log.format",
 }
 """Flags that stand for a key of the configuration."""
+
+_SPECULATIVE: Final = {
+    "--speculative.method": "method",
+    "--speculative.tokens": "tokens",
+    "--speculative.draft-model": "draft_model",
+}
+"""Flags that stand for a key under ``speculative``, on every target that no file names."""
 
 
 class UsageError(Exception):
@@ -100,6 +112,16 @@ def build_parser(environ: Mapping[str, str], *, simulate: bool = True) -> argpar
     return parser
 
 
+def _as_given(text: str) -> str:
+    return text
+
+
+def _absolute(path: str) -> str:
+    """Make a path one from where the exporter was started; those in a file are relative to the file."""
+    absolute = str(Path(path).absolute())
+    return FromVariable.of(absolute, path.variable) if isinstance(path, FromVariable) else absolute
+
+
 class _Flags:
     """Adds flags that can also come from the environment."""
 
@@ -107,16 +129,25 @@ class _Flags:
         self._parser = parser
         self._environ = environ
 
-    def one(self, name: str, metavar: str, text: str, default: str | None = None) -> None:
-        """Add a flag with one value."""
-        default = self._environ.get(_variable(name), default)
-        self._parser.add_argument(name, dest=_destination(name), metavar=metavar, default=default, help=text)
+    def one(
+        self,
+        name: str,
+        metavar: str,
+        text: str,
+        default: str | None = None,
+        read: Callable[[str], str] = _as_given,
+    ) -> None:
+        """Add a flag with one value. A variable that holds nothing is as good as none."""
+        default = self._value(name) or default
+        self._parser.add_argument(
+            name, dest=_destination(name), metavar=metavar, default=default, help=text, type=read
+        )
 
     def several(self, name: str, metavar: str, text: str) -> None:
         """Add a flag that may be repeated; given on the command line, it replaces its variable's values."""
-        value = self._environ.get(_variable(name), "")
+        parts = _parts(self._value(name))
         self._parser.add_argument(
-            name, dest=_destination(name), metavar=metavar, help=text, action=_Replace, default=_parts(value)
+            name, dest=_destination(name), metavar=metavar, help=text, action=_Replace, default=parts
         )
 
     def switch(self, name: str, text: str) -> None:
@@ -132,6 +163,12 @@ class _Flags:
             default=_SWITCH[text_value],
             help=text,
         )
+
+    def _value(self, name: str) -> FromVariable | None:
+        """Return what the flag's variable holds; None if that is nothing."""
+        variable = _variable(name)
+        value = self._environ.get(variable)
+        return FromVariable.of(value, variable) if value else None
 
 
 class _Replace(argparse.Action):
@@ -151,8 +188,10 @@ class _Replace(argparse.Action):
         setattr(namespace, self.dest, [*([] if fresh else given), values])
 
 
-def _parts(value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
+def _parts(value: FromVariable | None) -> list[str]:
+    if value is None:
+        return []
+    return [FromVariable.of(part.strip(), value.variable) for part in value.split(",") if part.strip()]
 
 
 def _add_run_flags(flags: _Flags) -> None:
@@ -161,6 +200,13 @@ def _add_run_flags(flags: _Flags) -> None:
     flags.one(
         "--poll.interval", "DURATION", "how often a server is asked, such as 1s; goes before the file's"
     )
+    flags.one("--speculative.method", "METHOD", "how the target speculates, such as eagle3 or ngram")
+    flags.one("--speculative.tokens", "NUMBER", "how many tokens the target drafts at a time")
+    flags.one("--speculative.draft-model", "NAME", "the name of the target's draft model")
+    flags.one("--cost.draft-cost-ratio", "RATIO", "what a draft token costs, in plain decode steps")
+    flags.one("--cost.draft-parameters", "NUMBER", "or the size of the draft model, such as 500M …")
+    flags.one("--cost.target-parameters", "NUMBER", "… beside that of the model that is served, such as 8B")
+    flags.one("--state.file", "FILE", "what is remembered over a restart of the exporter", read=_absolute)
     flags.several(
         "--web.listen-address", "ADDRESS", f"where to serve; repeatable (default {DEFAULT_ADDRESS})"
     )
@@ -183,24 +229,43 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
     """Load the configuration that the flags of ``run`` ask for.
 
     Raises:
-        ConfigError: it has mistakes.
-        UsageError: targets come from more than one of a file, flags and the simulator.
+        ConfigError: It has mistakes.
+        UsageError: Targets come from more than one of a file, flags and the simulator.
     """
     overrides: dict[str, object] = {
         key: getattr(arguments, flag)
         for flag, key in _OVERRIDES.items()
         if getattr(arguments, flag) is not None
     }
-    if arguments.simulate and (arguments.target or arguments.config_file):
-        raise UsageError("--simulate is for use without --target and --config.file; it brings its own target")
-    if arguments.simulated:
-        overrides["targets"] = [{"url": arguments.simulated, "name": "simulated-vllm"}]
-    elif arguments.target:
-        if arguments.config_file:
-            raise UsageError("--target is for use without --config.file; put the target into the file")
-        overrides["targets"] = [{"url": url} for url in arguments.target]
+    targets = _targets(arguments)
+    if targets:
+        overrides["targets"] = targets
     path = Path(arguments.config_file) if arguments.config_file else None
     return load(path, environ=environ, overrides=overrides, metrics=NAMES)
+
+
+def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """Return the targets that the flags name; none, if they say nothing of targets."""
+    said = {flag: getattr(arguments, _destination(flag)) for flag in _SPECULATIVE}
+    if arguments.simulate and (arguments.target or arguments.config_file):
+        raise UsageError("--simulate is for use without --target and --config.file; it brings its own target")
+    if arguments.config_file:
+        _refuse_beside_file({"--target": next(iter(arguments.target), None), **said})
+    speculative = {_SPECULATIVE[flag]: value for flag, value in said.items() if value is not None}
+    more = {"speculative": speculative} if speculative else {}
+    if arguments.simulated:
+        return [{"url": arguments.simulated, "name": "simulated-vllm", **more}]
+    urls = arguments.target or ([DEFAULT_URL] if speculative else [])
+    return [{"url": url, **more} for url in urls]
+
+
+def _refuse_beside_file(said: Mapping[str, str | None]) -> None:
+    for flag, value in said.items():
+        if value is not None:
+            name = value.variable if isinstance(value, FromVariable) else flag
+            raise UsageError(
+                f"{name} is for use without --config.file; put it into the file, under `targets`"
+            )
 
 
 def _run(arguments: argparse.Namespace) -> int:

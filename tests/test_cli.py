@@ -49,7 +49,7 @@ def test_flags_go_before_the_file(tmp_path):
 def test_a_target_beside_a_file_is_refused_with_the_remedy(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("{}\n")
-    with pytest.raises(UsageError, match="put the target into the file"):
+    with pytest.raises(UsageError, match=r"--target is .*; put it into the file"):
         config("--config.file", str(file), "--target", "http://a:1")
 
 

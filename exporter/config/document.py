@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
@@ -15,7 +16,7 @@ from exporter.config.http_settings import HttpSettings, Section
 from exporter.config.schema import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pydantic.fields import FieldInfo
 
@@ -33,13 +34,21 @@ in it, each with its line. [config/exporter.yml](../config/exporter.yml) is a sm
 can check a file as it is written: put `# yaml-language-server: $schema=PATH` with the path of
 [configuration.schema.json](configuration.schema.json) into its first line.
 
+Without a file, flags say the little that a sidecar needs: `--target`, `--poll.interval`, `--state.file`,
+`--cost.draft-cost-ratio` or `--cost.draft-parameters` with `--cost.target-parameters`, and
+`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`. Each is
+an environment variable too: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag goes before the file's key; those
+about targets stand in the place of a file.
+
 - **Durations** are written as in Prometheus, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
 - **Sizes** too, in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).
+- **Parameters** of a model are written with or without a unit: `500M`, `1.5B`, `8000000000`.
 - **Variables**: `${NAME}` in a value stands for an environment variable, `$$` for a dollar. A variable
   that is not set is a mistake. Put the value in quotes inside `[…]` and `{…}`.
 - **Secrets** never stand in the file. Name a file that holds the secret, or write `${NAME}` and nothing
   else. They are never shown: not on `/config`, not in the log.
-- **Paths** are relative to the directory of the configuration file.
+- **Paths** are relative to the directory of the configuration file, that of a flag to where the exporter was
+  started.
 - A key that is not known, or is there twice, is a mistake. A key without a value is as good as absent.
 - A key that holds a path to a secret, a certificate or a list of targets is read again when that file
   changes.
@@ -80,7 +89,7 @@ def json_schema() -> str:
 def markdown() -> str:
     """Return docs/configuration.md."""
     parts = [_INTRODUCTION, _table(Config)]
-    for path, section in _sections(Config, ()):
+    for path, section in _once(_sections(Config, ())):
         parts.append(_heading(path, section))
         if section is Config.model_fields["discovery"].annotation:
             parts.append(_DISCOVERED)
@@ -99,13 +108,24 @@ def _sections(
                 yield from _sections(below, (*path, name))
 
 
+def _once(
+    sections: Iterable[tuple[tuple[str, ...], type[Section]]],
+) -> Iterator[tuple[tuple[str, ...], type[Section]]]:
+    """Leave out what was explained before: a target's own `policy` has the keys of the general one."""
+    explained: set[type[Section]] = set()
+    for path, section in sections:
+        if section not in explained:
+            explained.add(section)
+            yield path, section
+
+
 def _own_fields(section: type[Section]) -> list[str]:
     shared = HttpSettings.model_fields if issubclass(section, HttpSettings) else {}
     return [name for name in section.model_fields if name not in shared]
 
 
 def _heading(path: tuple[str, ...], section: type[Section]) -> str:
-    text = f"## `{'.'.join(path)}`\n\n{section.__doc__}\n\n{_table(section)}"
+    text = f"## `{'.'.join(path)}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_table(section)}"
     if issubclass(section, HttpSettings):
         text += "\nBesides, the keys of [HTTP and TLS](#http-and-tls).\n"
     return text
@@ -119,7 +139,7 @@ def _http() -> str:
     )
     tables = [_rows(HttpSettings, list(HttpSettings.model_fields))]
     for path, section in _sections_of_http():
-        tables.append(f"### `{path}`\n\n{section.__doc__}\n\n{_table(section)}")
+        tables.append(f"### `{path}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_table(section)}")
     return "\n".join([introduction, *tables])
 
 

@@ -33,6 +33,21 @@ class Expanded(str):
         return expanded
 
 
+class FromVariable(str):
+    """The value of an environment variable that stands for a flag; it remembers which."""
+
+    __slots__ = ("variable",)
+
+    variable: str
+
+    @classmethod
+    def of(cls, value: str, variable: str) -> Self:
+        """Return ``value`` with the name of the ``variable`` that holds it."""
+        named = cls(value)
+        named.variable = variable
+        return named
+
+
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """Return ``text`` with its variables replaced; the same text if it names none.
 

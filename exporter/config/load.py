@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from exporter.config.environment import expand
+from exporter.config.environment import FromVariable, expand
 from exporter.config.explain import explain
 from exporter.config.problem import ConfigError, Problem, dotted
 from exporter.config.schema import Config
@@ -32,7 +32,7 @@ __all__ = ["ConfigError", "Problem", "load"]
 
 _NO_OVERRIDES: Final[Mapping[str, object]] = MappingProxyType({})
 _FLAGS: Final = "command line"
-"""The place of a mistake in a flag, or in the environment variable that stands for one."""
+"""The place of a mistake in a flag. One in the variable that stands for a flag has the variable's name."""
 
 
 @dataclass(slots=True)
@@ -48,8 +48,9 @@ class _Source:
 
     def complain(self, path: KeyPath, message: str, line: int | None = None) -> None:
         """Note a mistake at its line, unless its value is known to be wrong already."""
-        if line is None and any(path[: len(known)] == known for known in self.overridden):
-            self.problems.append((0, Problem(_FLAGS, dotted(path), message)))
+        flagged = self.name == _FLAGS or any(path[: len(known)] == known for known in self.overridden)
+        if line is None and flagged:
+            self.problems.append((0, Problem(_giver(self.data, path), dotted(path), message)))
             return
         node, found = find(self.root, path)
         if line is not None or id(node) not in self.broken:
@@ -61,6 +62,31 @@ class _Source:
         if self.problems:
             ordered = sorted(self.problems, key=lambda noted: noted[0])
             raise ConfigError(dict.fromkeys(problem for _, problem in ordered))
+
+
+def _giver(data: object, path: KeyPath) -> str:
+    """Return what gave the value at ``path``, or the nearest around it: a variable, or the command line."""
+    for step in path:
+        below = _below(data, step)
+        if below is None:
+            break
+        data = below
+    return next(_variables(data), _FLAGS)
+
+
+def _below(data: object, step: str | int) -> object:
+    if isinstance(data, dict):
+        return data.get(step)
+    return data[step] if isinstance(data, list) and isinstance(step, int) else None
+
+
+def _variables(data: object) -> Iterator[str]:
+    """Yield the names of the variables that values in ``data`` come from."""
+    if isinstance(data, FromVariable):
+        yield data.variable
+    inside = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    for value in inside:
+        yield from _variables(value)
 
 
 def load(

@@ -32,7 +32,8 @@ class SpeculativeSettings(Section):
     """How a server speculates, where its metrics do not say."""
 
     method: ModelText | None = Field(
-        default=None, description="The method, as vLLM calls it: `eagle3`, `mtp`, `draft_model`, `ngram`, …."
+        default=None,
+        description="The method, as vLLM calls it, such as `eagle3`, `mtp`, `draft_model`, `ngram`.",
     )
     tokens: Annotated[int, Field(ge=1, le=_MOST_TOKENS)] | None = Field(
         default=None,
@@ -125,7 +126,7 @@ class CostSettings(Section):
 
     def _beside(self, given: list[str]) -> Iterator[tuple[tuple[str], str]]:
         """Yield what is wrong with the keys that go with some of the ways only."""
-        if "verify_cost_ratio" in self.model_fields_set and not _PAIR.keys() & set(given):
+        if self.verify_cost_ratio and not _PAIR.keys() & set(given):
             yield ("verify_cost_ratio",), f"is part of `{given[0]}` already; remove it"
         if self.running_requests is not None and "loads" in given:
             yield ("running_requests",), "cannot stand beside `loads`, which say it themselves; remove it"

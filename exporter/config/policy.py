@@ -46,23 +46,28 @@ class AcceptancePolicy(Section):
     harmful_length: Length = Field(
         default=1.2, description="Harmful, if the length is below this even at its upper bound."
     )
-    poor_length: Length = Field(default=1.3, description="Poor, if the length is below this …")
-    poor_ratio: Share = Field(default=0.40, description="… or the pooled ratio below this.")
+    poor_length: Length = Field(
+        default=1.3, description="Poor, if the length is below this or the ratio below `poor_ratio`."
+    )
+    poor_ratio: Share = Field(default=0.40, description="Poor, if the pooled ratio is below this.")
     healthy_length: Length = Field(
-        default=1.5, description="Healthy, if the length is at least this and the ratio `healthy_ratio`."
+        default=1.5,
+        description="Healthy, if the length is at least this and the ratio at least `healthy_ratio`.",
     )
     healthy_length_per_token: Share = Field(
-        default=0.5, description="Instead, where that is less, 1 and this for each token of a draft."
+        default=0.5,
+        description="One and this for each token of a draft, where that is less than `healthy_length`.",
     )
-    healthy_ratio: Share = Field(default=0.60, description="The pooled ratio that is healthy.")
+    healthy_ratio: Share = Field(default=0.60, description="The least pooled ratio that is healthy.")
     optimal_length: Length = Field(
         default=2.0,
-        description="Optimal, if the length is more than this and the ratio than `optimal_ratio`.",
+        description="Optimal, if the length is more than this and the ratio more than `optimal_ratio`.",
     )
     optimal_length_per_token: Share = Field(
-        default=0.7, description="Instead, where that is less, 1 and this for each token of a draft."
+        default=0.7,
+        description="One and this for each token of a draft, where that is less than `optimal_length`.",
     )
-    optimal_ratio: Share = Field(default=0.70, description="The pooled ratio that more than is optimal.")
+    optimal_ratio: Share = Field(default=0.70, description="The pooled ratio above which it is optimal.")
 
 
 class DepthPolicy(Section):

@@ -20,6 +20,8 @@ from exporter.config.http_settings import (
 )
 from exporter.config.labels import RESERVED_LABELS
 from exporter.config.mistakes import MistakesError
+from exporter.config.pay_settings import CostSettings, LoadCost, SpeculativeSettings
+from exporter.config.policy import Policy, merged, misordered
 from exporter.config.target_settings import (
     Discovery,
     DnsDiscovery,
@@ -28,7 +30,7 @@ from exporter.config.target_settings import (
     TargetSettings,
 )
 from exporter.config.units import format_duration
-from exporter.config.values import Context, Duration, NotEmpty, Size
+from exporter.config.values import Context, Duration, LocatedFile, NotEmpty, Size
 
 __all__ = [
     "DEFAULT_URL",
@@ -36,16 +38,21 @@ __all__ = [
     "Authorization",
     "BasicAuth",
     "Config",
+    "CostSettings",
     "Discovery",
     "DnsDiscovery",
     "Group",
     "HeaderValues",
     "HttpDiscovery",
     "HttpSettings",
+    "LoadCost",
     "Log",
     "Metrics",
+    "Policy",
     "Poll",
     "Scrape",
+    "SpeculativeSettings",
+    "StateSettings",
     "TargetSettings",
     "TlsConfig",
 ]
@@ -151,6 +158,17 @@ class Metrics(Section):
         return value
 
 
+class StateSettings(Section):
+    """What the exporter remembers over its own restarts: the usual acceptance of each engine."""
+
+    file: LocatedFile | None = Field(
+        default=None,
+        description="The file to remember it in. Without one, drops are looked for anew after a restart. "
+        "It is replaced as a whole, so its directory must be writable too.",
+    )
+    interval: Duration = Field(default=60.0, description="How often the file is written.")
+
+
 class Log(Section):
     """What the exporter writes to its standard error."""
 
@@ -170,6 +188,14 @@ class Config(Section):
     poll: Poll = Field(
         default_factory=Poll, validate_default=True, description="When and how the servers are asked."
     )
+    cost: CostSettings | None = Field(
+        default=None,
+        description="What drafting costs, on targets that have no `cost` of their own. Without it, it is "
+        "measured where that can be done.",
+    )
+    policy: Policy = Field(
+        default_factory=Policy, description="From where on speculation is called good or bad."
+    )
     discovery: Discovery = Field(
         default_factory=Discovery, description="Ways to find servers that come and go."
     )
@@ -179,6 +205,9 @@ class Config(Section):
         description=f"The servers to watch. Without any, and without discovery, `{DEFAULT_URL}` is watched.",
     )
     metrics: Metrics = Field(default_factory=Metrics, description="Which metrics are served.")
+    state: StateSettings = Field(
+        default_factory=StateSettings, description="What the exporter remembers over its own restarts."
+    )
     log: Log = Field(default_factory=Log, description="What the exporter logs.")
 
     @field_validator("poll")
@@ -197,6 +226,31 @@ class Config(Section):
         if mistakes:
             raise MistakesError(mistakes)
         return poll
+
+    @field_validator("policy")
+    @classmethod
+    def _in_order(cls, policy: Policy) -> Policy:
+        mistakes = list(misordered(policy, policy))
+        if mistakes:
+            raise MistakesError(mistakes)
+        return policy
+
+    @field_validator("targets")
+    @classmethod
+    def _in_order_with_the_general(
+        cls, targets: tuple[TargetSettings, ...], info: ValidationInfo
+    ) -> tuple[TargetSettings, ...]:
+        """Refuse thresholds of a target that contradict its others, or those that the general policy has."""
+        general = info.data.get("policy")
+        mistakes = [
+            ((index, "policy", *key), message)
+            for index, target in enumerate(targets)
+            if target.policy is not None and general is not None
+            for key, message in misordered(target.policy, merged(target.policy, general))
+        ]
+        if mistakes:
+            raise MistakesError(mistakes)
+        return targets
 
     @field_validator("targets")
     @classmethod

@@ -5,13 +5,22 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from exporter.config.http_settings import HttpSettings, Section
 from exporter.config.labels import LabelName, LabelValue, writable
 from exporter.config.mistakes import MistakesError
+from exporter.config.pay_settings import CostSettings, SpeculativeSettings
+from exporter.config.policy import Policy
 from exporter.config.url import address, identity
 from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
 
@@ -34,11 +43,29 @@ class TargetSettings(HttpSettings):
         description="Labels for all its metrics. Not `instance`, `job`, `le`, `quantile`, nor a label of the "
         "exporter's own metrics.",
     )
+    speculative: SpeculativeSettings | None = Field(
+        default=None, description="How it speculates, where its metrics do not say."
+    )
+    cost: CostSettings | None = Field(
+        default=None,
+        description="What drafting costs there, as under [`cost`](#cost). It takes the place of the general "
+        "one as a whole.",
+    )
+    policy: Policy | None = Field(
+        default=None,
+        description="Thresholds for it alone, as under [`policy`](#policy). Those that are not set here are "
+        "the general ones.",
+    )
 
     @property
     def called(self) -> str:
         """The value of its ``target`` label."""
         return self.name if self.name is not None else address(self.url)
+
+    @field_serializer("policy", when_used="json")
+    def _own_policy(self, policy: Policy | None) -> dict[str, Any] | None:
+        """Show what is set here: the defaults of the other keys are not what counts for them."""
+        return None if policy is None else policy.model_dump(mode="json", exclude_unset=True)
 
     @model_validator(mode="after")
     def _only_once(self, info: ValidationInfo) -> Self:

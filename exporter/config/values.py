@@ -86,6 +86,23 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _file_name(value: Path) -> Path:
+    """Refuse what can never become a file, or should not: writing would put one in the place of a device."""
+    try:
+        mode = value.stat().st_mode
+    except FileNotFoundError:
+        return value
+    except OSError as error:
+        raise ValueError(f"names a file that cannot be used: {value}: {error.strerror}") from None
+    except ValueError:
+        raise ValueError("is not the name of a file") from None
+    if stat.S_ISDIR(mode):
+        raise ValueError("is a directory; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise ValueError("is not a plain file; name another")
+    return value
+
+
 def _positive(value: float) -> float:
     if value <= 0:
         raise ValueError("must be more than 0")
@@ -251,6 +268,9 @@ Public = BeforeValidator(_public)
 
 LocatedPath = Annotated[Path, AfterValidator(_located), WithJsonSchema({"type": "string", "title": "path"})]
 """Relative to the directory of the configuration file."""
+
+LocatedFile = Annotated[LocatedPath, AfterValidator(_file_name)]
+"""A file that need not exist yet."""
 
 ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
 """A file that could be read when the configuration was; it may change later."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from exporter.config.policy import merged
 from exporter.targets.target import Target
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ def static_targets(config: Config) -> tuple[Target, ...]:
             name=target.called,
             labels=tuple(sorted(target.labels.items())),
             http=target.http,
+            speculative=target.speculative,
+            cost=target.cost,
+            policy=None if target.policy is None else merged(target.policy, config.policy),
         )
         for target in config.targets
     )

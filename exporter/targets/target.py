@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from exporter.config.http_settings import HttpSettings
+from exporter.config.pay_settings import CostSettings, SpeculativeSettings
+from exporter.config.policy import Policy
 from exporter.config.url import address
 
 __all__ = ["Target", "address"]
@@ -24,6 +26,12 @@ class Target:
     """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
     discovery: str = "static"
     """Which way it was found: ``static``, ``file``, ``http`` or ``dns``."""
+    speculative: SpeculativeSettings | None = None
+    """How it speculates, as far as that is configured."""
+    cost: CostSettings | None = None
+    """What drafting costs there; None where the general configuration says it."""
+    policy: Policy | None = None
+    """Its thresholds, where it has some of its own: these over the general ones."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -8,8 +8,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from exporter.config.explain import models_in
 from exporter.config.load import ConfigError, load
-from exporter.config.schema import DEFAULT_URL, Config
+from exporter.config.schema import DEFAULT_URL, Config, HttpSettings
 
 EXAMPLES = Path(__file__).parents[2] / "config"
 SECRETS = dict.fromkeys(["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN"], "hunter2")
@@ -36,17 +37,30 @@ def test_the_examples_load(name):
     assert config.targets
 
 
+def sections(model):
+    """Yield a section and all below it, but the HTTP keys, which are Prometheus' own."""
+    yield model
+    for name in model.model_fields.keys() - HttpSettings.model_fields.keys():
+        for below in models_in(model.model_fields[name].annotation):
+            yield from sections(below)
+
+
 def test_the_full_example_names_every_key():
     shown = (EXAMPLES / "exporter-full.yml").read_text(encoding="utf-8")
-    sections = [Config, *(field.annotation for field in Config.model_fields.values())]
-    models = [section for section in sections if hasattr(section, "model_fields")]
-    missing = [name for model in models for name in model.model_fields if f"{name}:" not in shown]
+    missing = [name for model in sections(Config) for name in model.model_fields if f"{name}:" not in shown]
     assert missing == []
 
 
 def test_the_full_example_says_the_defaults():
     full = load(EXAMPLES / "exporter-full.yml", environ=SECRETS)
-    assert (full.windows, full.poll, full.log) == (Config().windows, Config().poll, Config().log)
+    plain = Config()
+    assert (full.windows, full.poll, full.policy, full.log) == (
+        plain.windows,
+        plain.poll,
+        plain.policy,
+        plain.log,
+    )
+    assert full.state.interval == plain.state.interval
 
 
 def test_every_mistake_is_told_at_once_with_its_line(mistakes):
@@ -85,7 +99,7 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         "12: targets[3].nam is not a key that is known here; did you mean `name`?",
         "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "16: log is there twice, first in line 14; remove one of the two",
-        "18: extra is not a key that is known here; there are `windows`, `poll`, `discovery`, `targets`, `metrics`, `log`",
+        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `policy`, `discovery`, `targets`, `metrics`, `state`, `log`",
     ]
 
 
@@ -158,7 +172,7 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
         "5: targets[2].url makes it a second target called a:80; give each its own `name`",
         "7: targets[4].name makes it a second target called c; give each its own `name`",
         "8: targets[5].url is missing",
-        "8: targets[5].oops is not a key that is known here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`",
+        "8: targets[5].oops is not a key that is known here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `policy`",
     ]
 
 
