@@ -117,11 +117,12 @@ class Engine:
 
     def _draft(self) -> None:
         """Decide how many tokens are drafted for each request that decodes."""
+        tokens = self._setup.speculation.scheduled(self._setup.tokens, self.running)
         for request in self._decoding:
-            request.drafted = self._draft_length()
+            request.drafted = self._draft_length(tokens)
 
-    def _draft_length(self) -> int:
-        tokens, coverage, whole = self._setup.tokens, self._conditions.coverage, self._setup.speculation.whole
+    def _draft_length(self, tokens: int) -> int:
+        coverage, whole = self._conditions.coverage, self._setup.speculation.whole
         if not tokens or (coverage < 1 and self._random.random() >= coverage):
             return 0
         if whole < 1 and self._random.random() >= whole:
@@ -177,10 +178,10 @@ class Engine:
         return running <= machine.max_requests and (running == 1 or needed <= machine.kv_tokens)
 
     def _duration(self, tokens: int, longest_draft: int) -> float:
-        """Return the seconds of a step: flat while bound by memory, then growing with its tokens."""
+        """Return the seconds of a step: drafting, one token after the other, then all tokens at once."""
         machine = self._setup.machine
-        plain = max(1.0, tokens / machine.saturation) + self._setup.speculation.cost * longest_draft
-        return machine.step * plain * self._random.lognormvariate(0.0, machine.jitter)
+        drafting = machine.step * self._setup.speculation.cost * longest_draft
+        return (machine.seconds(tokens) + drafting) * self._random.lognormvariate(0.0, machine.jitter)
 
     def _complete(self, step: _Step) -> None:
         self._now = step.end

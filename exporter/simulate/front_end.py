@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from exporter.simulate import python_page, rust_page
+from exporter.simulate.server_info import server_info
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,6 +33,8 @@ class FrontEnd:
         app = web.Application(middlewares=[self._up_to_now])
         app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
+        if self._simulation.scenario.dev_mode:
+            app.router.add_get("/server_info", self._server_info)
         if self._simulation.scenario.front_end == "rust":
             app.router.add_get("/metrics", self._rust)
         else:
@@ -52,6 +55,9 @@ class FrontEnd:
 
     async def _version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": VLLM_VERSION})
+
+    async def _server_info(self, request: web.Request) -> web.Response:
+        return web.json_response(server_info(self._simulation, request.query.get("config_format", "text")))
 
     async def _whole(self, _: web.Request) -> web.Response:
         """Answer without the slash: the whole page, whatever the query."""

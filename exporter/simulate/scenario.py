@@ -100,6 +100,23 @@ class Outputs(Lengths):
     max: TokenCount = 1024
 
 
+def _in_order(schedule: Schedule) -> Schedule:
+    """Refuse what vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
+    begins = 0
+    for first, last, _ in sorted(schedule):
+        if not begins < first <= last or (not begins and first > 1):
+            raise ValueError(
+                "must be ranges of batch sizes, each with its tokens, that begin with 1 and do not overlap,"
+                " such as [[1, 16, 4], [17, 64, 0]]"
+            )
+        begins = last
+    return tuple(sorted(schedule))
+
+
+BatchSize = Annotated[int, Field(ge=1, le=1_000_000)]
+Schedule = Annotated[tuple[tuple[BatchSize, BatchSize, DraftTokens], ...], AfterValidator(_in_order)]
+
+
 class Speculation(Part):
     """The drafter."""
 
@@ -121,6 +138,21 @@ class Speculation(Part):
         le=10,
         description="Time to draft one more token, as a share of a plain decode step.",
     )
+    draft_model: Annotated[str, AfterValidator(_quotable)] = Field(
+        default="meta-llama/Llama-3.2-1B-Instruct", description="Its name, where `/server_info` tells it."
+    )
+    tokens_per_batch_size: Schedule = Field(
+        default=(),
+        description="Fewer tokens for larger batches, as vLLM's `num_speculative_tokens_per_batch_size`.",
+    )
+
+    def scheduled(self, tokens: int, requests: int) -> int:
+        """Return how many of K ``tokens`` at most are drafted for a batch of ``requests``, as vLLM does.
+
+        Between two ranges, and past the last one, the tokens of the one before hold.
+        """
+        planned = [most for first, _, most in self.tokens_per_batch_size if first <= requests]
+        return min([tokens, *planned[-1:]])
 
 
 class Machine(Part):
@@ -136,6 +168,10 @@ class Machine(Part):
     max_batched_tokens: TokenCount = Field(default=8192, description="Tokens in a step, prompts included.")
     kv_tokens: TokenCount = Field(default=200_000, description="Tokens that fit into the KV cache.")
     max_model_len: int = Field(default=8192, ge=2, le=1_000_000)
+
+    def seconds(self, tokens: float) -> float:
+        """Return how long a step of so many tokens takes: the same while bound by memory, then ever longer."""
+        return self.step * max(1.0, tokens / self.saturation)
 
     @model_validator(mode="after")
     def _one_request_fits(self) -> Self:
@@ -199,6 +235,7 @@ class Scenario(Part):
     api_servers: int = Field(
         default=1, ge=1, le=MAX_ENGINES, description="More than one changes the page's form."
     )
+    dev_mode: bool = Field(default=False, description="Whether it answers to `/server_info`.")
     speculation: Speculation = Speculation()
     acceptance: Acceptance = Acceptance()
     load: Load = Load(concurrency=16)

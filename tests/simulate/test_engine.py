@@ -106,6 +106,19 @@ def test_without_draft_tokens_each_step_gives_one_token(sums):
     assert found.generation - found.first_tokens == found.steps > 0
 
 
+@pytest.mark.parametrize(("clients", "tokens"), [(6, 4), (7, 2), (9, 2), (10, 0)])
+def test_a_schedule_decides_by_the_batch_how_much_is_drafted(sums, clients, tokens):
+    schedule = [[1, 6, 4], [7, 9, 2], [10, 64, 0]]
+    speculation = {"tokens": 4, "tokens_per_batch_size": schedule}
+    # All clients come at the same moment and only such steps are looked at in which all of them run.
+    load, outputs = {"concurrency": clients}, {"mean": 1000, "max": 1000, "spread": 0}
+    engine = only_engine({"speculation": speculation, "load": load, "outputs": outputs}, seconds=4.0)
+    found = sums(engine)
+    assert (engine.running, engine.waiting) == (clients, 0)
+    assert found.draft_tokens == tokens * found.steps
+    assert len(found.by_position) == 4
+
+
 def test_positions_are_accepted_as_often_as_the_scenario_says(sums):
     acceptance = {"mean": 0.8, "spread": 0, "decay": 0.9}
     found = sums(only_engine({"acceptance": acceptance, "speculation": {"tokens": 3}}, seconds=300.0))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from exporter.scrape.server_info import ServedSpeculation, served_speculation
 from exporter.simulate.front_end import FrontEnd
 from exporter.simulate.unix import UnixTime
 
@@ -92,3 +93,36 @@ async def test_with_the_slash_a_client_that_mentions_openmetrics_gets_names_with
     assert answer.content_type == "application/openmetrics-text"
     assert "\nvllm_spec_decode_num_drafts_total{" in text
     assert text.endswith("# EOF\n")
+
+
+INFO = "/server_info?config_format=json"
+DRAFT = "meta-llama/Llama-3.2-1B-Instruct"
+
+
+async def told(client, path):
+    return served_speculation((await body(client, path)).encode())
+
+
+@pytest.mark.parametrize("front_end", ["python", "rust"])
+async def test_in_development_mode_the_server_says_how_it_speculates(make_client, front_end):
+    speculation = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
+    client = await make_client(dev_mode=True, front_end=front_end, speculation=speculation)
+    assert await told(client, INFO) == ServedSpeculation("draft_model", 5, DRAFT, ((1, 5), (9, 0)))
+    assert await told(client, "/server_info") == ServedSpeculation("draft_model", 5, DRAFT)
+
+
+@pytest.mark.parametrize("path", [INFO, "/server_info"])
+async def test_ngram_has_no_draft_model_to_tell_of(make_client, path):
+    client = await make_client(dev_mode=True, speculation={"method": "ngram"})
+    assert await told(client, path) == ServedSpeculation("ngram", 4, "")
+
+
+@pytest.mark.parametrize("path", [INFO, "/server_info"])
+async def test_a_server_without_speculation_tells_of_none(make_client, path):
+    assert await told(await make_client(dev_mode=True, speculation={"tokens": 0}), path) is None
+
+
+async def test_otherwise_there_is_no_such_page(make_client):
+    client = await make_client()
+    async with client.get(INFO) as answer:
+        assert answer.status == 404

@@ -28,6 +28,8 @@ def test_the_scenarios_that_were_promised_come_with_the_program():
         "dp8",
         "overload",
         "rust",
+        "dynamic",
+        "harmful",
     }
     assert promised <= set(scenario_names())
 
@@ -131,3 +133,17 @@ def test_in_overload_requests_wait_and_are_preempted_and_then_the_queue_empties(
     assert engine.counts.preemptions > 0
     simulation.advance(150)
     assert engine.waiting == 0
+
+
+def test_in_dynamic_drafts_pause_while_the_load_is_high():
+    simulation = Simulation(load_scenario("dynamic"))
+    (engine,) = simulation.life.engines
+    found = {}
+    for minute in range(8):
+        before = engine.counts.drafts, engine.counts.step.count
+        simulation.advance(60)
+        found[minute] = (engine.counts.drafts - before[0]) / (engine.counts.step.count - before[1])
+    drafting, paused = [found[minute] for minute in (0, 1, 2, 3, 7)], [found[minute] for minute in (4, 5)]
+    assert drafting == [1] * 5
+    assert max(paused) < 0.05
+    assert found[5] == 0
