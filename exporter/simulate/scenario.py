@@ -170,7 +170,7 @@ class Machine(Part):
     max_model_len: int = Field(default=8192, ge=2, le=1_000_000)
 
     def seconds(self, tokens: float) -> float:
-        """Return how long a step of so many tokens takes: the same while bound by memory, then ever longer."""
+        """Return how long a step of so many tokens takes: the same while memory bounds it, then longer."""
         return self.step * max(1.0, tokens / self.saturation)
 
     @model_validator(mode="after")
