@@ -1,0 +1,414 @@
+"""Findings: each at its edge, and what is said of it."""
+
+from __future__ import annotations
+
+import re
+from math import inf, isclose
+from string import Formatter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.analysis import evidence as evidence_of
+from exporter.analysis.cost import Cost, CostSource
+from exporter.analysis.depth import Depth
+from exporter.analysis.estimate import Estimate
+from exporter.analysis.evidence import Evidence
+from exporter.analysis.finding import RULES, FindingName, Severity, findings
+from exporter.analysis.integrity import Check
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.config.policy import Policy
+from exporter.scrape.engines import Latency
+from exporter.scrape.sample import Buckets
+
+SURE = Estimate(3.0, 2.9, 3.1, 0.05)
+COUNTERS = {"decode_steps", "generation_tokens", "first_tokens", "preemptions", "seconds", "length"}
+GAUGES = ("running", "waiting", "kv_cache_usage")
+
+
+def cost(source=CostSource.CONFIGURED, running=None):
+    return Cost(0.1, 0.05, source, running)
+
+
+def depth(tokens):
+    return Depth(tokens, 2.25 if tokens else 1.0, extrapolated=False)
+
+
+def tail(p99, observations=1000):
+    """A histogram with a median of 0.1 s: half of it below 0.1, the rest but two hundredths, up to p99."""
+    half, most = observations // 2, observations * 98 // 100
+    return Buckets((0.1, 0.2, p99, inf), (half, most, observations * 99 // 100, observations))
+
+
+@pytest.fixture(scope="module", name="evidence")
+def evidence_fixture(make_window):
+    """What is known of an engine of which there is nothing to say, but for what is given.
+
+    1000 drafts of 4 tokens; rate 0.5, length 3.0, every step with a draft, nothing lost.
+    """
+
+    def evidence(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accepted=None, **more):
+        accepted = sum(positions) if accepted is None else accepted
+        draft_tokens = drafts * len(positions) if draft_tokens is None else draft_tokens
+        counters = {
+            "decode_steps": drafts,
+            "generation_tokens": drafts + accepted + 100,
+            "first_tokens": 100,
+            "preemptions": 0,
+            **{name: more.pop(name) for name in COUNTERS & more.keys()},
+        }
+        known = {"running": 8.0, "waiting": 0.0, "kv_cache_usage": 0.5}
+        gauges = tuple(more.pop(name, known[name]) for name in GAUGES)
+        window = make_window(drafts, draft_tokens, accepted, positions=positions, gauges=gauges, **counters)
+        rest = {
+            "policy": Policy(),
+            "state": State.ACTIVE,
+            "verdict": Verdict.HEALTHY,
+            "estimate": SURE,
+            **more,
+        }
+        return Evidence(window, length=rest.pop("estimate"), **rest)
+
+    return evidence
+
+
+@pytest.fixture(scope="module", name="found")
+def found_fixture(evidence):
+    def found(**more):
+        return {finding.name: finding for finding in findings(evidence(**more))}
+
+    return found
+
+
+def test_of_an_ordinary_engine_there_is_nothing_to_say(found):
+    assert found() == {}
+
+
+BAD_COST = cost(CostSource.MEASURED, 16.0)
+EDGES = {
+    "stalled": (
+        {"drafts": 0, "positions": (0,) * 4, "state": State.STALLED},
+        {"drafts": 0, "positions": (0,) * 4, "state": State.IDLE},
+    ),
+    "drafter_dead": ({"positions": (9, 0)}, {"positions": (10, 0)}),
+    "repetition": ({"positions": (980, 300)}, {"positions": (979, 300)}),
+    "cliff": ({"positions": (800, 319)}, {"positions": (800, 320)}),
+    "above_crossover": ({"crossover": 7.9}, {"crossover": 8.0}),
+    "no_depth_pays": ({"cost": cost(), "depth": depth(0)}, {"cost": cost(), "depth": depth(4)}),
+    "kv_pressure": (
+        {"kv_cache_usage": 0.901, "preemptions": 1},
+        {"kv_cache_usage": 0.9, "preemptions": 1},
+    ),
+    "token_time_tail": (
+        {"latencies": {Latency.TIME_PER_OUTPUT_TOKEN: tail(0.501)}},
+        {"latencies": {Latency.TIME_PER_OUTPUT_TOKEN: tail(0.5)}},
+    ),
+    "decode_step_tail": (
+        {"latencies": {Latency.DECODE_STEP: tail(0.501)}},
+        {"latencies": {Latency.DECODE_STEP: tail(0.5)}},
+    ),
+    "low_coverage": (
+        {"decode_steps": 2001, "generation_tokens": 4101},
+        {"decode_steps": 2000, "generation_tokens": 4100},
+    ),
+    "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
+    "another_depth": ({"cost": cost(), "depth": depth(3)}, {"cost": cost(), "depth": depth(4)}),
+    "low_first_position": ({"positions": (699, 600, 400, 200)}, {"positions": (700, 600, 400, 200)}),
+    "high_first_position": ({"positions": (901, 500, 250)}, {"positions": (900, 500, 250)}),
+    "wasted_last_position": ({"positions": (800, 600, 99)}, {"positions": (800, 600, 100)}),
+    "room_for_longer_draft": ({"positions": (800, 301)}, {"positions": (800, 300)}),
+    "low_rate": ({"accepted": 1599}, {"accepted": 1600}),
+    "high_rate": ({"accepted": 2401}, {"accepted": 2400}),
+    "default_cost": ({"cost": cost(CostSource.DEFAULT)}, {"cost": cost(CostSource.MEASURED)}),
+    "cost_out_of_range": ({"cost": BAD_COST, "running": 7.9}, {"cost": BAD_COST, "running": 8.0}),
+    "few_drafts": ({"drafts": 99}, {"drafts": 100}),
+    "few_requests": ({"estimate": None}, {"estimate": SURE}),
+    "wide_bounds": (
+        {"estimate": Estimate(3.0, 2.0, 3.751, 0.3)},
+        {"estimate": Estimate(3.0, 2.25, 3.75, 0.3)},
+    ),
+    **{f"broken_{check}": ({"broken": frozenset({check})}, {"broken": frozenset()}) for check in Check},
+}
+
+
+@pytest.mark.parametrize("name", FindingName)
+def test_every_finding_is_found_on_one_side_of_its_edge(found, name):
+    beyond, at = EDGES[name]
+    assert name in found(**beyond)
+    assert name not in found(**at)
+
+
+def test_every_finding_has_one_rule_and_every_check_one_finding():
+    assert [rule.name for rule in RULES] == list(FindingName)
+    assert {f"broken_{check}" for check in Check} == {
+        name for name in FindingName if name.startswith("broken_")
+    }
+
+
+def test_faults_come_first():
+    severities = [rule.severity for rule in RULES]
+    assert severities == sorted(severities, key=[Severity.WARNING, Severity.INFO].index)
+
+
+@pytest.mark.parametrize("name", FindingName)
+def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
+    finding = found(**EDGES[name][0])[name]
+    rule = next(rule for rule in RULES if rule.name is name)
+    fields = {field: spec for _, field, spec, _ in Formatter().parse(rule.text) if field}
+    assert fields.keys() == finding.values.keys()
+    for field, spec in fields.items():
+        assert format(finding.values[field], spec) in finding.text
+    assert finding.text.count(". ") + finding.text.count(": ") + finding.text.count("; ") >= 1
+    assert finding.text.endswith(".")
+    assert "{" not in finding.text
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "text"),
+    [
+        (
+            "low_first_position",
+            {"acceptance": 0.699, "threshold": 0.7},
+            "Position 0 is accepted in 0.699 of the drafts, less than 0.7: ",
+        ),
+        (
+            "cliff",
+            {"position": 1, "acceptance": 319 / 800, "position_before": 0, "acceptance_before": 0.8},
+            "Of the drafts that get to position 1, 0.399 are accepted there, against 0.800 at position 0: ",
+        ),
+        (
+            "low_coverage",
+            {"coverage": 1000 / 2001, "threshold": 0.5, "length": 3.0, "effective_tokens": 4001 / 2001},
+            "0.500 of the decode steps had a draft, less than 0.5. The acceptance length of 3.00 is that ",
+        ),
+        (
+            "kv_pressure",
+            {"usage": 0.901, "threshold": 0.9, "preemptions": 1, "seconds": 30.0},
+            "0.901 of the KV cache is in use, more than 0.9, and 1 requests were preempted in 30 s. ",
+        ),
+        (
+            "token_time_tail",
+            {"p50": 0.1, "p99": 0.501, "ratio": 5.01},
+            "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. ",
+        ),
+        (
+            "another_depth",
+            {"tokens": 4, "recommended_tokens": 3, "speedup": 2.25},
+            "3 draft tokens instead of 4 should make decoding 2.25 times as fast as without speculation ",
+        ),
+        (
+            "trimmed_tokens",
+            {"lost": 151, "counted": 3000, "share": 151 / 3000},
+            "151 of 3000 tokens, 0.050, came to nothing: ",
+        ),
+        (
+            "few_requests",
+            {"requests": 100, "running": 8.0, "threshold": 7},
+            "100 requests began while 8.0 ran. It takes 7 that pass through the window one after the other ",
+        ),
+    ],
+)
+def test_numbers_are_those_it_was_found_by(found, name, values, text):
+    finding = found(**EDGES[name][0])[name]
+    assert finding.values == pytest.approx(values)
+    assert finding.text.startswith(text)
+
+
+class TestHowMuchIsNeeded:
+    @pytest.mark.parametrize(
+        "name", [rule.name for rule in RULES if rule.given in (evidence_of.drafting, evidence_of.accepting)]
+    )
+    def test_what_is_said_of_drafts_takes_some(self, found, name):
+        beyond = EDGES[name][0]
+        many = Policy(min_drafts=1000)
+        few = Policy(min_drafts=1001)
+        assert name in found(**beyond, policy=Policy(min_drafts=100))
+        if name != "cliff":  # which takes as many that got there
+            assert name in found(**beyond, policy=many)
+        assert name not in found(**beyond, policy=few)
+
+    @pytest.mark.parametrize("name", [name for name in FindingName if not name.startswith("broken_")])
+    def test_nothing_is_said_of_a_partial_window(self, found, name):
+        assert name not in found(**EDGES[name][0], length=300.0, seconds=149.0)
+
+    @pytest.mark.parametrize("check", Check)
+    def test_but_what_contradicts_itself_does_so_in_any_window(self, found, check):
+        assert set(found(broken={check}, length=300.0, seconds=1.0)) == {f"broken_{check}"}
+
+    def test_of_a_drafter_that_does_not_work_nothing_else_is_said(self, found):
+        assert set(found(positions=(9, 0, 0, 0))) == {"drafter_dead"}
+
+    def test_an_engine_without_speculation_can_still_be_short_of_memory(self, found):
+        nothing = {"drafts": 0, "positions": (), "state": State.DISABLED, "estimate": None}
+        assert set(found(**nothing, kv_cache_usage=0.95, preemptions=3)) == {"kv_pressure"}
+        assert found(**nothing) == {}
+
+    @pytest.mark.parametrize("positions", [(), (0, 0, 0, 0)])
+    def test_nothing_is_said_of_positions_that_are_not_told(self, found, positions):
+        assert found(positions=positions, draft_tokens=4000, accepted=2000) == {}
+
+
+class TestCliff:
+    def test_the_first_one_is_named(self, found):
+        finding = found(positions=(900, 800, 300, 100))["cliff"]
+        assert finding.values["position"] == 2
+        assert "Draft 2 tokens" in finding.text
+
+    def test_what_never_survives_is_one(self, found):
+        assert found(positions=(800, 600, 0, 0))["cliff"].values["position"] == 2
+
+    def test_too_few_got_there_to_tell(self, found):
+        assert "cliff" in found(positions=(800, 100, 5))
+        assert "cliff" not in found(positions=(300, 99, 5))
+
+    def test_a_smooth_decay_is_none(self, found):
+        for positions in ((900, 850, 780, 700), (800, 650, 500, 350), (740, 540, 410, 300, 220, 160)):
+            assert "cliff" not in found(positions=positions)
+
+    def test_drafts_that_ended_before_prove_nothing(self, found):
+        # A thousand drafts of 4 tokens or fewer; at most 400 of them end before the third.
+        assert "cliff" in found(positions=(900, 800, 300, 200), draft_tokens=4000)
+        assert "cliff" not in found(positions=(900, 800, 300, 200), draft_tokens=3200)
+
+    def test_its_ratio_is_configured(self, found):
+        policy = Policy.model_validate({"findings": {"cliff_ratio": 0.9}})
+        assert found(positions=(800, 571, 400), policy=policy)["cliff"].values["position"] == 1
+
+
+class TestLastPosition:
+    def test_one_position_is_never_wasted(self, found):
+        assert set(found(positions=(99,))) == {"low_first_position", "low_rate"}
+
+    def test_a_position_that_few_drafts_have_is_not_wasted(self, found):
+        assert "wasted_last_position" in found(positions=(800, 600, 400, 9), draft_tokens=3100)
+        assert "wasted_last_position" not in found(positions=(800, 600, 400, 10), draft_tokens=3100)
+
+    def test_there_is_room_only_as_far_as_the_cost_allows(self, found):
+        room = {"positions": (800, 600, 400, 301), "cost": cost()}
+        assert "room_for_longer_draft" in found(**room, depth=depth(5))
+        assert "room_for_longer_draft" not in found(**room, depth=depth(4))
+        assert "room_for_longer_draft" not in found(**room, depth=depth(0))
+
+    @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.HARMFUL])
+    def test_there_is_no_room_where_speculation_is_poor(self, found, verdict):
+        assert "room_for_longer_draft" not in found(positions=(800, 600, 400, 301), verdict=verdict)
+
+
+class TestWhatIsUnknown:
+    @pytest.mark.parametrize("name", ["decode_steps", "generation_tokens", "first_tokens"])
+    def test_coverage_takes_all_that_it_is_shown_with(self, found, name):
+        assert found(**{**EDGES["low_coverage"][0], name: None}) == {}
+
+    @pytest.mark.parametrize("name", ["decode_steps", "generation_tokens", "first_tokens"])
+    def test_so_do_trimmed_tokens(self, found, name):
+        assert found(**{**EDGES["trimmed_tokens"][0], name: None}) == {}
+
+    def test_more_tokens_than_counted_are_not_trimmed(self, found):
+        assert found(generation_tokens=9999) == {}
+
+    @pytest.mark.parametrize("unknown", [{"running": None}, {"first_tokens": None}])
+    def test_few_requests_are_those_that_are_counted(self, found, unknown):
+        assert "few_requests" not in found(estimate=None, **unknown)
+
+    def test_a_load_that_is_not_known_is_beyond_nothing(self, found):
+        assert found(running=None, cost=BAD_COST, crossover=1.0) == {}
+
+    def test_a_cost_without_a_load_holds_for_all(self, found):
+        assert found(cost=cost(), running=1000.0) == {}
+
+    def test_a_full_cache_without_preemptions_is_well_used(self, found):
+        assert found(kv_cache_usage=1.0) == {}
+        assert found(kv_cache_usage=1.0, preemptions=None) == {}
+        assert found(kv_cache_usage=None, preemptions=9) == {}
+
+    @pytest.mark.parametrize("latency", [Latency.TIME_PER_OUTPUT_TOKEN, Latency.DECODE_STEP])
+    def test_a_tail_takes_a_hundred_observations(self, found, latency):
+        assert len(found(latencies={latency: tail(1.0, 100)})) == 1
+        assert found(latencies={latency: tail(1.0, 99)}) == {}
+        assert found(latencies={latency: Buckets((), ())}) == {}
+
+    def test_a_median_of_nothing_has_no_tail(self, found):
+        instant = Buckets((0.0, 1.0, inf), (900, 1000, 1000))
+        assert found(latencies={Latency.DECODE_STEP: instant}) == {}
+
+    def test_other_latencies_have_their_tails_elsewhere(self, found):
+        others = (Latency.TIME_TO_FIRST_TOKEN, Latency.END_TO_END, Latency.QUEUE)
+        assert found(latencies=dict.fromkeys(others, tail(9.0))) == {}
+
+
+class TestRepetition:
+    def test_it_takes_a_whole_window(self, found):
+        again = {"positions": (990, 300), "length": 300.0}
+        assert "repetition" in found(**again, seconds=270.0)
+        assert "repetition" not in found(**again, seconds=269.0)
+
+
+THRESHOLDS = {
+    "low_first_position": ("low_first_position", 0.85),
+    "wasted_last_position": ("wasted_last_position", 0.25),
+    "low_coverage": ("low_coverage", 1.0),
+    "kv_cache_usage": ("kv_pressure", 0.4),
+    "repetition_first_position": ("repetition", 0.8),
+    "tail_ratio": ("decode_step_tail", 1.5),
+}
+
+
+@pytest.mark.parametrize("key", THRESHOLDS)
+def test_thresholds_are_configured(found, key):
+    name, threshold = THRESHOLDS[key]
+    more = {
+        "decode_steps": 1001,
+        "generation_tokens": 3101,
+        "preemptions": 1,
+        "latencies": {Latency.DECODE_STEP: tail(0.201)},
+    }
+    policy = Policy.model_validate({"findings": {key: threshold}})
+    assert found(**more) == {}
+    assert set(found(**more, policy=policy)) == {name}
+
+
+def test_where_a_draft_may_grow_is_configured(found):
+    policy = Policy.model_validate({"depth": {"increase_above": 0.19}})
+    assert set(found(policy=policy)) == {"room_for_longer_draft"}
+
+
+COUNTS = st.none() | st.integers(0, 10**7)
+
+
+@given(
+    counts=st.lists(st.integers(0, 10**6), min_size=1, max_size=9).map(
+        lambda all_: sorted(all_, reverse=True)
+    ),
+    counters=st.fixed_dictionaries(
+        dict.fromkeys(("decode_steps", "generation_tokens", "first_tokens", "preemptions"), COUNTS)
+    ),
+    gauges=st.fixed_dictionaries({name: st.none() | st.floats(0, 500) for name in GAUGES}),
+    tokens=st.none() | st.integers(0, 9),
+    source=st.none() | st.sampled_from(CostSource),
+    missing=st.integers(0, 10**6),
+    verdict=st.sampled_from(Verdict),
+    p99=st.floats(0.3, 50),
+)
+def test_whatever_a_server_counts_has_findings_that_are_numbers(
+    found, counts, counters, gauges, tokens, source, missing, verdict, p99
+):
+    drafts, *positions = counts
+    drafted = max(sum(positions), drafts * len(positions) - missing)
+    known = found(
+        drafts=drafts,
+        positions=tuple(positions),
+        draft_tokens=drafted,
+        verdict=verdict,
+        cost=source and cost(source, 4.0),
+        depth=None if tokens is None or source is None else depth(tokens),
+        latencies={Latency.DECODE_STEP: tail(p99)},
+        **counters,
+        **gauges,
+    )
+    for finding in known.values():
+        written = [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]\d+)?", finding.text)]
+        for value in finding.values.values():
+            assert 0 <= value < inf, finding
+            assert any(isclose(value, number, rel_tol=0.01, abs_tol=0.051) for number in written), finding
