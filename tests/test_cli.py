@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -174,3 +175,74 @@ def test_a_simulated_server_is_not_watched_beside_real_ones(other):
 def test_an_unknown_command_is_named_with_those_that_exist():
     with pytest.raises(UsageError, match=r"bogus.*run, check-config, simulate"):
         parse(["bogus"], {})
+
+
+def test_a_sidecar_says_all_that_it_needs_by_flags():
+    found = config(
+        "--speculative.method=eagle3",
+        "--speculative.tokens=3",
+        "--speculative.draft-model=org/small",
+        "--cost.draft-parameters=500M",
+        "--cost.target-parameters=8B",
+        "--state.file=/state/state.json",
+    )
+    [target] = found.targets
+    assert target.url == "http://localhost:8000/metrics"
+    assert target.speculative.model_dump() == {"method": "eagle3", "tokens": 3, "draft_model": "org/small"}
+    assert found.cost.ratio == 0.0625
+    assert found.state.file == Path("/state/state.json")
+
+
+def test_how_the_target_speculates_is_said_of_every_target_on_the_command_line():
+    found = config("--target=http://a", "--target=http://b", "--speculative.method=mtp")
+    assert [target.speculative.method for target in found.targets] == ["mtp", "mtp"]
+
+
+def test_a_flag_changes_one_key_of_a_section_in_the_file(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("cost:\n  draft_cost_ratio: 0.1\n  running_requests: 8\n")
+    cost = config("--config.file", str(file), "--cost.draft-cost-ratio", "0.2").cost
+    assert (cost.draft_cost_ratio, cost.running_requests) == (0.2, 8.0)
+
+
+def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / "sub" / "exporter.yml"
+    file.write_text("state:\n  file: other.json\n")
+    monkeypatch.chdir(tmp_path)
+    found = config("--config.file", str(file), "--state.file", "state.json")
+    assert found.state.file == tmp_path / "state.json"
+    variable = {"SPEC_DECODE_EXPORTER_STATE_FILE": "state.json"}
+    assert config("--config.file", str(file), environ=variable).state.file == tmp_path / "state.json"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "path"),
+    [
+        ("POLL_INTERVAL", "often", r"poll\.interval"),
+        ("SPECULATIVE_TOKENS", "many", r"targets\[0\]\.speculative\.tokens"),
+        ("COST_TARGET_PARAMETERS", "8B", r"cost\.target_parameters"),
+        ("TARGET", "http://a, ftp://b", r"targets\[1\]\.url"),
+        ("STATE_FILE", "/", r"state\.file"),
+    ],
+)
+def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
+    name = f"SPEC_DECODE_EXPORTER_{variable}"
+    with pytest.raises(ConfigError, match=f"^{name}: {path} "):
+        config(environ={name: value})
+
+
+def test_a_variable_that_holds_nothing_is_as_good_as_none():
+    names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET", "WEB_TELEMETRY_PATH")
+    environ = {f"SPEC_DECODE_EXPORTER_{name}": "" for name in names}
+    assert config(environ=environ) == config()
+    assert parse(["run"], environ).web_telemetry_path == "/metrics"
+
+
+def test_what_is_said_of_targets_beside_a_file_is_refused_by_the_name_it_has(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match=r"^--speculative\.tokens is for use without --config\.file"):
+        config("--config.file", str(file), "--speculative.tokens", "3")
+    with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
+        config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_TARGET": "http://a"})

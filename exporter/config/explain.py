@@ -47,6 +47,7 @@ _MESSAGES: Final[dict[str, str]] = {
     "literal_error": "must be {expected}, not {input}",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
     "less_than_equal": "must be at most {le:g}",
     "string_unicode": "holds half of a character",
     "string_too_short": "must not be empty",

@@ -119,7 +119,7 @@ class CostSettings(Section):
                 "does not say the cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, "
                 "or `loads`"
             )
-        mistakes = [*_mixed(given), *_alone(given), *self._beside(given)]
+        mistakes = [*(list(_mixed(given)) or _alone(given)), *self._beside(given)]
         if mistakes:
             raise MistakesError(mistakes)
         return self

@@ -28,14 +28,14 @@ DURATION_PATTERN: Final = (
     "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
 )
 SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
-PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,9})?[KMBTkmbt]?$"
+PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,15})?[KMBTkmbt]?$"
 
 _DURATION: Final = re.compile(
     "".join(f"(?:(?P<{unit}>[0-9]{{1,12}}){unit})?" for unit in _MILLISECONDS), flags=re.ASCII
 )
 _SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?:(?P<unit>[KMGT])i?)?B")
 _PARAMETERS: Final = re.compile(
-    r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>[KMBT]?)", flags=re.ASCII | re.IGNORECASE
+    r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,15})?)(?P<unit>[KMBT]?)", flags=re.ASCII | re.IGNORECASE
 )
 
 
@@ -103,4 +103,4 @@ def parse_parameters(text: str) -> float:
 def format_parameters(count: float) -> str:
     """Write a number of parameters in the largest unit of which there is a whole one: ``1.5B``."""
     unit, size = next(((unit, size) for unit, size in reversed(_COUNTS.items()) if count >= size), ("", 1))
-    return f"{count / size:.15g}{unit}"
+    return f"{Decimal(f'{count / size:.15g}'):f}{unit}"

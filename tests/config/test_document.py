@@ -37,6 +37,12 @@ def test_defaults_stand_as_they_would_be_written():
         assert row in markdown()
 
 
+def test_a_section_that_stands_in_two_places_is_explained_once():
+    assert markdown().count("## `policy.drops`") == 1
+    assert "## `targets.policy" not in markdown()
+    assert "under [`policy`](#policy)" in markdown()
+
+
 def test_the_schema_refuses_unknown_keys_everywhere():
     schema = json.loads(json_schema())
     assert all(section["additionalProperties"] is False for section in [schema, *schema["$defs"].values()])

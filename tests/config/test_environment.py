@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.environment import Expanded, expand
+from exporter.config.environment import Expanded, FromVariable, expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 
@@ -52,3 +52,9 @@ def test_an_expanded_value_knows_how_it_was_written(text, whole):
 @given(st.text().filter(lambda text: "$" not in text))
 def test_a_text_without_a_dollar_stays_itself(text):
     assert expand(text, {}) is text
+
+
+def test_the_value_of_a_flags_variable_is_a_text_that_knows_the_variable():
+    value = FromVariable.of("2s", "POLL_INTERVAL")
+    assert value == "2s"
+    assert value.variable == "POLL_INTERVAL"

@@ -8,9 +8,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from exporter.config.environment import FromVariable
 from exporter.config.explain import models_in
 from exporter.config.load import ConfigError, load
-from exporter.config.schema import DEFAULT_URL, Config, HttpSettings
+from exporter.config.schema import DEFAULT_URL, Config, HttpSettings, StateSettings
 
 EXAMPLES = Path(__file__).parents[2] / "config"
 SECRETS = dict.fromkeys(["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN"], "hunter2")
@@ -224,6 +225,73 @@ def test_a_mistake_in_a_flag_is_told_as_such():
     assert [(one.place, one.path) for one in caught.value.problems] == [
         ("command line", "poll.interval"),
         ("command line", "targets[0].url"),
+    ]
+
+
+def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
+    url = FromVariable.of("a:1", "TARGETS")
+    overrides = {
+        "poll.interval": FromVariable.of("20s", "EVERY"),
+        "log.level": "loud",
+        "cost.draft_parameters": FromVariable.of("8B", "DRAFT"),
+        "targets": [
+            {"url": "http://b"},
+            {"url": "http://B:80", "speculative": {"tokens": FromVariable.of("0", "TOKENS")}},
+            {"url": url, "speculative": {"tokens": 0}},
+        ],
+    }
+    with pytest.raises(ConfigError) as caught:
+        load(None, environ={}, overrides=overrides)
+    assert [(one.place, one.path) for one in caught.value.problems] == [
+        ("EVERY", "poll.interval"),
+        ("DRAFT", "cost.draft_parameters"),
+        ("TOKENS", "targets[1].speculative.tokens"),
+        ("TARGETS", "targets[2].url"),
+        ("command line", "targets[2].speculative.tokens"),
+        ("command line", "log.level"),
+    ]
+
+
+def test_a_mistake_in_a_section_that_only_a_variable_speaks_of_names_it():
+    overrides = {"cost.fixed_cost_ratio": FromVariable.of("1", "FIXED"), "log.level": "info"}
+    with pytest.raises(ConfigError) as caught:
+        load(None, environ={}, overrides=overrides)
+    assert [(one.place, one.path) for one in caught.value.problems] == [("FIXED", "cost")]
+
+
+def test_a_variable_goes_before_the_file_and_the_files_mistakes_stay_the_files(mistakes):
+    overrides = {"cost.draft_cost_ratio": FromVariable.of("-1", "COST"), "log.level": "loud"}
+    told = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
+    assert [one.partition(" ")[:1] for one in told] == [("COST:",), ("command",), ("2:",)]
+
+
+def test_the_general_cost_and_a_targets_own_stand_beside_each_other(read):
+    text = "cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_cost_ratio: 0.2, running_requests: 8}}]"
+    config = read(text)
+    assert (config.cost.ratio, config.targets[0].cost.ratio) == (0.1, 0.2)
+
+
+def test_the_state_is_kept_beside_the_file_unless_its_path_is_absolute(read, tmp_path):
+    assert read("").state == StateSettings(file=None, interval=60.0)
+    assert read("state: {file: state.json, interval: 5m}").state.file == tmp_path / "state.json"
+    assert read("state: {file: /nowhere/state.json}").state.file == Path("/nowhere/state.json")
+    (tmp_path / "there.json").touch()
+    assert read("state: {file: there.json}").state.file == tmp_path / "there.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (".", "is a directory; name a file in it"),
+        ("''", "is a directory; name a file in it"),
+        ("/dev/null", "is not a plain file; name another"),
+        ("exporter.yml/state", "names a file that cannot be used: {directory}/exporter.yml/state: Not a directory"),
+        ('"a\\0"', "is not the name of a file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_hold_the_state_is_refused(mistakes, name, told):
+    assert mistakes(f"state: {{file: {name}}}") == [
+        f"1: state.file {told.format(directory=mistakes.directory)}"
     ]
 
 

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from exporter.config.units import (
     DURATION_PATTERN,
+    PARAMETERS_PATTERN,
     SIZE_PATTERN,
     format_duration,
+    format_parameters,
     format_size,
     parse_duration,
+    parse_parameters,
     parse_size,
 )
 
@@ -84,3 +87,43 @@ def test_what_is_no_size_is_refused_with_an_example(text):
 @given(st.integers(min_value=0, max_value=10**12 - 1))
 def test_a_size_that_is_written_and_read_again_is_the_same(size):
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("8B", 8e9),
+        ("8b", 8e9),
+        ("1.5B", 1.5e9),
+        ("500M", 5e8),
+        ("70k", 7e4),
+        ("1T", 1e12),
+        ("8000000000", 8e9),
+        ("0.3", 0.3),
+        ("0", 0.0),
+    ],
+)
+def test_parameters_are_read_as_models_are_called(text, count):
+    assert parse_parameters(text) == count
+    assert re.search(PARAMETERS_PATTERN, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "B", "8 B", "8GB", "-8B", "1e9", "8B\n", "٣B", "1.B", ".5B", "9" * 20, "nan"]
+)
+def test_what_is_no_number_of_parameters_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match=r"write it as 500M, 1\.5B"):
+        parse_parameters(text)
+    assert not re.search(PARAMETERS_PATTERN, text) or text.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["8B", "1.5B", "500M", "1T", "999", "0.3", "0", "0.000000001", "1.234567891B"]
+)
+def test_parameters_are_written_in_the_largest_unit(text):
+    assert format_parameters(parse_parameters(text)) == text
+
+
+@given(st.integers(0, 10**15))
+def test_parameters_that_are_written_and_read_again_are_the_same(count):
+    assert parse_parameters(format_parameters(count)) == count

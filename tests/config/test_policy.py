@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.config.policy import _ASCENDING, Policy, merged, misordered
+from exporter.config.redact import redacted
+
+
+def test_the_defaults_are_in_order():
+    assert list(misordered(Policy(), Policy())) == []
+    for section, keys in _ASCENDING:
+        values = [getattr(getattr(Policy(), section), key) for key in keys]
+        assert values == sorted(values), keys
+
+
+def test_without_a_policy_of_its_own_a_target_has_the_general_one():
+    general = Policy(min_drafts=7)
+    assert merged(None, general) is general
+
+
+def test_what_a_target_sets_outweighs_the_general_key_by_key_at_any_depth():
+    general = Policy.model_validate({"min_drafts": 7, "speedup": {"poor": 1.2, "marginal": 1.4}})
+    own = Policy.model_validate({"max_half_width": 0.1, "speedup": {"poor": 1.05}, "drops": {"ratio": 0.3}})
+    whole = merged(own, general)
+    assert (whole.min_drafts, whole.max_half_width) == (7, 0.1)
+    assert (whole.speedup.poor, whole.speedup.marginal, whole.speedup.healthy) == (1.05, 1.4, 2.0)
+    assert (whole.drops.ratio, whole.drops.warm_up) == (0.3, 60.0)
+    assert whole.acceptance == Policy().acceptance
+
+
+def test_a_target_can_go_back_to_a_default_that_the_general_policy_left():
+    general = Policy.model_validate({"speedup": {"healthy": 3.0}})
+    assert merged(Policy.model_validate({"speedup": {"healthy": 2.0}}), general).speedup.healthy == 2.0
+    assert merged(Policy.model_validate({"speedup": {}}), general).speedup.healthy == 3.0
+
+
+policies = st.fixed_dictionaries(
+    {},
+    optional={
+        "min_drafts": st.integers(1, 1000),
+        "speedup": st.fixed_dictionaries(
+            {}, optional=dict.fromkeys(("harmful", "poor", "marginal", "healthy"), st.floats(0, 5))
+        ),
+        "acceptance": st.fixed_dictionaries(
+            {}, optional=dict.fromkeys(("poor_ratio", "healthy_ratio", "optimal_ratio"), st.floats(0, 1))
+        ),
+    },
+).map(Policy.model_validate)
+
+
+@given(policies, policies)
+def test_merging_again_changes_nothing(own, general):
+    whole = merged(own, general)
+    assert merged(whole, general) == whole
+    assert merged(own, whole) == whole
+
+
+@given(policies, policies)
+def test_wrong_thresholds_are_told_where_they_are_set_as_soon_as_there_are_any(own, general):
+    whole = merged(own, general)
+    told = list(misordered(own, whole))
+    broken = [
+        (section, pair)
+        for section, keys in _ASCENDING
+        for pair in pairwise(keys)
+        if getattr(getattr(whole, section), pair[0]) > getattr(getattr(whole, section), pair[1])
+    ]
+    blameless = not list(misordered(general, general))
+    assert bool(told) == bool(broken) or not blameless
+    for (section, key), _ in told:
+        assert key in getattr(own, section).model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("{speedup: {poor: 0.9}}", "2: policy.speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
+        ("{speedup: {poor: 1.5}}", "2: policy.speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
+        ("{speedup: {marginal: 2, healthy: 1.5}}", "2: policy.speedup.healthy is less than `marginal`, 2; raise it, or lower `marginal`"),
+        ("{acceptance: {optimal_length: 1.4}}", "2: policy.acceptance.optimal_length is less than `healthy_length`, 1.5; raise it, or lower `healthy_length`"),
+        ("{acceptance: {harmful_length: 1.31}}", "2: policy.acceptance.harmful_length is more than `poor_length`, 1.3; lower it, or raise `poor_length`"),
+        ("{acceptance: {healthy_length_per_token: 0.8}}", "2: policy.acceptance.healthy_length_per_token is more than `optimal_length_per_token`, 0.7; lower it, or raise `optimal_length_per_token`"),
+        ("{acceptance: {poor_ratio: 0.61}}", "2: policy.acceptance.poor_ratio is more than `healthy_ratio`, 0.6; lower it, or raise `healthy_ratio`"),
+        ("{depth: {increase_above: 0.05}}", "2: policy.depth.increase_above is less than `decrease_below`, 0.1; raise it, or lower `decrease_below`"),
+        ("{acceptance: {healthy_length: 0.9}}", "2: policy.acceptance.healthy_length must be at least 1"),
+        ("{acceptance: {poor_ratio: 1.1}}", "2: policy.acceptance.poor_ratio must be at most 1"),
+        ("{depth: {tolerance: 1}}", "2: policy.depth.tolerance must be less than 1"),
+        ("{findings: {tail_ratio: 0.5}}", "2: policy.findings.tail_ratio must be at least 1"),
+        ("{findings: {low_coverage: nan}}", "2: policy.findings.low_coverage must be at most 1"),
+        ("{drops: {ratio: 0}}", "2: policy.drops.ratio must be more than 0"),
+        ("{drops: {ratio: 1}}", "2: policy.drops.ratio must be less than 1"),
+        ("{drops: {warm_up: 60}}", "2: policy.drops.warm_up is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"),
+        ("{min_drafts: 0}", "2: policy.min_drafts must be at least 1"),
+        ("{max_half_width: inf}", "2: policy.max_half_width must be a finite number, not 'inf'"),
+        ("{speed_up: {}}", "2: policy.speed_up is not a key that is known here; did you mean `speedup`?"),
+    ],
+)  # fmt: skip
+def test_thresholds_that_contradict_each_other_are_refused(mistakes, policy, told):
+    assert mistakes(f"log: {{}}\npolicy: {policy}") == [told]
+
+
+def test_equal_thresholds_are_in_order(read):
+    assert read("policy: {speedup: {harmful: 1.1, poor: 1.1}}").policy.speedup.harmful == 1.1
+
+
+def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistakes):
+    text = """\
+        policy: {speedup: {marginal: 1.5}, acceptance: {healthy_ratio: 0.5}}
+        targets:
+          - url: http://a
+            policy: {speedup: {poor: 1.4}}
+          - url: http://b
+            policy:
+              speedup:
+                poor: 1.6
+              acceptance: {poor_ratio: 0.55, optimal_ratio: 0.4}
+          - url: http://c
+    """
+    assert mistakes(text) == [
+        "8: targets[1].policy.speedup.poor is more than `marginal`, 1.5; lower it, or raise `marginal`",
+        "9: targets[1].policy.acceptance.poor_ratio is more than `healthy_ratio`, 0.5; lower it, or raise `healthy_ratio`",
+        "9: targets[1].policy.acceptance.optimal_ratio is less than `healthy_ratio`, 0.5; raise it, or lower `healthy_ratio`",
+    ]
+
+
+def test_what_contradicts_the_defaults_alone_is_no_mistake_of_a_target(read):
+    text = "policy: {speedup: {harmful: 0.5, poor: 0.6}}\ntargets: [{url: http://a, policy: {speedup: {poor: 0.7}}}]"
+    [target] = read(text).targets
+    assert target.policy.speedup.poor == 0.7
+
+
+def test_a_general_policy_that_is_wrong_is_told_once(mistakes):
+    text = "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"
+    assert len(mistakes(text)) == 1
+
+
+def test_of_a_targets_policy_only_what_it_sets_is_shown(read):
+    config = read(
+        "policy: {min_drafts: 5}\ntargets: [{url: http://a, policy: {drops: {warm_up: 2m}}}, {url: http://b}]"
+    )
+    shown = redacted(config)
+    assert shown.count("warm_up") == 2
+    assert shown.count("min_drafts") == 1
+    assert shown.count("warm_up: 2m") == 1
+    assert read(shown) == config
