@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import mul
+from operator import mul, sub
 
 from exporter.analysis.acceptance import coverage_ratio, draft_length_tokens
 from exporter.analysis.bounds import cosines, grouped, standard_error
@@ -43,14 +43,47 @@ class Depth:
 NO_SPECULATION = Depth(0, 1.0, extrapolated=False)
 
 
+class _Drafts:
+    """What the drafts of a window tell about depths."""
+
+    def __init__(self, window: Window, drafts: int) -> None:
+        """Look at a window of ``drafts`` drafts, at least one, which has positions."""
+        self.number = drafts
+        self.known = len(window.positions)
+        reached = [accepted / drafts for accepted in window.positions]
+        self.decay = min(_decay(window, reached[0]), 1.0)
+        further = range(1, _beyond(window) + 1)
+        self.reached = [*reached, *(reached[-1] * self.decay**more for more in further)]
+        """p_i; beyond K, p_{K-1} times the decay for every position more."""
+        coverage = coverage_ratio(window)
+        self.coverage = 1.0 if coverage is None else coverage
+        self._length = draft_length_tokens(window) or self.known
+
+    def plain_steps(self, cost: Cost, tokens: int) -> float:
+        """Return how many plain decode steps a step takes; an upper limit where drafts differ in length."""
+        drafted = tokens if tokens > self.known else min(tokens, self._length)
+        return 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * self.coverage * drafted
+
+    def speedup(self, cost: Cost, tokens: int) -> float:
+        """Return S(k)."""
+        return (1 + self.coverage * sum(self.reached[:tokens])) / self.plain_steps(cost, tokens)
+
+    def weights(self, cost: Cost, tokens: int) -> list[float]:
+        """Return by how much S(k) grows with each of the K known p_i; the decay is taken as known."""
+        gain = self.coverage / self.plain_steps(cost, tokens)
+        weights = [gain if position < tokens else 0.0 for position in range(self.known)]
+        weights[-1] += gain * sum(self.decay**more for more in range(1, tokens - self.known + 1))
+        return weights
+
+
 def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
     """Return S(1) … S(K), and of up to ``MOST_BEYOND`` more; empty where nothing was drafted."""
-    known = len(window.positions)
-    if not known or not window[Counter.DRAFTS]:
+    drafts = _drafts(window)
+    if drafts is None:
         return ()
     return tuple(
-        Depth(tokens, _speedup(window, cost, tokens), extrapolated=tokens > known)
-        for tokens in range(1, known + _beyond(window) + 1)
+        Depth(tokens, drafts.speedup(cost, tokens), extrapolated=tokens > drafts.known)
+        for tokens in range(1, len(drafts.reached) + 1)
     )
 
 
@@ -58,14 +91,21 @@ def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: f
     """Return the smallest depth that pays and is as good as the best of ``known``; None if none is known.
 
     As good: within ``tolerance`` (a share of the best), or within one standard error of their difference.
-    No speculation if even the best does not pay.
+    No speculation if even the best does not pay. ``known`` is what ``depths`` returned.
     """
-    if not known:
+    drafts = _drafts(window)
+    if drafts is None or not known:
         return None
     best = max(known, key=lambda depth: depth.speedup)
+    enough, sureness = (1 - tolerance) * best.speedup, _Sureness(window, drafts)
     paying = (depth for depth in known if depth.speedup >= 1)
     return next(
-        (depth for depth in paying if _as_good(window, cost, depth, best, tolerance)),
+        (
+            depth
+            for depth in paying
+            if depth.speedup >= enough
+            or depth.speedup >= best.speedup - sureness.of_difference(cost, depth, best)
+        ),
         NO_SPECULATION,
     )
 
@@ -76,19 +116,18 @@ def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tup
     S(0) is that of a step that pays the fixed cost and drafts nothing. Where some drafts are shorter, it is a
     lower limit: the position costs less than a token a draft there. Empty where c is 0.
     """
-    price = cost.draft_cost_ratio
-    if not price:
+    drafts, price = _drafts(window), cost.draft_cost_ratio
+    if drafts is None or not price:
         return ()
-    before = (1 / (1 + cost.fixed_cost_ratio), *(depth.speedup for depth in known[:-1]))
+    before = (1 / (1 + cost.fixed_cost_ratio), *(depth.speedup for depth in known))
     return tuple(
-        _reach(window, depth.tokens - 1) / (price * speedup)
-        for depth, speedup in zip(known, before, strict=True)
+        reached / (price * speedup) for reached, speedup in zip(drafts.reached, before, strict=False)
     )
 
 
-def _as_good(window: Window, cost: Cost, depth: Depth, best: Depth, tolerance: float) -> bool:
-    less = best.speedup - depth.speedup
-    return less <= tolerance * best.speedup or less <= _difference_error(window, cost, depth, best)
+def _drafts(window: Window) -> _Drafts | None:
+    drafts = window[Counter.DRAFTS]
+    return _Drafts(window, drafts) if drafts and window.positions else None
 
 
 def _beyond(window: Window) -> int:
@@ -99,79 +138,37 @@ def _beyond(window: Window) -> int:
     return MOST_BEYOND if positions > 1 else 1
 
 
-def _decay(window: Window) -> float:
+def _decay(window: Window, first: float) -> float:
     """Return by how much each position beyond K is less likely than the one before.
 
     Of a single position no decay can be seen. Its own ratio stands in: the second token is then as hard as
     the first, given that the first was right.
     """
-    decay = decay_ratio(window) if len(window.positions) > 1 else _reach(window, 0)
-    return min(decay or 0.0, 1.0)
+    return first if len(window.positions) == 1 else decay_ratio(window) or 0.0
 
 
-def _reach(window: Window, position: int) -> float:
-    """Return p_i; beyond K it is p_{K-1} times the decay for every position more."""
-    drafts, last = window[Counter.DRAFTS], len(window.positions) - 1
-    here = window.positions[min(position, last)] / drafts if drafts else 0.0
-    return here * _decay(window) ** (position - last) if position > last else here
-
-
-def _draft_length(window: Window, tokens: int) -> float:
-    """Return t_k; an upper limit where drafts differ in length."""
-    drafted = draft_length_tokens(window)
-    return tokens if drafted is None or tokens > len(window.positions) else min(tokens, drafted)
-
-
-def _coverage(window: Window) -> float:
-    coverage = coverage_ratio(window)
-    return 1.0 if coverage is None else coverage
-
-
-def _plain_steps(window: Window, cost: Cost, tokens: int) -> float:
-    """Return how many plain decode steps one step takes."""
-    drafted = _coverage(window) * _draft_length(window, tokens)
-    return 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * drafted
-
-
-def _speedup(window: Window, cost: Cost, tokens: int) -> float:
-    accepted = _coverage(window) * sum(_reach(window, position) for position in range(tokens))
-    return (1 + accepted) / _plain_steps(window, cost, tokens)
-
-
-def _weights(window: Window, cost: Cost, tokens: int) -> list[float]:
-    """Return by how much S(k) grows with each of the K known p_i; the decay is taken as known."""
-    known = len(window.positions)
-    gain = _coverage(window) / _plain_steps(window, cost, tokens)
-    weights = [gain if position < tokens else 0.0 for position in range(known)]
-    weights[-1] += gain * sum(_decay(window) ** further for further in range(1, tokens - known + 1))
-    return weights
-
-
-def _difference_error(window: Window, cost: Cost, depth: Depth, best: Depth) -> float:
-    """Return the standard error of S(best) - S(k); 0 where the window has no bounds.
+class _Sureness:
+    """How sure the differences between depths are.
 
     By the delta method: S is linear in p_i. Both depths rest on the same drafts, so that their difference is
     surer than either of them.
     """
-    drafts = window[Counter.DRAFTS]
-    weights = [
-        more - less
-        for more, less in zip(
-            _weights(window, cost, best.tokens), _weights(window, cost, depth.tokens), strict=True
-        )
-    ]
-    error = standard_error(_residuals(window, weights), cosines(window))
-    return 0.0 if error is None or not drafts else error / drafts
 
+    def __init__(self, window: Window, drafts: _Drafts) -> None:
+        increments = grouped(window)
+        columns = [increments.position(position) for position in range(drafts.known)]
+        self._drafts = drafts
+        self._cosines = cosines(window)
+        self._residuals = [
+            [count - reached * drafted for count, reached in zip(accepted, drafts.reached, strict=False)]
+            for drafted, *accepted in zip(increments.counter(Counter.DRAFTS), *columns, strict=True)
+            if drafted
+        ]
+        """a_i - p_i·D of every increment that drafted, and every known position."""
 
-def _residuals(window: Window, weights: Sequence[float]) -> list[float]:
-    """Return Σ w_i·(a_i - p_i·D) for every increment that drafted."""
-    increments = grouped(window)
-    drafts = increments.counter(Counter.DRAFTS)
-    columns = [increments.position(position) for position in range(len(weights))]
-    expected = sum(weight * _reach(window, position) for position, weight in enumerate(weights))
-    return [
-        sum(map(mul, weights, accepted)) - expected * count
-        for count, *accepted in zip(drafts, *columns, strict=True)
-        if count
-    ]
+    def of_difference(self, cost: Cost, depth: Depth, best: Depth) -> float:
+        """Return the standard error of S(best) - S(k); 0 where the window has no bounds."""
+        more = self._drafts.weights(cost, best.tokens)
+        weights = list(map(sub, more, self._drafts.weights(cost, depth.tokens)))
+        error = standard_error([sum(map(mul, weights, row)) for row in self._residuals], self._cosines)
+        return 0.0 if error is None else error / self._drafts.number

@@ -1,0 +1,296 @@
+"""Whether another number of draft tokens would pay more: the worked examples of docs/semantics.md."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from math import sqrt
+from statistics import mean, stdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.analysis.cost import Cost, CostSource
+from exporter.analysis.depth import Depth, _drafts, _Sureness, depths, marginal_benefits, recommended
+from exporter.analysis.speedup import estimated_speedup_ratio
+
+TOLERANCE = 0.03
+
+
+def at(draft_cost_ratio, fixed_cost_ratio=0.0):
+    return Cost(draft_cost_ratio, fixed_cost_ratio, CostSource.CONFIGURED, None)
+
+
+@pytest.fixture(name="drafted", scope="session")
+def drafted_fixture(make_window):
+    def drafted(*positions, drafts=100, length=None, **more):
+        """Make a window of drafts that are as long as there are positions, or of ``length`` tokens."""
+        tokens = len(positions) if length is None else length
+        return make_window(drafts, round(drafts * tokens), sum(positions), positions=positions, **more)
+
+    return drafted
+
+
+@pytest.fixture(name="good")
+def good_fixture(drafted):
+    return drafted(80, 65, 50, 35)
+
+
+@pytest.fixture(name="poor")
+def poor_fixture(drafted):
+    return drafted(40, 15, 5, 1)
+
+
+def speedups(window, cost):
+    return [depth.speedup for depth in depths(window, cost)]
+
+
+class TestWorkedExamples:
+    def test_a_good_drafter(self, good):
+        known = depths(good, at(0.1))
+        assert [depth.speedup for depth in known] == pytest.approx(
+            [1.636, 2.042, 2.269, 2.357, 2.379, 2.360], abs=5e-4
+        )
+        assert [depth.tokens for depth in known] == [1, 2, 3, 4, 5, 6]
+        assert [depth.extrapolated for depth in known] == [False] * 4 + [True] * 2
+        assert marginal_benefits(good, at(0.1), known) == pytest.approx(
+            (8.0, 3.97, 2.45, 1.54, 1.14, 0.87), abs=5e-3
+        )
+        # 5 gains 0.9 %
+        assert recommended(good, at(0.1), known, TOLERANCE) == known[3]
+
+    @pytest.mark.parametrize(
+        ("cost", "expected", "tokens"),
+        [
+            (0.1, [1.273, 1.292, 1.231, 1.150], 1),  # 2 gains 1.5 %
+            (0.3, [1.077, 0.969, 0.842, 0.732], 1),
+            (0.5, [0.933, 0.775, 0.640, 0.537], 0),
+        ],
+    )
+    def test_a_poor_drafter(self, poor, cost, expected, tokens):
+        known = depths(poor, at(cost))
+        assert [depth.speedup for depth in known[:4]] == pytest.approx(expected, abs=5e-4)
+        assert recommended(poor, at(cost), known, TOLERANCE).tokens == tokens
+
+    def test_without_a_tolerance_the_best_is_recommended(self, good, poor):
+        assert recommended(good, at(0.1), depths(good, at(0.1)), 0.0).tokens == 5
+        assert recommended(poor, at(0.1), depths(poor, at(0.1)), 0.0).tokens == 2
+
+
+class TestCoverage:
+    # Half of the steps have a draft of four tokens.
+    COUNTERS = {"decode_steps": 200, "generation_tokens": 440, "first_tokens": 10}  # noqa: RUF012
+
+    def test_steps_without_a_draft_give_one_token_and_cost_none(self, drafted):
+        window = drafted(80, 65, 50, 35, **self.COUNTERS)
+        assert speedups(window, at(0.1, 0.05))[:4] == pytest.approx(
+            [1.4 / 1.10, 1.725 / 1.15, 1.975 / 1.20, 2.15 / 1.25]
+        )
+
+    def test_the_depth_that_runs_is_as_fast_as_it_ran(self, drafted):
+        window = drafted(80, 65, 50, 35, **{**self.COUNTERS, "generation_tokens": 200 + 230 + 10})
+        assert speedups(window, at(0.1, 0.05))[3] == pytest.approx(
+            estimated_speedup_ratio(window, at(0.1, 0.05))
+        )
+
+
+class TestDraftsThatDifferInLength:
+    def test_a_depth_costs_no_more_tokens_than_drafts_have(self, drafted):
+        window = drafted(60, 40, 20, 10, length=2.5)
+        assert speedups(window, at(0.1)) == pytest.approx([1.6 / 1.1, 2.0 / 1.2, 2.2 / 1.25, 2.3 / 1.25])
+
+    @pytest.mark.parametrize(("length", "beyond"), [(4, 2), (3.8, 2), (3.79, 0), (2.5, 0), (4.02, 2)])
+    def test_where_they_are_shorter_than_they_might_be_more_positions_mean_nothing(
+        self, drafted, length, beyond
+    ):
+        known = depths(drafted(80, 65, 50, 35, length=length), at(0.1))
+        assert len([depth for depth in known if depth.extrapolated]) == beyond
+
+    def test_a_depth_beyond_costs_all_of_its_tokens(self, drafted):
+        window = drafted(50, 50, length=1.95)
+        assert speedups(window, at(0.1)) == pytest.approx([1.5 / 1.1, 2 / 1.195, 2.5 / 1.3, 3 / 1.4])
+
+    def test_where_draft_tokens_are_not_told_drafts_are_as_long_as_there_are_positions(self, make_window):
+        window = make_window(100, None, 145, positions=(80, 65))
+        known = depths(window, at(0.1))
+        assert [depth.tokens for depth in known] == [1, 2]
+        assert known[1].speedup == pytest.approx(2.45 / 1.2)
+
+
+class TestBeyondTheKnownPositions:
+    def test_one_position_shows_no_decay_and_stands_in_for_it_once(self, drafted):
+        known = depths(drafted(80), at(0.1))
+        assert known == (Depth(1, 1.8 / 1.1, False), Depth(2, pytest.approx(2.44 / 1.2), True))
+        assert marginal_benefits(drafted(80), at(0.1), known) == pytest.approx(
+            (8.0, 0.64 / (0.1 * 1.8 / 1.1))
+        )
+
+    def test_positions_that_do_not_decay_stay_what_they_are(self, drafted):
+        assert speedups(drafted(80, 80), at(0.0)) == pytest.approx([1.8, 2.6, 3.4, 4.2])
+
+    def test_a_torn_page_cannot_make_them_grow(self, drafted):
+        assert speedups(drafted(80, 82), at(0.0)) == pytest.approx([1.8, 2.62, 3.44, 4.26])
+
+    def test_where_nothing_is_accepted_more_of_it_only_costs(self, drafted):
+        window = drafted(0, 0)
+        assert speedups(window, at(0.1)) == pytest.approx([1 / 1.1, 1 / 1.2, 1 / 1.3, 1 / 1.4])
+        assert recommended(window, at(0.1), depths(window, at(0.1)), TOLERANCE) == Depth(0, 1.0, False)
+
+
+class TestWhatHasNoValue:
+    @pytest.mark.parametrize("counters", [(), (0, 0, 0), (10, 40, 4)])
+    def test_without_drafts_or_positions_there_are_no_depths(self, make_window, counters):
+        window = make_window(*counters)
+        assert depths(window, at(0.1)) == ()
+        assert marginal_benefits(window, at(0.1), ()) == ()
+        assert recommended(window, at(0.1), (), TOLERANCE) is None
+
+    def test_an_idle_engine_with_positions_has_none(self, make_window):
+        assert depths(make_window(0, 0, 0, positions=(0, 0)), at(0.1)) == ()
+
+    def test_a_drafter_that_costs_nothing_has_no_marginal_benefit(self, good):
+        known = depths(good, at(0.0, 0.1))
+        assert marginal_benefits(good, at(0.0, 0.1), known) == ()
+        assert recommended(good, at(0.0, 0.1), known, 0.0).tokens == 6
+
+
+def falling(drafts=1000, most=12):
+    """Accepted tokens of every position, each at most those of the one before."""
+    return st.lists(st.integers(0, drafts), min_size=1, max_size=most).map(
+        lambda counts: tuple(sorted(counts, reverse=True))
+    )
+
+
+costs = st.builds(at, st.floats(0, 2), st.floats(0, 1))
+
+
+@given(positions=falling(), cost=costs)
+def test_with_more_tokens_it_gets_better_until_it_gets_worse(drafted, positions, cost):
+    known = speedups(drafted(*positions, drafts=1000), cost)
+    steps = [later - earlier for earlier, later in pairwise(known) if abs(later - earlier) > 1e-12]
+    signs = [step > 0 for step in steps]
+    assert signs == sorted(signs, reverse=True)
+
+
+@given(positions=falling(), cost=costs)
+def test_a_position_is_worth_drafting_while_its_marginal_benefit_is_above_1(drafted, positions, cost):
+    window = drafted(*positions, drafts=1000)
+    known = depths(window, cost)
+    gains = marginal_benefits(window, cost, known)
+    before = [1 / (1 + cost.fixed_cost_ratio), *(depth.speedup for depth in known)]
+    assert len(gains) == (len(known) if cost.draft_cost_ratio else 0)
+    for gain, (earlier, later) in zip(gains, pairwise(before), strict=False):
+        if abs(gain - 1) > 1e-9 and cost.draft_cost_ratio > 1e-6:
+            assert (gain > 1) == (later > earlier)
+
+
+@given(positions=falling(), cost=costs, tolerance=st.floats(0, 0.2), steps=st.integers(1000, 5000))
+def test_what_is_recommended_pays_and_is_nearly_as_good_as_the_best(
+    drafted, positions, cost, tolerance, steps
+):
+    window = drafted(*positions, drafts=1000, decode_steps=steps)
+    known = depths(window, cost)
+    found = recommended(window, cost, known, tolerance)
+    best = max(depth.speedup for depth in known)
+    if best < 1:
+        assert found == Depth(0, 1.0, False)
+        return
+    assert found in known
+    assert found.speedup >= max(1.0, (1 - tolerance) * best - 1e-12)
+    assert not [
+        depth
+        for depth in known
+        if depth.tokens < found.tokens and 1 <= depth.speedup >= (1 - tolerance) * best + 1e-9
+    ]
+
+
+def test_a_depth_that_does_not_pay_is_not_recommended_although_it_is_near_the_best(drafted):
+    # S = .991, 1.010: the first is within 3 %, and slower than no speculation.
+    window = drafted(289, 125, drafts=1000)
+    cost = at(0.1, 0.2)
+    known = depths(window, cost)
+    assert known[0].speedup < 1 < known[1].speedup < known[0].speedup / 0.97
+    assert recommended(window, cost, known[:2], TOLERANCE).tokens == 2
+
+
+def increments_of(positions_by_second, drafts):
+    return [
+        {
+            "drafts": drafts,
+            "draft_tokens": drafts * len(positions),
+            "accepted_tokens": sum(positions),
+            "positions": tuple(positions),
+            "first_tokens": 20,
+        }
+        for positions in positions_by_second
+    ]
+
+
+class TestHowSure:
+    """S(3) is 3.5 % below S(4), which is more than the tolerance."""
+
+    DRAFTS = 100
+
+    @pytest.fixture(name="windowed")
+    def windowed_fixture(self, make_window):
+        def windowed(positions_by_second, **more):
+            seconds = len(positions_by_second)
+            sums = tuple(map(sum, zip(*positions_by_second, strict=True)))
+            drafts = self.DRAFTS * seconds
+            keywords = {"seconds": float(seconds), "gauges": (20.0, 0.0, 0.5), **more}
+            return make_window(
+                drafts,
+                drafts * len(sums),
+                sum(sums),
+                positions=sums,
+                length=float(seconds),
+                first_tokens=20 * seconds,
+                increments=increments_of(positions_by_second, self.DRAFTS),
+                **keywords,
+            )
+
+        return windowed
+
+    STEADY = (80, 70, 70, 45)
+    SLOW = tuple((80, 70, 70, 70 if second < 15 else 20) for second in range(30))
+    COST = at(0.145)
+
+    def recommended(self, window):
+        return recommended(window, self.COST, depths(window, self.COST)[:4], TOLERANCE).tokens
+
+    def test_a_steady_engine_is_told_the_best(self, windowed):
+        known = depths(windowed([self.STEADY] * 30), self.COST)
+        assert known[2].speedup < 0.97 * known[3].speedup
+        assert self.recommended(windowed([self.STEADY] * 30)) == 4
+
+    def test_a_difference_that_is_not_sure_is_none(self, windowed):
+        assert self.recommended(windowed(self.SLOW)) == 3
+
+    def test_what_both_depths_share_does_not_make_their_difference_less_sure(self, windowed):
+        # As unsteady, but in the first three positions.
+        shared = [
+            (*(count + (15 if second < 15 else -15) for count in self.STEADY[:3]), 45) for second in range(30)
+        ]
+        assert self.recommended(windowed(shared)) == 4
+
+    def test_without_bounds_the_tolerance_alone_counts(self, windowed):
+        assert self.recommended(windowed(self.SLOW, gauges=(None, None, None))) == 4
+
+    def test_the_error_of_a_difference_is_how_much_it_differs_between_windows(self, windowed):
+        chance = random.Random(1)
+
+        def second():
+            reached, positions = self.DRAFTS, []
+            for share in (0.8, 0.8, 0.75, 0.75):
+                reached = sum(chance.random() < share for _ in range(reached))
+                positions.append(reached)
+            return tuple(positions)
+
+        differences, errors = [], []
+        for _ in range(150):
+            window = windowed([second() for _ in range(30)])
+            known = depths(window, self.COST)
+            differences.append(known[3].speedup - known[1].speedup)
+            errors.append(_Sureness(window, _drafts(window)).of_difference(self.COST, known[1], known[3]))
+        assert sqrt(mean(error**2 for error in errors)) == pytest.approx(stdev(differences), rel=0.15)
