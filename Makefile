@@ -5,15 +5,15 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format e2e e2e-vllm bench docs clean
+.PHONY: help run test lint format e2e e2e-vllm bench docs dashboards dashboards-pictures clean
 
 help: ## say what each target does
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dns]' --group test --group lint
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dns]' --group test --group grafana --group lint
 	@touch $@
 
 run: $(READY) ## run the exporter against an embedded simulated vLLM
@@ -43,6 +43,12 @@ bench: $(READY) ## run every benchmark that the README quotes
 docs: $(READY) ## generate docs/metrics.md, docs/configuration.md and the schema
 	$(BIN)/python -m exporter.export.document docs/metrics.md
 	$(BIN)/python -m exporter.config.document docs/configuration.md docs/configuration.schema.json
+
+dashboards: $(READY) ## generate grafana/dashboards
+	$(BIN)/python -m grafana
+
+dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and half an hour
+	grafana/render/pictures
 
 clean: ## remove what was built here
 	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,0 +1,44 @@
+"""Write every dashboard as JSON: ``python -m grafana [FOLDER]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard
+
+from grafana.engine import engine
+from grafana.experiments import experiments
+from grafana.health import health
+from grafana.overview import overview
+
+FOLDER = Path(__file__).with_name("dashboards")
+
+BOARDS: Mapping[str, Callable[[], dashboard.Dashboard]] = {
+    "spec-decode-overview": overview,
+    "spec-decode-engine": engine,
+    "spec-decode-experiments": experiments,
+    "spec-decode-exporter": health,
+}
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """Return the name and the text of every file."""
+    for uid, make in BOARDS.items():
+        yield f"{uid}.json", json.dumps(make(), cls=JSONEncoder, indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the files."""
+    given = sys.argv[1:] if arguments is None else arguments
+    folder = Path(given[0]) if given else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in documents():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Arms side by side: with speculation and without, or method against method, told apart by any label."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard
+
+from grafana import style, variables
+from grafana.board import ALERTS, Band, Section, board
+from grafana.panels import Column, Look, Panel, Query, cell, lines, rows, stat_tile
+from grafana.promql import FLEET
+
+UID = "spec-decode-experiments"
+
+_TIMES = {"unit": style.TIMES}
+_MISSING = "No series has this label. Choose another one under “Compare by label”."
+_BY_ARM = style.by_name()
+
+
+def _arms(expression: str, how: str = "sum", also: str = "") -> str:
+    """Aggregate by the values of the chosen label, whatever it is called."""
+    return f'{how} by (arm{also}) (label_replace({expression}, "arm", "$1", "$compare", "(.+)"))'
+
+
+def _of_arms(metric: str, **matchers: str) -> str:
+    return _chosen(FLEET(metric, **matchers), '$compare=~"$arm"')
+
+
+def _of_baseline(metric: str, **matchers: str) -> str:
+    return _chosen(FLEET(metric, **matchers), '$compare="$baseline"')
+
+
+def _chosen(selector: str, matcher: str) -> str:
+    return f"{selector.removesuffix('}')}, {matcher}}}"
+
+
+def _rate(selector: str) -> str:
+    return f"rate({selector}[$__rate_interval])"
+
+
+def _increase(name: str) -> str:
+    return _arms(_rate(_of_arms(f"spec_decode_{name}_total")))
+
+
+def _of_base(name: str) -> str:
+    return f"sum({_rate(_of_baseline(f'spec_decode_{name}_total'))})"
+
+
+_OUTPUT = f"({_increase('generation_tokens')} - {_increase('first_tokens')})"
+_PER_TOKEN = f"{_increase('decode_seconds')} / {_OUTPUT}"
+_PER_TOKEN_OF_BASELINE = (
+    f"{_of_base('decode_seconds')} / ({_of_base('generation_tokens')} - {_of_base('first_tokens')})"
+)
+_SPEEDUP = f"({_PER_TOKEN_OF_BASELINE}) / on () group_right () ({_PER_TOKEN})"
+_PER_STEP = f"{_OUTPUT} / {_increase('decode_steps')}"
+_ACCEPTED = f"{_increase('accepted_tokens')} / {_increase('draft_tokens')}"
+_LENGTH = f"1 + {_increase('accepted_tokens')} / {_increase('drafts')}"
+_RUNNING = _arms(_of_arms("spec_decode_running_requests", window="$short"), "avg")
+_WAITING = _arms(_of_arms("spec_decode_waiting_requests", window="$short"), "avg")
+_BASELINE_RUNNING = _of_baseline("spec_decode_running_requests", window="$short")
+_LOAD = f"({_RUNNING}) / on () group_left () (avg({_BASELINE_RUNNING}))"
+
+
+def _tiles() -> Band:
+    faster = stat_tile(
+        "Speed-up against $baseline",
+        "Time per output token of the baseline over that of the arm, at the end of the time shown. Above 1 "
+        "the arm is faster. It is measured, not estimated, but only as good as the arms' load is "
+        "comparable: see beside it.",
+        [Query(_SPEEDUP, "{{arm}}", _TIMES)],
+        Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value=_MISSING),
+        filled=True,
+    )
+    load = stat_tile(
+        "Load against $baseline",
+        "Running requests of an engine of the arm over those of an engine of the baseline. Between a half "
+        "and twice they can be compared; outside of that the arms do not do the same work.",
+        [Query(_LOAD, "{{arm}}", _TIMES)],
+        Look(unit="none", decimals=2, steps=style.COMPARABLE, no_value=_MISSING),
+        filled=True,
+    )
+    return Band(5, [(12, faster), (12, load)])
+
+
+def _columns() -> list[Column]:
+    percent = {"unit": "percentunit", "decimals": 1}
+    two = {"decimals": 2}
+    return [
+        Column("Speed-up", _SPEEDUP, cell(style.SPEEDUP, unit=style.TIMES, decimals=2)),
+        Column("Time per token", _PER_TOKEN, {"unit": "s", "decimals": 1}),
+        Column("Tokens per step", _PER_STEP, two),
+        Column("Accepted", _ACCEPTED, percent),
+        Column("Length", _LENGTH, two),
+        Column("Load", _LOAD, cell(style.COMPARABLE, filled=False, unit=style.TIMES, decimals=2)),
+        Column("Running", _RUNNING, {"decimals": 1}),
+        Column("Waiting", _WAITING, {"decimals": 1}),
+        Column("Tokens a second", _increase("generation_tokens"), {"unit": "cps", "decimals": 0}),
+        Column(
+            "Engines",
+            _arms(_of_arms("spec_decode_window_seconds", window="$short"), "count"),
+            {"decimals": 0},
+        ),
+        Column("Method", _arms(_of_arms("spec_decode_engine_info"), "count", ", method"), label="method"),
+    ]
+
+
+def _table() -> Panel:
+    return rows(
+        "Arms side by side",
+        "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. "
+        "Speed-up and load are against the baseline, running and waiting requests are means of an engine.",
+        {"arm": "Arm"},
+        _columns(),
+        looks={},
+        order=("Speed-up", "Arm", "Method"),
+        worst="Speed-up",
+        no_value=_MISSING,
+    )
+
+
+_GRAPHS: tuple[tuple[str, str, str, Look], ...] = (
+    (
+        "Speed-up against $baseline over time",
+        "Time per output token of the baseline over that of the arm. The baseline itself is the line at 1.",
+        _SPEEDUP,
+        Look(unit="none", decimals=2, steps=style.PAYS, colour=_BY_ARM, no_value=_MISSING),
+    ),
+    (
+        "Time per output token",
+        "Time in decode steps over tokens after the first: what a user waits for each token.",
+        _PER_TOKEN,
+        Look(unit="s", least=0, colour=_BY_ARM, no_value=_MISSING),
+    ),
+    (
+        "Tokens per step",
+        "Tokens that a decode step of a request gives, with a draft or without; 1 without speculation.",
+        _PER_STEP,
+        Look(unit="none", decimals=2, least=0, colour=_BY_ARM, no_value=_MISSING),
+    ),
+    (
+        "Acceptance",
+        "Accepted tokens over draft tokens. An arm without speculation has none.",
+        _ACCEPTED,
+        Look(unit="percentunit", least=0, most=1, colour=_BY_ARM, no_value=_MISSING),
+    ),
+    (
+        "Running requests of an engine",
+        "Mean over the arm's engines. Arms can be compared while these lines lie near each other.",
+        _RUNNING,
+        Look(unit="none", decimals=1, least=0, colour=_BY_ARM, no_value=_MISSING),
+    ),
+    (
+        "Waiting requests of an engine",
+        "Mean over the arm's engines. An arm with a queue is at its limit, whatever its time per token.",
+        _WAITING,
+        Look(unit="none", decimals=1, least=0, colour=_BY_ARM, no_value=_MISSING),
+    ),
+)
+
+
+def _graphs() -> list[Band]:
+    made = [
+        lines(
+            title,
+            description,
+            [Query(expr, "{{arm}}", _TIMES if "Speed-up" in title else {})],
+            look,
+            limit="Speed-up" in title,
+        )
+        for title, description, expr, look in _GRAPHS
+    ]
+    return [Band(8, [(12, left), (12, right)]) for left, right in zip(made[::2], made[1::2], strict=True)]
+
+
+def experiments() -> dashboard.Dashboard:
+    """Return the dashboard that compares the arms of an experiment."""
+    return board(
+        UID,
+        "Speculative decoding / Experiments",
+        "Arms side by side: speculation on against off, method against method, model against model. Any "
+        "label tells the arms apart: one that the exporter's configuration or Prometheus' relabelling sets.",
+        variables=[
+            variables.datasource(),
+            variables.job(),
+            variables.instance(),
+            variables.model_name(),
+            variables.compare(),
+            *variables.arms(),
+            variables.windows()[0],
+        ],
+        marks=[ALERTS],
+        sections=[Section([_tiles(), Band(7, [(24, _table())])]), Section(_graphs(), "Over time")],
+    )

@@ -1,0 +1,314 @@
+"""The fleet at a glance: is anything wrong, where, and since when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grafana_foundation_sdk.models import dashboard
+
+from grafana import style, variables
+from grafana.board import ALERTS, Band, Section, board
+from grafana.panels import (
+    Column,
+    Look,
+    Panel,
+    Query,
+    cell,
+    lines,
+    named,
+    palette,
+    rows,
+    stat_tile,
+    wide,
+)
+from grafana.promql import (
+    ENGINE_KEY,
+    EXPORTERS,
+    FLEET,
+    by,
+    firing,
+    firing_seconds,
+    fleet_speedup,
+    number_of_word,
+    ratio_of_sums,
+)
+
+UID = "spec-decode-overview"
+
+_TO_ENGINE = (
+    "/d/spec-decode-engine?${__url_time_range}&var-datasource=${datasource}&var-"
+    "instance=${__data.fields.instance}&var-target=${__data.fields.target}&var-"
+    "model_name=${__data.fields.model_name}&var-engine=${__data.fields.engine}"
+)
+_LINK = {"links": [{"title": "Open this engine", "url": _TO_ENGINE}]}
+_KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", "instance": "Exporter"}
+_KEY_LOOKS: dict[str, dict[str, Any]] = {
+    "Target": {**_LINK, "custom.width": 130},
+    "Model": {"custom.minWidth": 120},
+    "Engine": wide(65),
+    "Exporter": {"custom.minWidth": 100},
+}
+_COUNT = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
+
+
+def _counted(title: str, description: str, selector: str) -> Panel:
+    """Count the series of a 0/1 metric that are 1; 0 where there are none."""
+    return stat_tile(title, description, [Query(f"sum({selector}) or vector(0)")], _COUNT, filled=True)
+
+
+def _tiles() -> Band:
+    alerts = stat_tile(
+        "Alerts",
+        "Alerts of this exporter that fire now. Green does not mean much where the rules of "
+        "config/prometheus/alerts are not loaded.",
+        [Query(f"count({firing()}) or vector(0)")],
+        _COUNT,
+        filled=True,
+    )
+    slower = _counted(
+        "Slower than without",
+        "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below "
+        "1. Switch it off there, or draft fewer tokens.",
+        FLEET("spec_decode_verdict", verdict="harmful"),
+    )
+    dropped = stat_tile(
+        "Acceptance dropped",
+        "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine for"
+        " when.",
+        [Query(f"count({by(ENGINE_KEY, FLEET('spec_decode_acceptance_dropped'))} == 1) or vector(0)")],
+        _COUNT,
+        filled=True,
+    )
+    down = stat_tile(
+        "Servers out of reach",
+        "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried on.",
+        [Query(f"count({EXPORTERS('spec_decode_exporter_target_up')} == 0) or vector(0)")],
+        _COUNT,
+        filled=True,
+    )
+    speedup = stat_tile(
+        "Speed-up of the fleet",
+        "How much faster decoding is than without speculation: the time it would have taken over the time "
+        "it took, over the long window. Only engines whose draft cost is known are in it.",
+        [Query(fleet_speedup(FLEET, "$long"), properties={"unit": style.TIMES})],
+        Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
+        history=True,
+    )
+    accepted = ratio_of_sums(
+        FLEET, "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens", (), "$long"
+    )
+    acceptance = stat_tile(
+        "Acceptance of the fleet",
+        "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether "
+        "a rate is good depends on the cost of drafting.",
+        [Query(accepted)],
+        Look(unit="percentunit", decimals=1, least=0, most=1),
+        history=True,
+    )
+    return Band(4, [(4, panel) for panel in (alerts, slower, dropped, down, speedup, acceptance)])
+
+
+def _gauge(metric: str, **matchers: str) -> str:
+    return by(ENGINE_KEY, FLEET(metric, **matchers))
+
+
+def _word(metric: str, label: str, words: style.Words) -> str:
+    return number_of_word(FLEET, metric, label, words, ENGINE_KEY)
+
+
+_SHORT = "$short"
+_LONG = "$long"
+
+
+def _words() -> list[Column]:
+    verdict = _word("spec_decode_verdict", "verdict", style.VERDICTS)
+    advice = _word("spec_decode_recommendation", "action", style.ACTIONS)
+    state = _word("spec_decode_state", "state", style.STATES)
+    method = by((*ENGINE_KEY, "method"), FLEET("spec_decode_engine_info"))
+    return [
+        Column("Verdict", verdict, cell(words=style.VERDICTS, width=125)),
+        Column("Advice", advice, cell(words=style.ACTIONS, filled=False, width=115)),
+        Column("State", state, cell(words=style.STATES, filled=False, width=95)),
+        Column("Method", method, wide(100), label="method"),
+    ]
+
+
+def _figures() -> list[Column]:
+    speedup, acceptance = "spec_decode_estimated_speedup_ratio", "spec_decode_draft_acceptance_ratio"
+    length = _gauge("spec_decode_acceptance_length_tokens", window=_LONG)
+    times: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
+    percent: dict[str, Any] = {"unit": "percentunit", "decimals": 0}
+    return [
+        Column(
+            "Speed-up", _gauge(speedup, window=_LONG), cell(style.SPEEDUP, filled=False, width=85, **times)
+        ),
+        Column("at least", _gauge(f"{speedup}_lower", window=_LONG), wide(75, **times)),
+        Column("at most", _gauge(f"{speedup}_upper", window=_LONG), wide(75, **times)),
+        Column("Accepted now", _gauge(acceptance, window=_SHORT), wide(115, **percent)),
+        Column("Accepted", _gauge(acceptance, window=_LONG), wide(85, **percent)),
+        Column("Length", length, wide(75, decimals=2)),
+        Column("K", _gauge("spec_decode_configured_tokens"), wide(50, decimals=0)),
+        Column("Best K", _gauge("spec_decode_recommended_tokens"), wide(70, decimals=0)),
+        Column("Running", _gauge("spec_decode_running_requests", window=_SHORT), wide(80, decimals=0)),
+        Column("Waiting", _gauge("spec_decode_waiting_requests", window=_SHORT), wide(80, decimals=0)),
+    ]
+
+
+def _fleet() -> Panel:
+    description = (
+        "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with"
+        " its 95 % bounds, acceptance and length are of the long window, “now” is the short one. Length "
+        "counts the bonus token. Best K is a hypothesis to try."
+    )
+    return rows(
+        "Engines",
+        description,
+        _KEYS,
+        [*_words(), *_figures()],
+        looks=_KEY_LOOKS,
+        order=("Verdict", "Target", "Model", "Engine", "Method", "State", "Advice"),
+        worst="Verdict",
+        no_value="No engine is watched. Look at the exporter's dashboard.",
+    )
+
+
+def _alerts() -> Panel:
+    keys = ("alertname", "severity", "target", "model_name", "engine")
+    titles = dict(zip(keys, ("Alert", "Severity", "Target", "Model", "Engine"), strict=True))
+    return rows(
+        "Firing alerts",
+        "Alerts of this exporter that fire now, and for how long their condition has held. Each has a "
+        "runbook under docs/runbooks.",
+        titles,
+        [Column("For", firing_seconds(keys), wide(90, unit="s"))],
+        looks={"Engine": wide(70), "Severity": wide(90)},
+        no_value="No alert fires.",
+    )
+
+
+def _per_engine(expression: str) -> str:
+    return by(ENGINE_KEY, expression, "sum")
+
+
+def _changes() -> Panel:
+    acceptance = FLEET("spec_decode_draft_acceptance_ratio", window=_LONG)
+    moved = f"({acceptance} - {acceptance} offset $__range)"
+    events: dict[str, tuple[str, dict[str, Any]]] = {
+        "Drops": (FLEET.increase("spec_decode_acceptance_drops_total"), wide(75)),
+        "Restarts": (FLEET.increase("spec_decode_engine_resets_total"), wide(85)),
+        "New K": (FLEET.changes("spec_decode_configured_tokens"), wide(75)),
+        # A change makes one verdict 0 and another 1.
+        "New verdicts": (f"{FLEET.changes('spec_decode_verdict')} / 2", wide(115, decimals=0)),
+    }
+    columns = [
+        Column(title, f"{by(ENGINE_KEY, happened, 'sum')} > 0", look)
+        for title, (happened, look) in events.items()
+    ]
+    points = wide(105, unit="percentunit", decimals=0)
+    columns.append(Column("Acceptance", by(ENGINE_KEY, f"{moved} > 0.05 or {moved} < -0.05"), points))
+    return rows(
+        "What changed in the time shown",
+        "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of"
+        " draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the "
+        "time shown began.",
+        _KEYS,
+        columns,
+        looks=_KEY_LOOKS,
+        worst="Drops",
+        no_value="Nothing changed.",
+    )
+
+
+def _verdicts() -> Panel:
+    panel = lines(
+        "Engines by verdict",
+        "How many engines have each verdict. Red below, grey above: too little traffic to say.",
+        [Query(by(("verdict",), FLEET("spec_decode_verdict"), "sum"), "{{verdict}}")],
+        Look(unit="short", decimals=0, least=0, colour=style.by_name()),
+        stacked=True,
+    )
+    return named(panel, palette(style.VERDICTS))
+
+
+def _over_time() -> Band:
+    accepted = ratio_of_sums(
+        FLEET,
+        "spec_decode_window_accepted_tokens",
+        "spec_decode_window_draft_tokens",
+        ("model_name",),
+        _SHORT,
+    )
+    return Band(
+        8,
+        [
+            (
+                8,
+                lines(
+                    "Speed-up by model",
+                    "The time that decoding would have taken without speculation over the time it took. "
+                    "Below the line at 1 it is slower than without.",
+                    [
+                        Query(
+                            fleet_speedup(FLEET, _LONG, ("model_name",)),
+                            "{{model_name}}",
+                            {"unit": style.TIMES},
+                        )
+                    ],
+                    Look(
+                        unit="none",
+                        decimals=2,
+                        steps=style.PAYS,
+                        colour=style.by_name(),
+                        no_value="cost unknown",
+                    ),
+                    limit=True,
+                ),
+            ),
+            (
+                8,
+                lines(
+                    "Acceptance by model, short window",
+                    "Accepted tokens over draft tokens, summed over the model's engines.",
+                    [Query(accepted, "{{model_name}}")],
+                    Look(unit="percentunit", least=0, most=1, colour=style.by_name()),
+                ),
+            ),
+            (
+                8,
+                lines(
+                    "Tokens generated, by model",
+                    "Tokens a second over all engines of the model: how much is at stake.",
+                    [
+                        Query(
+                            by(("model_name",), FLEET.rate("spec_decode_generation_tokens_total"), "sum"),
+                            "{{model_name}}",
+                        )
+                    ],
+                    Look(unit="cps", least=0, colour=style.by_name()),
+                ),
+            ),
+        ],
+    )
+
+
+def overview() -> dashboard.Dashboard:
+    """Return the dashboard of the fleet."""
+    return board(
+        UID,
+        "Speculative decoding / Overview",
+        "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance "
+        "drop, what should be done.",
+        variables=[
+            variables.datasource(),
+            variables.job(),
+            variables.instance(),
+            variables.model_name(),
+            *variables.windows(),
+        ],
+        marks=[ALERTS],
+        sections=[
+            Section([_tiles(), Band(9, [(24, _fleet())])]),
+            Section([Band(8, [(8, _alerts()), (16, _changes())])]),
+            Section([Band(7, [(24, _verdicts())]), _over_time()], "Over time"),
+        ],
+    )

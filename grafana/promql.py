@@ -1,0 +1,80 @@
+"""Expressions that several panels share. Every selector says which exporters it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grafana.style import Words
+
+ALERT_NAMES = "SpecDecode.+"
+"""What the names of the alerts in config/prometheus/alerts begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose series a dashboard shows: the variables that every selector is matched against."""
+
+    labels: tuple[str, ...]
+
+    def __call__(self, metric: str, **matchers: str) -> str:
+        """Return a selector of the metric; ``matchers`` are compared for equality."""
+        own = [f'{label}=~"${label}"' for label in self.labels]
+        given = [f'{label}="{value}"' for label, value in matchers.items()]
+        return f"{metric}{{{', '.join(own + given)}}}"
+
+    def rate(self, metric: str, **matchers: str) -> str:
+        """Return the increase a second of a counter."""
+        return f"rate({self(metric, **matchers)}[$__rate_interval])"
+
+    def increase(self, metric: str, over: str = "$__range", **matchers: str) -> str:
+        """Return the increase of a counter, a whole number."""
+        return f"round(increase({self(metric, **matchers)}[{over}]))"
+
+    def changes(self, metric: str, over: str = "$__range", **matchers: str) -> str:
+        """Return how often the value of a gauge changed."""
+        return f"changes({self(metric, **matchers)}[{over}])"
+
+
+EXPORTERS = Scope(("job", "instance"))
+TARGETS = Scope(("job", "instance", "target"))
+FLEET = Scope(("job", "instance", "model_name"))
+ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
+
+ENGINE_KEY = ("instance", "target", "model_name", "engine")
+"""What tells one engine from another in a table."""
+
+
+def by(key: Sequence[str], expression: str, how: str = "max") -> str:
+    """Aggregate by the labels of ``key``."""
+    return f"{how} by ({', '.join(key)}) ({expression})"
+
+
+def number_of_word(scope: Scope, metric: str, label: str, words: Words, key: Sequence[str]) -> str:
+    """Turn a state set, of which one series is 1, into the number of that series' word."""
+    terms = (f"{number} * {scope(metric, **{label: word.value})}" for number, word in enumerate(words))
+    return by(key, " or ".join(terms), "sum")
+
+
+def ratio_of_sums(scope: Scope, above: str, below: str, key: Sequence[str], window: str) -> str:
+    """Divide the sums of two windowed metrics: the one right way to average a ratio over engines."""
+    return f"{by(key, scope(above, window=window), 'sum')} / {by(key, scope(below, window=window), 'sum')}"
+
+
+def fleet_speedup(scope: Scope, window: str, key: Sequence[str] = ()) -> str:
+    """Return the time that decoding would have taken without speculation, over the time that it took."""
+    speedup = scope("spec_decode_estimated_speedup_ratio", window=window)
+    seconds = scope("spec_decode_window_decode_seconds", window=window)
+    without = by(key, f"{speedup} * {seconds}", "sum")
+    return f"{without} / {by(key, f'{seconds} and {speedup}', 'sum')}"
+
+
+def firing(extra: str = "") -> str:
+    """Return a selector of our alerts that fire. Those of a whole model have neither job nor instance."""
+    return f'ALERTS{{alertname=~"{ALERT_NAMES}", alertstate="firing"{extra}}}'
+
+
+def firing_seconds(key: Sequence[str]) -> str:
+    """Return for how long each alert has been on, pending included."""
+    since = f'time() - ALERTS_FOR_STATE{{alertname=~"{ALERT_NAMES}"}}'
+    return by(key, f"({since}) and ignoring (alertstate) {firing()}")

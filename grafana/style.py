@@ -1,0 +1,136 @@
+"""What the dashboards look like: few colours, each with one meaning, and the thresholds in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grafana_foundation_sdk.models import dashboard
+
+
+class Colour(StrEnum):
+    """What a colour says. Nothing is coloured for the sake of colour."""
+
+    GOOD = "green"
+    BETTER = "dark-green"
+    WATCH = "yellow"
+    BAD = "orange"
+    HARM = "red"
+    UNKNOWN = "#8e8e8e"
+    """Off, not known, not enough to say."""
+    NOW = "blue"
+    """The short window; what is measured."""
+    TREND = "purple"
+    """The long window; what is expected of the engine; the baseline."""
+    FAINT = "#5f87b8"
+    """Beside what is measured: bounds, extrapolation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One value of a state set, as people read it, in its colour."""
+
+    value: str
+    """The label's value."""
+    text: str
+    colour: Colour
+
+
+Words = Sequence[Word]
+"""A state set from the least to the most urgent. A word's number is its place: tables sort by urgency."""
+
+VERDICTS: Words = (
+    Word("insufficient", "too little to say", Colour.UNKNOWN),
+    Word("optimal", "optimal", Colour.BETTER),
+    Word("healthy", "healthy", Colour.GOOD),
+    Word("marginal", "marginal", Colour.WATCH),
+    Word("poor", "poor", Colour.BAD),
+    Word("harmful", "harmful", Colour.HARM),
+)
+STATES: Words = (
+    Word("disabled", "disabled", Colour.UNKNOWN),
+    Word("idle", "idle", Colour.UNKNOWN),
+    Word("active", "active", Colour.GOOD),
+    Word("stalled", "stalled", Colour.BAD),
+    Word("unreachable", "unreachable", Colour.HARM),
+)
+ACTIONS: Words = (
+    Word("collect", "wait for data", Colour.UNKNOWN),
+    Word("keep", "keep", Colour.GOOD),
+    Word("increase", "draft more", Colour.WATCH),
+    Word("decrease", "draft fewer", Colour.WATCH),
+    Word("switch_method", "switch method", Colour.BAD),
+    Word("limit_batch", "limit the batch", Colour.BAD),
+    Word("disable", "switch off", Colour.HARM),
+)
+
+Steps = Sequence[tuple[float | None, Colour]]
+"""Thresholds: each colour holds from its value up; the first has none."""
+
+PLAIN: Steps = ((None, Colour.NOW),)
+NEUTRAL: Steps = ((None, Colour.UNKNOWN),)
+NONE_IS_GOOD: Steps = ((None, Colour.GOOD), (1, Colour.HARM))
+ALL_IS_GOOD: Steps = ((None, Colour.HARM), (1, Colour.GOOD))
+SPEEDUP: Steps = (
+    (None, Colour.HARM),
+    (1.0, Colour.BAD),
+    (1.1, Colour.WATCH),
+    (1.3, Colour.GOOD),
+    (2.0, Colour.BETTER),
+)
+"""The verdict's own limits, as they are by default."""
+PAYS: Steps = ((None, Colour.HARM), (1.0, Colour.GOOD))
+SIGMA: Steps = ((None, Colour.GOOD), (3.0, Colour.WATCH), (6.0, Colour.BAD))
+CACHE: Steps = ((None, Colour.NOW), (0.9, Colour.BAD))
+COMPARABLE: Steps = ((None, Colour.BAD), (0.5, Colour.GOOD), (2.0, Colour.BAD))
+"""A cost that is known at one load speaks for half to twice of it."""
+AGE_SECONDS: Steps = ((None, Colour.GOOD), (10, Colour.WATCH), (60, Colour.HARM))
+SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colour.HARM))
+
+PERCENTILES: Mapping[str, str] = {"p50": "#8ab8ff", "p95": "#3274d9", "p99": "#1250b0"}
+"""The same thing, ever rarer: one colour, ever darker."""
+
+YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
+HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
+DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "DROPPED", Colour.HARM))
+
+TIMES = "suffix:\u00d7"
+"""The unit of a speed-up."""
+
+
+def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
+    """Return the steps as Grafana wants them."""
+    return dashboard.ThresholdsConfig(
+        mode=dashboard.ThresholdsMode.ABSOLUTE,
+        steps=[dashboard.Threshold(value=value, color=colour) for value, colour in steps],
+    )
+
+
+def mappings(words: Words) -> list[dashboard.ValueMapping]:
+    """Return how the words' numbers are shown."""
+    options = {
+        str(number): dashboard.ValueMappingResult(text=word.text, color=word.colour, index=number)
+        for number, word in enumerate(words)
+    }
+    return [dashboard.ValueMap(options=options)]
+
+
+def fixed(colour: str) -> dashboard.FieldColor:
+    """Return the way to paint everything in one colour."""
+    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.FIXED, fixed_color=colour)
+
+
+def shades(colour: str) -> dashboard.FieldColor:
+    """Return the way to paint each series in another shade of one colour."""
+    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.SHADES, fixed_color=colour)
+
+
+def by_thresholds() -> dashboard.FieldColor:
+    """Return the way to paint a value by its threshold."""
+    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.THRESHOLDS)
+
+
+def by_name() -> dashboard.FieldColor:
+    """Return the way to paint series that are told apart by name and of which none is better than another."""
+    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)

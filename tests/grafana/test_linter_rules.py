@@ -1,0 +1,119 @@
+"""The rules of Grafana's dashboard-linter, and the exceptions from them, each with its reason.
+
+Names are those of https://github.com/grafana/dashboard-linter/tree/main/docs/rules, which cannot be installed where
+these tests run.
+"""
+
+from __future__ import annotations
+
+import re
+
+import promql_parser as promql
+import pytest
+
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+ONE_ENGINE_AT_A_TIME = {("spec-decode-engine", "instance")}
+"""A dashboard of one engine has one exporter; with several, figures of different servers would lie over each other."""
+
+NOT_OURS = {
+    "ALERTS": "alerts of a whole model have neither job nor instance",
+    "ALERTS_FOR_STATE": "likewise",
+    "DCGM_FI_DEV_FB_USED": "dcgm-exporter is another job; its hosts are chosen by a variable of their own",
+    "DCGM_FI_DEV_FB_FREE": "likewise",
+}
+
+UNITS = {"none", "short", "percentunit", "s", "bytes", "mbytes", "Bps", "cps"}
+"""Those that we use of the linter's list."""
+
+
+def variables(board, kind):
+    return {
+        variable["name"]: variable for variable in board["templating"]["list"] if variable["type"] == kind
+    }
+
+
+def test_template_datasource_rule(board):
+    ((name, variable),) = variables(board, "datasource").items()
+    assert (name, variable["label"], variable["query"]) == ("datasource", "Data source", "prometheus")
+
+
+@pytest.mark.parametrize(("name", "label"), [("job", "Job"), ("instance", "Instance")])
+def test_template_job_and_instance_rules(board, name, label):
+    variable = variables(board, "query")[name]
+    assert variable["label"] == label
+    assert variable["datasource"] == DATASOURCE
+    if (board["uid"], name) in ONE_ENGINE_AT_A_TIME:
+        assert not variable["multi"]
+        assert not variable["includeAll"]
+    else:
+        assert variable["multi"]
+        assert (variable["includeAll"], variable["allValue"]) == (True, ".+")
+
+
+def test_template_label_promql_rule(board, tools):
+    for variable in variables(board, "query").values():
+        query = variable["query"]["query"]
+        assert query == variable["definition"]
+        selector, label = re.fullmatch(r"label_values\((.+), ([$\w]+)\)", query).groups()
+        assert isinstance(tools.parse(selector), promql.VectorSelector)
+        assert label
+
+
+def test_template_on_time_change_reload_rule(board):
+    assert {variable["refresh"] for variable in variables(board, "query").values()} == {2}
+
+
+def test_panel_datasource_rule(panel):
+    assert panel.panel["datasource"] == DATASOURCE
+    assert all(target["datasource"] == DATASOURCE for target in panel.panel["targets"])
+
+
+def test_panel_title_description_rule(panel):
+    assert panel.panel["title"]
+    assert panel.panel["description"].endswith(".")
+
+
+def test_panel_units_rule(panel):
+    assert panel.panel["fieldConfig"]["defaults"]["unit"] in UNITS
+
+
+def test_panel_no_targets_rule(panel):
+    assert panel.panel["targets"]
+
+
+def test_target_promql_rule(target, tools):
+    tools.parse(target.expr)
+
+
+def test_target_rate_interval_rule(target, tools):
+    for node, above in tools.nodes(target.expr):
+        if isinstance(node, promql.MatrixSelector) and above[-1].func.name in ("rate", "irate"):
+            assert "[$__rate_interval]" in target.expr
+            assert promql.display_duration(node.range) == tools.SUBSTITUTES["__rate_interval"]
+
+
+@pytest.mark.parametrize("label", ["job", "instance"])
+def test_target_job_and_instance_rules(target, label, tools):
+    for selector in tools.selectors(target.expr.replace(f"${label}", f"chosen_{label}")):
+        if selector.name not in NOT_OURS:
+            matchers = [(one.name, one.op, one.value) for one in selector.matchers.matchers]
+            assert (label, promql.MatchOp.Re, f"chosen_{label}") in matchers
+
+
+def test_target_counter_agg_rule(target, tools):
+    for node, above in tools.nodes(target.expr):
+        if isinstance(node, promql.VectorSelector) and node.name.endswith(
+            ("_total", "_bucket", "_count", "_sum")
+        ):
+            assert isinstance(above[-1], promql.MatrixSelector)
+            assert above[-2].func.name in ("rate", "irate", "increase")
+
+
+def test_uneditable_dashboard(board):
+    assert board["editable"] is False
+
+
+def test_no_exception_is_left_over(tools):
+    used = {selector.name for one in tools.TARGETS for selector in tools.selectors(one.expr)}
+    assert set(NOT_OURS) <= used

@@ -1,0 +1,62 @@
+"""Words, colours and limits are those of the exporter."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.config.policy import SpeedupPolicy
+from grafana import style
+from grafana.panels import reference
+from grafana.promql import FLEET, number_of_word
+
+
+@pytest.mark.parametrize(
+    ("words", "values"), [(style.VERDICTS, Verdict), (style.STATES, State), (style.ACTIONS, Action)]
+)
+def test_every_value_of_a_state_set_has_its_word(words, values):
+    assert {word.value for word in words} == set(values)
+    assert len({word.text for word in words}) == len(words)
+
+
+def test_the_limits_of_a_speed_up_are_those_of_the_verdict():
+    policy = SpeedupPolicy()
+    limits = [policy.harmful, policy.poor, policy.marginal, policy.healthy]
+    assert [limit for limit, _ in style.SPEEDUP] == [None, *limits]
+
+
+def test_a_colour_of_a_speed_up_is_that_of_its_verdict():
+    verdicts = {word.value: word.colour for word in style.VERDICTS}
+    in_order = ["harmful", "poor", "marginal", "healthy", "optimal"]
+    assert [colour for _, colour in style.SPEEDUP] == [verdicts[name] for name in in_order]
+
+
+@pytest.mark.parametrize(
+    "steps", [value for name, value in vars(style).items() if name.isupper() and isinstance(value, tuple)]
+)
+def test_limits_ascend(steps):
+    if isinstance(steps[0], tuple):
+        (first, *values) = [value for value, _ in steps]
+        assert first is None
+        assert values == sorted(values)
+
+
+def test_a_word_is_shown_for_its_number():
+    (mapping,) = style.mappings(style.VERDICTS)
+    assert mapping.options["5"].text == "harmful"
+    assert mapping.options["5"].color == style.Colour.HARM
+
+
+def test_the_number_of_a_word_is_its_place():
+    words = (style.Word("a", "A", style.Colour.GOOD), style.Word("b", "B", style.Colour.HARM))
+    assert number_of_word(FLEET, "m", "l", words, ("engine",)) == (
+        'sum by (engine) (0 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="a"}'
+        ' or 1 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="b"})'
+    )
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (27, "AB"), (52, "BA")])
+def test_queries_are_named_by_letters(number, name):
+    assert reference(number) == name
