@@ -15,12 +15,14 @@ import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
 from exporter import __version__
+from exporter.baselines import Baselines
 from exporter.clock import Clock
 from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
 from exporter.config.schema import Config
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.export.status import ExporterStatus
+from exporter.state_file import StateFile
 from exporter.targets.discovery import Discoverer
 from exporter.targets.target import Target
 from exporter.watch import TargetWatch
@@ -60,6 +62,7 @@ class Service:
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._discoverer: Discoverer | None = None
         self._discovery: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._found: Sequence[Target] = ()
         self._changes = asyncio.Lock()
         self._reloading = asyncio.Lock()
@@ -67,6 +70,7 @@ class Service:
         self._server: Server | None = None
         self._reload_successful = True
         self._adopt(read_config())
+        self._baselines = Baselines(self._state_file.load() if self._state_file else None)
 
     @property
     def urls(self) -> Sequence[str]:
@@ -81,6 +85,7 @@ class Service:
             ValueError: the telemetry path cannot be served.
         """
         self._server = await serve(create_app(self._app_state()), self._options.addresses)
+        self._saving = _spawn(self._save_for_ever())
         await self._discover()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
@@ -121,11 +126,12 @@ class Service:
 
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
-        await _cancel([*self._background, *filter(None, [self._discovery])])
+        await _cancel([*self._background, *filter(None, [self._discovery, self._saving])])
         if self._server:
             await self._server.close()
         async with self._changes:
             await _cancel(self._tasks.values())
+            await self._save()
             for watch in self._watches.values():
                 await watch.close()
 
@@ -143,8 +149,15 @@ class Service:
         targets = [({**empty, **watch.labels}, watch.status()) for watch in self._watches.values()]
         return Snapshot(engines, targets, [({}, self._status())])
 
+    async def judge(self) -> None:
+        """Judge every engine by its newest poll; other polls go on in between."""
+        for watch in list(self._watches.values()):
+            watch.judge()
+            await asyncio.sleep(0)
+
     def _adopt(self, config: Config) -> None:
         self._config = config
+        self._state_file = StateFile(config.state.file) if config.state.file else None
         self._enabled = enabled_metrics(config.metrics)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
@@ -159,6 +172,7 @@ class Service:
                 PLATFORM_COLLECTOR,
             ),
             version=__version__,
+            prepare=self.judge,
             targets=self._rows,
             config_text=lambda: self._config_text,
             ready=lambda: True,
@@ -194,6 +208,20 @@ class Service:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
+    async def _save_for_ever(self) -> None:
+        """Save what the engines have learnt, again and again."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic() + self._config.state.interval)
+            await self._save()
+
+    async def _save(self) -> None:
+        """Save what the engines have learnt, where there is a file for it."""
+        for watch in self._watches.values():
+            watch.remember()
+        if self._state_file:
+            learnt = self._baselines.saved(self._clock.wall())
+            await asyncio.to_thread(self._state_file.save, learnt)
+
     async def _discover(self) -> None:
         """Find the targets anew, by the configuration in force."""
         await _cancel(filter(None, [self._discovery]))
@@ -216,7 +244,9 @@ class Service:
             added, gone = wanted.keys() - self._watches.keys(), self._watches.keys() - wanted.keys()
             for key in list(gone):
                 await _cancel([self._tasks.pop(key)])
-                await self._watches.pop(key).close()
+                watch = self._watches.pop(key)
+                watch.remember()
+                await watch.close()
             for key, target in wanted.items():
                 await self._watch(key, target)
             if added or gone:
@@ -225,7 +255,7 @@ class Service:
     async def _watch(self, key: tuple[str, str], target: Target) -> None:
         watch = self._watches.get(key)
         if watch is None:
-            self._watches[key] = watch = TargetWatch(target, self._config, self._clock)
+            self._watches[key] = watch = TargetWatch(target, self._config, self._clock, self._baselines)
         elif watch.fits(target, self._config):
             return
         else:

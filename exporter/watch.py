@@ -8,13 +8,18 @@ from urllib.parse import urlsplit
 import structlog
 
 from exporter.analysis.engine import EngineWatch, Findings
+from exporter.analysis.judgement import Assumptions
+from exporter.analysis.speculation import resolve
+from exporter.baselines import Baselines, Key
 from exporter.clock import Clock
+from exporter.config.policy import merged
 from exporter.config.schema import Config
 from exporter.export.status import TargetStatus
 from exporter.scrape.client import Client
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.reader import MOST_ENGINES
 from exporter.scrape.sample import EngineName, Reading
+from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
 from exporter.web.state import TargetRow
 
@@ -25,12 +30,14 @@ FORGOTTEN_AFTER = 3600.0
 class TargetWatch:
     """Polls a target and keeps a watch over each of its engines."""
 
-    def __init__(self, target: Target, config: Config, clock: Clock) -> None:
-        """Be ready to ``run``."""
+    def __init__(self, target: Target, config: Config, clock: Clock, baselines: Baselines) -> None:
+        """Be ready to ``run``. Engines go on with what ``baselines`` knows of them."""
         self._clock = clock
+        self._baselines = baselines
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
+        self._served: ServedSpeculation | None = None
         self._configure(target, config)
 
     @property
@@ -40,7 +47,7 @@ class TargetWatch:
 
     def fits(self, target: Target, config: Config) -> bool:
         """Return whether nothing about the polling of this target has changed."""
-        return (self.target, self._config.poll, self._config.windows) == (target, config.poll, config.windows)
+        return (self.target, *_settings(self._config)) == (target, *_settings(config))
 
     async def change(self, target: Target, config: Config) -> None:
         """Go on with another configuration; windows and counters stay. Not while ``run`` is under way."""
@@ -48,6 +55,7 @@ class TargetWatch:
         self._configure(target, config)
         for engine in self._engines.values():
             engine.keep(config.windows)
+            engine.assume(self._assumptions())
 
     async def run(self) -> None:
         """Poll for ever."""
@@ -83,6 +91,18 @@ class TargetWatch:
                 },
                 engine.findings(now),
             )
+
+    def judge(self) -> None:
+        """Judge every engine by its newest poll."""
+        for engine in self._engines.values():
+            engine.judge()
+
+    def remember(self) -> None:
+        """Hand what the engines have learnt to the baselines."""
+        offset = self._clock.wall() - self._clock.monotonic()
+        for name, engine in self._engines.items():
+            seen = engine.history.last_seen + offset
+            self._baselines.keep(self._key(name), engine.learnt(), seen)
 
     def status(self) -> TargetStatus:
         """Return how the polls go."""
@@ -136,9 +156,27 @@ class TargetWatch:
         )
         self._log = structlog.get_logger(target=target.name)
 
+    def _assumptions(self) -> Assumptions:
+        """Put together what is known of the target's engines besides their counters."""
+        target, config = self.target, self._config
+        return Assumptions(
+            resolve(target.speculative, dict(target.labels), self._record.speculation),
+            target.cost or config.cost,
+            merged(target.policy, config.policy),
+        )
+
+    def _learn_speculation(self) -> None:
+        """Take what the server has said of its speculation since the last poll."""
+        if self._record.speculation == self._served:
+            return
+        self._served = self._record.speculation
+        for engine in self._engines.values():
+            engine.assume(self._assumptions())
+
     def _receive(self, polled: Polled) -> bool:
         """Take a page; return whether the counters of any engine began anew."""
         self._reading = polled.reading
+        self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for name, sample in polled.reading.samples.items():
@@ -155,12 +193,18 @@ class TargetWatch:
         return began_anew
 
     def _meet(self, name: EngineName, reading: Reading) -> EngineWatch:
-        engine = EngineWatch(self._config.windows)
+        engine = EngineWatch(self._config.windows, self._assumptions())
+        learnt = self._baselines.known(self._key(name))
+        if learnt is not None:
+            engine.remember(learnt)
         self._engines[name] = engine
         self._log.info(
             "engine_found", model_name=name.model_name, engine=name.engine, kind=reading.engine_kind
         )
         return engine
+
+    def _key(self, name: EngineName) -> Key:
+        return Key(self.target.name, name.model_name, name.engine)
 
     def _forget(self, now: float) -> None:
         """Forget engines that are long gone, and the longest gone where a server keeps inventing new ones."""
@@ -169,3 +213,8 @@ class TargetWatch:
         for place, name in enumerate(by_age):
             if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
                 del self._engines[name]
+
+
+def _settings(config: Config) -> tuple[object, ...]:
+    """Return what a change of the configuration may change for a target."""
+    return config.poll, config.windows, config.cost, config.policy

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from exporter.baselines import Baselines
 from exporter.config.schema import Config
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
@@ -65,7 +66,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def watch(server, clock):
-    return TargetWatch(target(), config(), clock)
+    return TargetWatch(target(), config(), clock, Baselines())
 
 
 def target(**more) -> Target:
@@ -138,7 +139,7 @@ async def test_windows_hold_what_was_counted_between_the_polls(watch, clock):
 async def test_windows_vanish_three_intervals_after_the_last_poll_and_not_within_ten_seconds(
     server, clock, interval, gone
 ):
-    watch = TargetWatch(target(), config(interval=f"{interval}s"), clock)
+    watch = TargetWatch(target(), config(interval=f"{interval}s"), clock, Baselines())
     await polls(watch, clock, 5, interval)
     server.failure = PollError("refused", "no")
     await clock.advance(gone - 0.1)

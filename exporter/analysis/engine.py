@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import Any
 
+from exporter.analysis.drops import DropStatus
+from exporter.analysis.events import Event, Teller, check_event, drop_event, reset_events
+from exporter.analysis.experience import Experience
 from exporter.analysis.integrity import Check, broken_checks
+from exporter.analysis.judgement import UNREACHABLE, Assumptions, Facts, Judge, Judgement
 from exporter.analysis.latency import counts_tokens_as_steps
-from exporter.scrape.engines import Counter, Latency
+from exporter.analysis.speculation import Speculation
+from exporter.analysis.state import is_whole
+from exporter.scrape.engines import Latency
 from exporter.scrape.sample import Buckets, Sample
-from exporter.window.counts import Counts, Step
+from exporter.window.counts import Counts
 from exporter.window.engine import EngineHistory, Totals
 from exporter.window.ledger import Window
 
-WHOLE_WINDOW = 0.9
-"""The share of its length that a window must cover to be whole; jitter may leave it a little short."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to an engine and belongs into the log."""
-
-    name: str
-    fields: dict[str, object]
-    is_bad: bool = False
-    """Whether an operator should look at it."""
+JUDGED_EVERY = 5.0
+"""Seconds from one judgement to the next, where nobody asks in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +37,90 @@ class Findings:
     """The histograms over the longest window."""
     reported: Sample | None
     """The newest sample, where what it reports is still of now."""
+    speculation: Speculation
+    tokens: int
+    """K; 0 where it is not known."""
+    judgement: Judgement
+    drops: DropStatus
 
 
 class EngineWatch:
-    """Feeds an engine's history and keeps what two successive polls say of its integrity."""
+    """Feeds an engine's history, judges it now and then, and watches for drops and broken identities."""
 
-    def __init__(self, windows: Sequence[float]) -> None:
+    def __init__(self, windows: Sequence[float], assumptions: Assumptions | None = None) -> None:
         """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``."""
+        assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
         self._windows = tuple(windows)
+        self._judge = Judge(assumptions, longest=windows[-1])
+        self._judgement = UNREACHABLE
+        self._judged_at = -inf
+        self._teller = Teller()
+        self._experience = Experience(assumptions)
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
+        self.assume(assumptions)
 
     def keep(self, windows: Sequence[float]) -> None:
         """Change the windows; longer ones fill up from now on."""
         self._windows = tuple(windows)
         self.history.keep(windows[-1])
+        self._judge.keep(windows[-1])
+
+    def assume(self, assumptions: Assumptions) -> None:
+        """Judge by other assumptions from now on."""
+        self._judge.assumptions = assumptions
+        self._experience.assume(assumptions)
+        self.history.configure_tokens(assumptions.speculation.tokens or 0)
 
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
     ) -> list[Event]:
         """Take a poll's sample; intervals, in seconds, are those of polls and of polls with histograms."""
-        taken = self.history.observe(sample, moment, wall, interval)
+        history = self.history
+        taken = history.observe(sample, moment, wall, interval)
         if sample.latencies is not None:
-            self.history.observe_latencies(sample, moment, max(interval, latency_interval))
+            history.observe_latencies(sample, moment, max(interval, latency_interval))
             self._recognise_steps()
-        return [*_reset_events(taken), *self._check(taken.counts)]
+        changes = self._experience.observe(taken.increment, sample, history) if taken.increment else ()
+        return [
+            *reset_events(taken),
+            *self._check(taken.counts),
+            *map(drop_event, changes),
+            *self._judge_in_time(moment),
+        ]
+
+    def judge(self) -> Judgement:
+        """Judge by the newest poll; it takes half a millisecond, and nothing if that was judged already."""
+        history = self.history
+        if self._judged_at < history.last_seen:
+            self._judged_at = history.last_seen
+            self._judgement = self._judge.judge(self._facts(), history.last_seen)
+        return self._judgement
 
     def findings(self, now: float) -> Findings:
         """Sum up the engine at ``now`` (monotonic)."""
         history = self.history
-        if history.is_gone(now):
-            return Findings(history.totals(), self._broken, (), {}, None)
-        windows = tuple(history.window(length) for length in self._windows)
-        return Findings(history.totals(), self._broken, windows, history.latencies(), history.sample)
+        gone = history.is_gone(now)
+        return Findings(
+            totals=history.totals(),
+            broken=self._broken,
+            windows=() if gone else tuple(map(history.window, self._windows)),
+            latencies={} if gone else history.latencies(),
+            reported=None if gone else history.sample,
+            speculation=self._judge.assumptions.speculation,
+            tokens=history.tokens,
+            judgement=UNREACHABLE if gone else self.judge(),
+            drops=self._experience.drops(),
+        )
+
+    def learnt(self) -> dict[str, Any]:
+        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold."""
+        return self._experience.saved(self.history.tokens)
+
+    def remember(self, learnt: Mapping[str, Any]) -> None:
+        """Go on with what ``learnt`` returned before a restart of the exporter."""
+        self._experience.remember(learnt)
 
     def _recognise_steps(self) -> None:
         """Judge what this process observes, once a whole long window holds nothing of an earlier one.
@@ -83,8 +131,24 @@ class EngineWatch:
         if history.counts_tokens_as_steps or history.late_steps or history.process_seconds < longest:
             return
         window = history.window(longest)
-        if window.seconds >= WHOLE_WINDOW * longest:
+        if is_whole(window):
             history.counts_tokens_as_steps = counts_tokens_as_steps(window)
+
+    def _facts(self) -> Facts:
+        history = self.history
+        return Facts(
+            windows=tuple(map(history.window, self._windows)),
+            latencies=history.latencies(),
+            broken=self._broken,
+            speculates=history.speculates,
+            drafted_before=history.drafts_in_process > 0,
+            costs=self._experience.costs(),
+        )
+
+    def _judge_in_time(self, moment: float) -> list[Event]:
+        if moment < self._judged_at + JUDGED_EVERY:
+            return []
+        return self._teller.tell(self.judge(), moment)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""
@@ -94,24 +158,4 @@ class EngineWatch:
             confirmed |= {Check.ONE_SERVER}
         changed = confirmed ^ self._broken
         self._suspected, self._broken = found, confirmed
-        return [
-            Event(
-                "check_broken" if check in confirmed else "check_holds_again",
-                {
-                    "check": str(check),
-                    "drafts": counts.counters[Counter.DRAFTS],
-                    "draft_tokens": counts.counters[Counter.DRAFT_TOKENS],
-                    "accepted_tokens": counts.counters[Counter.ACCEPTED_TOKENS],
-                    "accepted_by_position": list(counts.positions),
-                },
-                is_bad=check in confirmed,
-            )
-            for check in sorted(changed)
-        ]
-
-
-def _reset_events(taken: Step) -> list[Event]:
-    if taken.reset is None:
-        return []
-    fields = {"cause": str(taken.reset), "counted_since_restart": taken.increment is not None}
-    return [Event("engine_reset", fields)]
+        return [check_event(check, counts, broken=check in confirmed) for check in sorted(changed)]

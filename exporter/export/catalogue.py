@@ -12,6 +12,7 @@ from exporter.analysis.intervals import Spread
 from exporter.config.schema import Group
 from exporter.export import reads
 from exporter.export.metric import Kind, Metric
+from exporter.export.pay_catalogue import BOUND_METRICS, DROP_METRICS, PAY_METRICS
 from exporter.export.status import ExporterStatus, TargetStatus
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.errors import REASONS
@@ -51,7 +52,7 @@ def _of(counter: Counter) -> reads.Read:
     return reads.each_window(lambda window: window[counter])
 
 
-ENGINE_METRICS: tuple[Metric[Findings], ...] = (
+_WINDOW_METRICS: tuple[Metric[Findings], ...] = (
     _counts(
         "spec_decode_drafts_total", help=f"Drafts. {_SEEN} From {_DRAFTS}.", read=reads.total(Counter.DRAFTS)
     ),
@@ -318,6 +319,9 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
         f"{_WINDOW} Over polls, not over requests. {_RATES}",
         read=reads.of_spread(Spread.standard_deviation),
     ),
+)
+
+_INTEGRITY_METRICS: tuple[Metric[Findings], ...] = (
     _gauge(
         "spec_decode_consistent",
         group=Group.INTEGRITY,
@@ -332,6 +336,14 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
         help="How often the server's counters began anew: restart, or decrease without a word of one.",
         read=reads.resets,
     ),
+)
+
+ENGINE_METRICS: tuple[Metric[Findings], ...] = (
+    *_WINDOW_METRICS,
+    *BOUND_METRICS,
+    *PAY_METRICS,
+    *DROP_METRICS,
+    *_INTEGRITY_METRICS,
 )
 
 _target: partial[Metric[TargetStatus]] = partial(Metric, kind=Kind.GAUGE, group=Group.EXPORTER)

@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from exporter.analysis.cost import CostSource
+from exporter.analysis.drop import DropKind
 from exporter.analysis.integrity import Check
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
 from exporter.config.schema import Group
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, TARGET_METRICS
 from exporter.export.metric import Metric, Stability
@@ -42,6 +47,9 @@ _GROUPS: Final = {
     Group.LATENCY: "Latency under speculation.",
     Group.LOAD: "What the server was busy with meanwhile.",
     Group.DISTRIBUTION: "How acceptance is spread. Off by default.",
+    Group.PAY: "Whether speculation pays, at which cost, and what to do. What needs the cost is absent where that is "
+    "unknown.",
+    Group.DROPS: "Whether acceptance is below what is usual for the engine.",
     Group.INTEGRITY: "Whether the server's counters can be trusted.",
     Group.EXPORTER: "How the exporter itself fares.",
 }
@@ -60,6 +68,16 @@ _LABELS: Final = {
     "length": "accepted tokens of a draft, from `0`",
     "latency": _values(Latency),
     "percentile": _values(dict.fromkeys(name for name, _ in (*SPREAD_PERCENTILES, *PERCENTILES))),
+    "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty where it is not known",
+    "method_source": "`configured`, `label`, `server_info`; empty where the method is not known",
+    "draft_model": "the draft model; empty where it is not known or there is none",
+    "source": _values(CostSource),
+    "tokens": "a number of draft tokens, from `1`",
+    "basis": "`measured`; `extrapolated` beyond the positions that are drafted now",
+    "state": _values(State),
+    "verdict": _values(Verdict),
+    "action": _values(Action),
+    "kind": _values(DropKind),
     "check": _values(Check),
     "cause": _values(Reset),
     "reason": _values(REASONS),

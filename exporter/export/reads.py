@@ -56,12 +56,12 @@ def resets(findings: Findings) -> Values:
 
 def each_window(formula: Callable[[Window], float | None]) -> Read:
     """Read a formula for every window."""
-    return lambda findings: [((_label(window),), formula(window)) for window in findings.windows]
+    return lambda findings: [((window_label(window),), formula(window)) for window in findings.windows]
 
 
 def long_window(formula: Callable[[Window], float | None]) -> Read:
     """Read a formula for the longest window alone."""
-    return lambda findings: [((_label(window),), formula(window)) for window in findings.windows[-1:]]
+    return lambda findings: [((window_label(window),), formula(window)) for window in findings.windows[-1:]]
 
 
 def each_position(formula: Callable[[Window], list[float | None]]) -> Read:
@@ -70,7 +70,7 @@ def each_position(formula: Callable[[Window], list[float | None]]) -> Read:
     def read(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
         for window in findings.windows:
             for position, value in enumerate(formula(window)):
-                yield (_label(window), str(position)), value
+                yield (window_label(window), str(position)), value
 
     return read
 
@@ -85,7 +85,7 @@ def latencies(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | Non
     for window in findings.windows[-1:]:
         for latency, buckets in findings.latencies.items():
             for percentile, share in PERCENTILES:
-                yield (_label(window), str(latency), percentile), quantile(share, buckets)
+                yield (window_label(window), str(latency), percentile), quantile(share, buckets)
 
 
 def spread_percentiles(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
@@ -93,7 +93,7 @@ def spread_percentiles(findings: Findings) -> Iterator[tuple[tuple[str, ...], fl
     for window in findings.windows:
         found = spread(window)
         for percentile, share in SPREAD_PERCENTILES:
-            yield (_label(window), percentile), found.percentile(share) if found else None
+            yield (window_label(window), percentile), found.percentile(share) if found else None
 
 
 def of_spread(formula: Callable[[Spread], float]) -> Read:
@@ -117,7 +117,8 @@ def reported(gauge: Gauge) -> Read:
     return read
 
 
-def _label(window: Window) -> str:
+def window_label(window: Window) -> str:
+    """Return the value of the ``window`` label."""
     return _written(window.length)
 
 

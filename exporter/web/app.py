@@ -60,6 +60,7 @@ def create_app(state: AppState) -> web.Application:
 async def metrics(request: web.Request) -> web.Response:
     """Serve the page in the format and the encoding that the client likes best."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
+    await request.app[STATE].prepare()
     page = await request.app[EXPOSITION].render(format_)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     if sum(map(len, page)) >= GZIP_FROM and choose_gzip(_header(request, hdrs.ACCEPT_ENCODING)):

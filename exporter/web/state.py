@@ -36,6 +36,8 @@ class AppState:
     """Everything that the pages show. The callables are asked anew at each request and must be quick."""
 
     collectors: Sequence[Collector]
+    prepare: Callable[[], Awaitable[None]]
+    """Brings up to date what the collectors read; asked once before each page of metrics."""
     version: str
     targets: Callable[[], Sequence[TargetRow]]
     config_text: Callable[[], str]

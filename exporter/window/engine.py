@@ -85,8 +85,8 @@ class EngineHistory:
     def speculates(self) -> bool:
         """Whether the engine speculates at all.
 
-        vLLM's Rust front end shows counters at 0 where nothing speculates, and positions from the first draft on.
-        An engine that reports an acceptance of its own speculates, whatever it counts.
+        vLLM's Rust front end shows counters at 0 where nothing speculates; positions come with the first
+        draft. An engine that reports an acceptance of its own speculates, whatever it counts.
         """
         sample = self._sample
         if sample is None:
@@ -110,6 +110,12 @@ class EngineHistory:
     def alternates(self) -> bool:
         """Whether creation times came back within the longest window: several servers, one address."""
         return self._alternated is not None and self.last_seen - self._alternated < self._longest
+
+    @property
+    def knows_steps(self) -> bool:
+        """Whether the server counts its decode steps, and in time."""
+        counted = self._sample is not None and self._sample[Counter.DECODE_STEPS] is not None
+        return counted and not self.late_steps and not self.counts_tokens_as_steps
 
     def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> Step:
         """Take the sample of a poll at ``moment`` (monotonic) and ``wall`` (Unix time).

@@ -7,6 +7,9 @@ from math import inf
 import pytest
 
 from exporter.analysis.engine import EngineWatch
+from exporter.analysis.judgement import Assumptions
+from exporter.analysis.speculation import Speculation
+from exporter.config.pay_settings import CostSettings, LoadCost
 from exporter.scrape.engines import Latency
 from exporter.scrape.sample import Buckets
 
@@ -64,4 +67,9 @@ def findings_of(watched):
 @pytest.fixture(scope="session")
 def busy(findings_of, busy_sample):
     """Findings about an engine with K = 8 and two full windows."""
-    return findings_of([busy_sample(n) for n in range(310)])
+    loads = [
+        LoadCost(running_requests=10, draft_cost_ratio=0.1),
+        LoadCost(running_requests=80, draft_cost_ratio=0.8),
+    ]
+    assumptions = Assumptions(Speculation("eagle3", "configured"), CostSettings(loads=loads))
+    return findings_of([busy_sample(n) for n in range(310)], assumptions=assumptions)

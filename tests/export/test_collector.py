@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from structlog.testing import capture_logs
 
 from exporter.analysis.engine import EngineWatch
+from exporter.baselines import Baselines
 from exporter.config.schema import Config, Group, Metrics
 from exporter.export import collector as module
 from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, NAMES
@@ -261,7 +262,7 @@ class TestNamesOfEngines:
 
         def labels_of(page):
             target = Target("http://gpu-1:8080/metrics", "gpu-1:8080", (("team", "a"),))
-            watch = TargetWatch(target, Config(), clock)
+            watch = TargetWatch(target, Config(), clock, Baselines())
             watches.append(watch)
             reading = Reader().read(page.encode(), with_latencies=True)
             watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0))

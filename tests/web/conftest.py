@@ -19,6 +19,10 @@ class Gauges:
         yield family
 
 
+async def nothing_to_prepare():
+    pass
+
+
 @pytest.fixture
 def make_state():
     """A function that makes an AppState; what is not given is the plainest that works."""
@@ -29,6 +33,7 @@ def make_state():
         )
         plain = {
             "collectors": [Gauges(series)],
+            "prepare": nothing_to_prepare,
             "version": "1.2.3",
             "targets": lambda: [row],
             "config_text": lambda: "poll:\n  interval: 1s\n",

@@ -1,0 +1,100 @@
+"""What happens to an engine and belongs into the log: each is said once, when it begins and when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from exporter.analysis.drop import DropChange
+from exporter.analysis.held import Held
+from exporter.analysis.integrity import Check
+from exporter.analysis.judgement import Judgement
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.scrape.engines import Counter
+from exporter.window.counts import Counts, Step
+
+TOLD_AFTER = 60.0
+"""Seconds for which a verdict must stand before the log tells it: at a threshold it may go back and forth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to an engine and belongs into the log."""
+
+    name: str
+    fields: dict[str, object] = field(default_factory=dict)
+    is_bad: bool = False
+    """Whether an operator should look at it."""
+
+
+def reset_events(taken: Step) -> list[Event]:
+    """Tell that the server's counters began anew."""
+    if taken.reset is None:
+        return []
+    fields = {"cause": str(taken.reset), "counted_since_restart": taken.increment is not None}
+    return [Event("engine_reset", fields)]
+
+
+def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
+    """Tell that an identity of the counters is broken, or holds again, with the numbers."""
+    fields: dict[str, object] = {
+        "check": str(check),
+        "drafts": counts.counters[Counter.DRAFTS],
+        "draft_tokens": counts.counters[Counter.DRAFT_TOKENS],
+        "accepted_tokens": counts.counters[Counter.ACCEPTED_TOKENS],
+        "accepted_by_position": list(counts.positions),
+    }
+    return Event("check_broken" if broken else "check_holds_again", fields, is_bad=broken)
+
+
+def drop_event(change: DropChange) -> Event:
+    """Tell that the acceptance dropped, or recovered."""
+    fields: dict[str, object] = {
+        "kind": str(change.kind),
+        "baseline_acceptance_length": round(change.baseline_length, 3),
+        "acceptance_length": round(change.length, 3),
+        "seconds": round(change.seconds, 1),
+    }
+    name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
+    if change.learnt_anew:
+        name = "acceptance_baseline_learnt_anew"
+    return Event(name, fields, is_bad=change.dropped)
+
+
+class Teller:
+    """Tells what changes in the judgements of one engine."""
+
+    def __init__(self) -> None:
+        self._verdict: Held[Verdict] = Held(TOLD_AFTER)
+        self._told: Verdict | None = None
+        self._stalled = False
+
+    def tell(self, judgement: Judgement, now: float) -> list[Event]:
+        """Return what the log has not been told yet; ``now`` is monotonic, in seconds."""
+        return [*self._tell_state(judgement), *self._tell_verdict(judgement, now)]
+
+    def _tell_state(self, judgement: Judgement) -> list[Event]:
+        stalled = judgement.state is State.STALLED
+        if stalled == self._stalled:
+            return []
+        self._stalled = stalled
+        fields: dict[str, object] = {"state": str(judgement.state)}
+        return [
+            Event("drafting_stalled" if stalled else "drafting_no_longer_stalled", fields, is_bad=stalled)
+        ]
+
+    def _tell_verdict(self, judgement: Judgement, now: float) -> list[Event]:
+        """Tell another verdict than the last one; that nothing can be said for a while is no news."""
+        if judgement.verdict is Verdict.INSUFFICIENT:
+            return []
+        verdict = self._verdict.offer(judgement.verdict, now)
+        if verdict is self._told or verdict is not judgement.verdict:
+            return []
+        before, self._told = self._told, verdict
+        fields: dict[str, object] = {
+            "verdict": str(verdict),
+            "before": str(before or ""),
+            "recommendation": str(judgement.action),
+            "findings": [str(finding.name) for finding in judgement.findings],
+        }
+        return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]

@@ -1,0 +1,198 @@
+"""One engine, judged: how sure its numbers are, what speculation costs, whether it pays, and what to do.
+
+Every part is a pure function of its own file. This one puts them together, and keeps the little that must be
+remembered: what was said until now, so that advice does not change from one poll to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from exporter.analysis.bounds import acceptance_length_estimate, acceptance_ratio_estimate
+from exporter.analysis.cost import Cost, cost_curve, cost_of
+from exporter.analysis.crossover import crossover_running_requests
+from exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
+from exporter.analysis.estimate import Estimate
+from exporter.analysis.evidence import Evidence
+from exporter.analysis.finding import Finding, findings
+from exporter.analysis.held import Held
+from exporter.analysis.integrity import Check
+from exporter.analysis.load import mean
+from exporter.analysis.recommendation import Action, recommendation
+from exporter.analysis.speculation import Speculation
+from exporter.analysis.speedup import estimated_speedup_ratio, speedup_estimate
+from exporter.analysis.state import State, is_whole, state
+from exporter.analysis.verdict import Verdict, verdict
+from exporter.config.pay_settings import CostSettings, LoadCost
+from exporter.config.policy import Policy
+from exporter.scrape.engines import Gauge, Latency
+from exporter.scrape.sample import Buckets
+from exporter.window.ledger import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What is known of an engine besides its counters, and by which thresholds it is judged."""
+
+    speculation: Speculation = field(default_factory=Speculation)
+    cost: CostSettings | None = None
+    policy: Policy = field(default_factory=Policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the engine showed."""
+
+    windows: tuple[Window, ...]
+    """Ascending by length; the last one is judged."""
+    latencies: Mapping[Latency, Buckets]
+    broken: frozenset[Check]
+    speculates: bool
+    drafted_before: bool
+    """Whether it drafted at all since the server's process began."""
+    costs: Sequence[LoadCost]
+    """What a draft token was seen to cost, by load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How sure one window is. What there are no bounds for is None."""
+
+    acceptance_ratio: Estimate | None
+    acceptance_length: Estimate | None
+    speedup: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is to be said of an engine. What needs a cost is absent where that is unknown."""
+
+    state: State
+    verdict: Verdict = Verdict.INSUFFICIENT
+    action: Action = Action.COLLECT
+    cost: Cost | None = None
+    crossover: float | None = None
+    """The running requests from which on speculation stops paying."""
+    bounds: tuple[Bounds, ...] = ()
+    """One for each window."""
+    depths: tuple[Depth, ...] = ()
+    marginal_benefits: tuple[float, ...] = ()
+    """One for each of the depths."""
+    recommended: Depth | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+UNREACHABLE = Judgement(State.UNREACHABLE)
+
+
+class Judge:
+    """Judges one engine again and again; its advice changes only after a whole long window."""
+
+    def __init__(self, assumptions: Assumptions, longest: float) -> None:
+        """Judge by ``assumptions``, which may be replaced; ``longest`` is the longest window in seconds."""
+        self.assumptions = assumptions
+        self.keep(longest)
+
+    def keep(self, longest: float) -> None:
+        """Take the length of another longest window."""
+        self._longest = longest
+        self._forget_advice()
+
+    def judge(self, facts: Facts, now: float) -> Judgement:
+        """Judge what the engine showed until ``now`` (monotonic seconds)."""
+        window, policy = facts.windows[-1], self.assumptions.policy
+        cost = self._cost(facts)
+        bounds = tuple(_bounds(each, cost) for each in facts.windows)
+        evidence = Evidence(
+            window,
+            policy,
+            self._state(facts),
+            _verdict(window, bounds[-1], cost, policy),
+            bounds[-1].acceptance_length,
+            cost,
+            crossover=self._crossover(facts),
+            latencies=facts.latencies,
+            broken=facts.broken,
+        )
+        known = () if cost is None else depths(window, cost)
+        action, depth = self._advice(evidence, known, now)
+        return Judgement(
+            evidence.state,
+            evidence.verdict,
+            action,
+            cost,
+            evidence.crossover,
+            bounds,
+            known,
+            () if cost is None else marginal_benefits(window, cost, known),
+            depth,
+            findings(replace(evidence, depth=depth)),
+        )
+
+    def _cost(self, facts: Facts) -> Cost | None:
+        assumed, running = self.assumptions, _running(facts)
+        return cost_of(assumed.cost, facts.costs, assumed.speculation.method, running)
+
+    def _crossover(self, facts: Facts) -> float | None:
+        assumed = self.assumptions
+        curve = cost_curve(assumed.cost, facts.costs, assumed.speculation.method)
+        return None if curve is None else crossover_running_requests(facts.windows[-1], curve)
+
+    def _state(self, facts: Facts) -> State:
+        speculation = self.assumptions.speculation
+        return state(
+            reachable=True,
+            speculates=facts.speculates,
+            window=facts.windows[-1],
+            drafted_before=facts.drafted_before,
+            method=speculation.method,
+            scheduled_off=speculation.scheduled_off(_running(facts)),
+            min_drafts=self.assumptions.policy.min_drafts,
+        )
+
+    def _advice(self, evidence: Evidence, known: Sequence[Depth], now: float) -> tuple[Action, Depth | None]:
+        """Say what to do, from enough drafts and a whole long window, and stay with it for as long."""
+        window, cost, policy = evidence.window, evidence.cost, evidence.policy.depth
+        if evidence.verdict is Verdict.INSUFFICIENT or not is_whole(window):
+            self._forget_advice()
+            return Action.COLLECT, None
+        best = None if cost is None else recommended(window, cost, known, policy.tolerance)
+        action = recommendation(
+            window,
+            verdict=evidence.verdict,
+            depth=best,
+            crossover=evidence.crossover,
+            better_method=False,
+            policy=policy,
+        )
+        tokens = self._tokens.offer(None if best is None else best.tokens, now)
+        shown = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == tokens)
+        return self._action.offer(action, now), next(shown, None)
+
+    def _forget_advice(self) -> None:
+        self._tokens: Held[int | None] = Held(self._longest)
+        self._action: Held[Action] = Held(self._longest)
+
+
+def _running(facts: Facts) -> float | None:
+    return mean(facts.windows[-1], Gauge.RUNNING_REQUESTS)
+
+
+def _bounds(window: Window, cost: Cost | None) -> Bounds:
+    return Bounds(
+        acceptance_ratio_estimate(window),
+        acceptance_length_estimate(window),
+        None if cost is None else speedup_estimate(window, cost),
+    )
+
+
+def _verdict(window: Window, bounds: Bounds, cost: Cost | None, policy: Policy) -> Verdict:
+    return verdict(
+        window,
+        length=bounds.acceptance_length,
+        speedup_value=None if cost is None else estimated_speedup_ratio(window, cost),
+        speedup=bounds.speedup,
+        cost=cost,
+        policy=policy,
+    )

@@ -1,0 +1,196 @@
+"""The rows of the catalogue that say how sure a number is, whether speculation pays, and what dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from exporter.analysis import speedup
+from exporter.analysis.engine import Findings
+from exporter.analysis.estimate import Estimate
+from exporter.analysis.judgement import Bounds
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.config.schema import Group
+from exporter.export import pay_reads, reads
+from exporter.export.metric import Kind, Metric
+
+_gauge: partial[Metric[Findings]] = partial(Metric, kind=Kind.GAUGE)
+_pay = partial(_gauge, group=Group.PAY)
+_drop = partial(_gauge, group=Group.DROPS)
+
+_LONG = "Over the longest window that the exporter keeps from its own polls."
+_WINDOW = "Over a window that the exporter keeps from its own polls."
+_SPECULATION = "vllm:spec_decode_num_drafts_total, vllm:spec_decode_num_draft_tokens_total"
+_LENGTH = "vllm:spec_decode_num_accepted_tokens_total and vllm:spec_decode_num_drafts_total"
+_RATE = "vllm:spec_decode_num_accepted_tokens_total and vllm:spec_decode_num_draft_tokens_total"
+_TOKENS = "vllm:generation_tokens_total, vllm:time_to_first_token_seconds_count and vllm:inter_token_latency_seconds_count"
+_POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+
+
+def _bounds(
+    name: str, group: Group, of_what: str, source: str, which: Callable[[Bounds], Estimate | None]
+) -> tuple[Metric[Findings], ...]:
+    """Make the rows of both bounds of a metric."""
+    sides: tuple[pay_reads.Side, ...] = ("lower", "upper")
+    return tuple(
+        _gauge(
+            f"{name}_{side}",
+            group=group,
+            labels=("window",),
+            help=f"The {side} 95 % bound of {of_what}. Absent where too few requests pass through the window to "
+            f"say. {_WINDOW} From {source}.",
+            read=pay_reads.bound(which, side),
+        )
+        for side in sides
+    )
+
+
+BOUND_METRICS: tuple[Metric[Findings], ...] = (
+    *_bounds(
+        "spec_decode_draft_acceptance_ratio",
+        Group.ACCEPTANCE,
+        "the acceptance rate",
+        _RATE,
+        lambda bounds: bounds.acceptance_ratio,
+    ),
+    *_bounds(
+        "spec_decode_acceptance_length_tokens",
+        Group.ACCEPTANCE,
+        "the acceptance length",
+        _LENGTH,
+        lambda bounds: bounds.acceptance_length,
+    ),
+)
+
+PAY_METRICS: tuple[Metric[Findings], ...] = (
+    _pay(
+        "spec_decode_engine_info",
+        help="How the engine speculates, as far as it is known, and where the method is known from; unknown is "
+        "empty. Always 1. From the configuration, or the server's /server_info; vllm: metrics do not say it.",
+        labels=("method", "method_source", "draft_model"),
+        read=pay_reads.engine_info,
+    ),
+    _pay(
+        "spec_decode_configured_tokens",
+        help="K, the number of tokens that the engine is configured to draft, where it is known. From the "
+        f"configuration, else {_POSITIONS}.",
+        read=pay_reads.configured_tokens,
+    ),
+    _pay(
+        "spec_decode_draft_cost_ratio",
+        help="What one more draft token costs, drafted and verified, in plain decode steps of the target, and "
+        "where that is known from: configured, measured, or the default of the method. Measured from "
+        "vllm:inter_token_latency_seconds_sum.",
+        labels=("source",),
+        read=pay_reads.draft_cost,
+    ),
+    _pay(
+        "spec_decode_break_even_acceptance_ratio",
+        help=f"The acceptance rate above which speculation pays at the assumed cost. {_LONG} From "
+        f"{_SPECULATION} and vllm:inter_token_latency_seconds_count.",
+        read=pay_reads.long_window_at_cost(speedup.break_even_acceptance_ratio),
+    ),
+    _pay(
+        "spec_decode_crossover_running_requests",
+        help=f"The load at which speculation stops paying, where the cost is known at several loads. {_LONG} "
+        f"From {_TOKENS}, {_SPECULATION}.",
+        read=pay_reads.of_judgement(lambda judgement: judgement.crossover),
+    ),
+    _pay(
+        "spec_decode_speedup_ceiling_ratio",
+        help="The speed-up if drafting and verifying cost nothing: effective tokens per step, else the acceptance "
+        f"length. {_WINDOW} From {_TOKENS}.",
+        labels=("window",),
+        read=reads.each_window(speedup.speedup_ceiling_ratio),
+    ),
+    _pay(
+        "spec_decode_estimated_speedup_ratio",
+        help="How much faster decoding is than without speculation, estimated at the assumed cost; below 1 it is "
+        f"slower. Absent where the cost is unknown. {_WINDOW} From {_TOKENS}, {_SPECULATION}.",
+        labels=("window",),
+        read=pay_reads.each_window_at_cost(speedup.estimated_speedup_ratio),
+    ),
+    *_bounds(
+        "spec_decode_estimated_speedup_ratio",
+        Group.PAY,
+        "the estimated speed-up at the assumed cost",
+        _TOKENS,
+        lambda bounds: bounds.speedup,
+    ),
+    _pay(
+        "spec_decode_position_marginal_benefit_ratio",
+        help="What drafting a position adds over what it costs; worth drafting while above 1. Absent where the "
+        f"cost is unknown or nothing. {_LONG} From {_POSITIONS}.",
+        labels=("window", "position"),
+        # spec_decode_depth_speedup_ratio tells the same in a form that is easier to read: decision 6.
+        default=False,
+        read=pay_reads.marginal_benefits,
+    ),
+    _pay(
+        "spec_decode_depth_speedup_ratio",
+        help="Estimated speed-up if so many tokens were drafted, by what their positions accept now; extrapolated "
+        f"beyond the positions that are drafted. A hypothesis to try. {_LONG} From {_POSITIONS}.",
+        labels=("window", "tokens", "basis"),
+        read=pay_reads.depth_speedups,
+    ),
+    _pay(
+        "spec_decode_recommended_tokens",
+        help="The smallest number of draft tokens that is as good as the best; 0 is no speculation. It follows a "
+        f"change only after a whole long window. {_LONG} From {_POSITIONS}.",
+        labels=("basis",),
+        read=pay_reads.recommended_tokens,
+    ),
+    _pay(
+        "spec_decode_state",
+        help=f"What speculation on the engine does now: one of the series is 1. {_LONG} From "
+        "vllm:spec_decode_num_drafts_total and vllm:num_requests_running.",
+        labels=("state",),
+        read=pay_reads.one_of(State, lambda judgement: judgement.state),
+    ),
+    _pay(
+        "spec_decode_verdict",
+        help=f"Whether speculation pays: one of the series is 1. {_LONG} From {_TOKENS}, {_SPECULATION}.",
+        labels=("verdict",),
+        read=pay_reads.one_of(Verdict, lambda judgement: judgement.verdict),
+    ),
+    _pay(
+        "spec_decode_recommendation",
+        help=f"What to do: one of the series is 1. {_LONG} From {_TOKENS}, {_SPECULATION}.",
+        labels=("action",),
+        read=pay_reads.one_of(Action, lambda judgement: judgement.action),
+    ),
+)
+
+DROP_METRICS: tuple[Metric[Findings], ...] = (
+    _drop(
+        "spec_decode_baseline_acceptance_length_tokens",
+        help=f"The acceptance length that the engine had before the last seconds, which drops are judged by. From {_LENGTH}.",
+        read=pay_reads.of_drops(lambda drops: drops.baseline_length),
+    ),
+    _drop(
+        "spec_decode_baseline_acceptance_length_tokens_stddev",
+        help=f"How far the acceptance length of the last seconds usually lies from the baseline: its standard error. From {_LENGTH}.",
+        read=pay_reads.of_drops(lambda drops: drops.baseline_stddev),
+    ),
+    _drop(
+        "spec_decode_acceptance_drop_sigma",
+        help=f"How far the acceptance length of the last seconds is below the baseline, in standard errors. From {_LENGTH}.",
+        read=pay_reads.of_drops(lambda drops: drops.sigma),
+    ),
+    _drop(
+        "spec_decode_acceptance_dropped",
+        help=f"Whether acceptance is below its baseline: suddenly, or sinking slowly over hours. From {_LENGTH}.",
+        labels=("kind",),
+        read=pay_reads.dropped,
+    ),
+    Metric(
+        "spec_decode_acceptance_drops_total",
+        Kind.COUNTER,
+        Group.DROPS,
+        f"How often acceptance dropped, by kind. From {_LENGTH}.",
+        pay_reads.drops_total,
+        labels=("kind",),
+    ),
+)
