@@ -47,8 +47,8 @@ _GROUPS: Final = {
     Group.LATENCY: "Latency under speculation.",
     Group.LOAD: "What the server was busy with meanwhile.",
     Group.DISTRIBUTION: "How acceptance is spread. Off by default.",
-    Group.PAY: "Whether speculation pays, at which cost, and what to do. What needs the cost is absent where that is "
-    "unknown.",
+    Group.PAY: "Whether speculation pays, at which cost, and what to do. What needs the cost is absent where "
+    "that is unknown.",
     Group.DROPS: "Whether acceptance is below what is usual for the engine.",
     Group.INTEGRITY: "Whether the server's counters can be trusted.",
     Group.EXPORTER: "How the exporter itself fares.",

@@ -62,9 +62,12 @@ class Increments:
         return Increments(kept[::-1])
 
     def _column(self, column: int) -> list[int]:
-        # The first row may be empty, and a row that lacks a column has 0 there: see ``difference``.
-        totals = [row[column] if column < len(row) else 0 for row in self._totals]
-        return list(map(sub, totals[1:], totals))
+        totals = self._totals
+        if totals and column < len(totals[0]):  # and so in all the others: columns only become more
+            values = [row[column] for row in totals]
+        else:
+            values = [row[column] if column < len(row) else 0 for row in totals]
+        return list(map(sub, values[1:], values))
 
 
 @dataclass(frozen=True, slots=True)
