@@ -136,6 +136,10 @@ class TestWhereTheCostIsUnknown:
             ((600, 360), Verdict.HEALTHY),
             ((702, 298), Verdict.MARGINAL),  # length 2.0, pooled .588
             ((750, 563), Verdict.OPTIMAL),
+            ((800, 460), Verdict.HEALTHY),  # length 2.26, pooled .7
+            ((800, 461), Verdict.OPTIMAL),
+            ((750, 300), Verdict.HEALTHY),  # length 2.05, pooled .6
+            ((750, 299), Verdict.MARGINAL),
             # The examples of docs/semantics.md: length 3.30 and 1.61, pooled .780 and .378
             ((800, 650, 500, 350), Verdict.OPTIMAL),
             ((400, 150, 50, 10), Verdict.POOR),
@@ -229,6 +233,10 @@ class TestInsufficient:
         assert says_too_little(99)
         assert says_too_little(None)
         assert not says_too_little(100)
+
+    def test_nothing_drafted_says_nothing_however_little_is_asked_for(self, make_window):
+        assert insufficient(make_window(0, 0, 0), length=None, policy=Policy(min_drafts=1))
+        assert not insufficient(make_window(1, 4, 2), length=None, policy=Policy(min_drafts=1))
 
     def test_a_partial_window(self, says_too_little):
         assert says_too_little(length=None, seconds=14.9)
