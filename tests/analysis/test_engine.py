@@ -8,6 +8,10 @@ import pytest
 
 from exporter.analysis.engine import EngineWatch
 from exporter.analysis.integrity import Check
+from exporter.analysis.judgement import UNREACHABLE, Assumptions
+from exporter.analysis.speculation import Speculation
+from exporter.analysis.state import State
+from exporter.config.pay_settings import CostSettings
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets
 from exporter.window.counts import Reset
@@ -249,3 +253,51 @@ class TestServersThatCountTokensAsSteps:
             watched.poll(page(n, per_token=False, created=WALL + 70.5))
             assert self.steps(watched) is not None
         assert self.steps(watched) == 600
+
+
+class TestJudgement:
+    @pytest.fixture(name="judged")
+    def judged_fixture(self, watched, monkeypatch):
+        """The moments at which the watch judged."""
+        moments = []
+        judge = watched.watch._judge.judge
+
+        def noted(facts, now):
+            moments.append(now)
+            return judge(facts, now)
+
+        monkeypatch.setattr(watched.watch._judge, "judge", noted)
+        return moments
+
+    def test_is_made_every_five_seconds(self, watched, good, judged):
+        for n in range(12):
+            watched.poll(good(n))
+        assert judged == [1.0, 6.0, 11.0]
+
+    def test_is_made_anew_for_whoever_asks_and_only_once_a_poll(self, watched, good, judged):
+        for n in range(3):
+            watched.poll(good(n))
+        assert watched.findings().judgement is watched.findings().judgement
+        assert judged == [1.0, 3.0]
+        watched.poll(good(4))
+        assert judged == [1.0, 3.0]
+
+    def test_of_an_engine_that_is_gone_is_that_nobody_knows(self, watched, good):
+        watched.poll(good(1))
+        assert watched.findings().judgement.state is State.IDLE
+        assert watched.findings(later=11.0).judgement == UNREACHABLE
+
+    def test_is_by_what_is_assumed_now(self, watched, good):
+        for n in range(20):
+            watched.poll(good(n))
+        assert watched.findings().judgement.cost is None
+        watched.watch.assume(Assumptions(cost=CostSettings(draft_cost_ratio=0.1)))
+        watched.poll(good(20))
+        assert watched.findings().judgement.cost.draft_cost_ratio == 0.1
+
+    def test_knows_the_tokens_that_are_configured(self, watched, good):
+        watched.watch.assume(Assumptions(Speculation(tokens=6)))
+        for n in range(5):
+            watched.poll(good(n))
+        assert watched.findings().tokens == 6
+        assert watched.findings().windows[0].positions == (36, 16, 8, 0, 0, 0)

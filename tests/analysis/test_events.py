@@ -1,0 +1,92 @@
+"""What the log is told, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.analysis.drop import DropChange, DropKind
+from exporter.analysis.events import TOLD_AFTER, Teller, drop_event
+from exporter.analysis.finding import Finding, FindingName, Severity
+from exporter.analysis.judgement import Judgement
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+
+FINDING = Finding(FindingName.CLIFF, Severity.WARNING, {}, "")
+
+
+def judged(verdict=Verdict.HEALTHY, state=State.ACTIVE):
+    return Judgement(state, verdict, Action.KEEP, findings=(FINDING,))
+
+
+@pytest.fixture(name="teller")
+def teller_fixture():
+    return Teller()
+
+
+def told(teller, judgement, now):
+    return [event.name for event in teller.tell(judgement, now)]
+
+
+class TestAVerdict:
+    def test_is_told_with_the_advice_and_what_was_found(self, teller):
+        (event,) = teller.tell(judged(), 0.0)
+        assert (event.name, event.is_bad) == ("verdict_changed", False)
+        assert event.fields == {
+            "verdict": "healthy",
+            "before": "",
+            "recommendation": "keep",
+            "findings": ["cliff"],
+        }
+
+    def test_is_told_once(self, teller):
+        teller.tell(judged(), 0.0)
+        assert told(teller, judged(), 5.0) == told(teller, judged(), 500.0) == []
+
+    def test_that_is_another_one_is_told_when_it_has_stood_for_a_minute(self, teller):
+        teller.tell(judged(), 0.0)
+        assert told(teller, judged(Verdict.HARMFUL), 5.0) == []
+        assert told(teller, judged(Verdict.HARMFUL), 4.9 + TOLD_AFTER) == []
+        (event,) = teller.tell(judged(Verdict.HARMFUL), 5.0 + TOLD_AFTER)
+        assert (event.fields["verdict"], event.fields["before"], event.is_bad) == ("harmful", "healthy", True)
+
+    def test_that_goes_back_and_forth_is_not_told(self, teller):
+        teller.tell(judged(), 0.0)
+        for second in range(0, 600, 10):
+            verdict = Verdict.MARGINAL if second // 10 % 2 else Verdict.HEALTHY
+            assert told(teller, judged(verdict), 10.0 + second) == []
+
+    def test_that_cannot_be_given_for_a_while_is_no_news(self, teller):
+        teller.tell(judged(), 0.0)
+        assert told(teller, judged(Verdict.INSUFFICIENT), 5.0) == []
+        assert told(teller, judged(Verdict.INSUFFICIENT), 500.0) == []
+        assert told(teller, judged(), 505.0) == []
+
+
+def test_a_stall_is_told_when_it_begins_and_when_it_ends(teller):
+    insufficient = Verdict.INSUFFICIENT
+    assert told(teller, judged(insufficient), 0.0) == []
+    (event,) = teller.tell(judged(insufficient, State.STALLED), 5.0)
+    assert (event.name, event.is_bad) == ("drafting_stalled", True)
+    assert told(teller, judged(insufficient, State.STALLED), 10.0) == []
+    assert told(teller, judged(insufficient, State.IDLE), 15.0) == ["drafting_no_longer_stalled"]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "learnt_anew", "name"),
+    [
+        (True, False, "acceptance_dropped"),
+        (False, False, "acceptance_recovered"),
+        (False, True, "acceptance_baseline_learnt_anew"),
+    ],
+)
+def test_a_drop_is_told_with_its_numbers(dropped, learnt_anew, name):
+    change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, learnt_anew)
+    event = drop_event(change)
+    assert (event.name, event.is_bad) == (name, dropped)
+    assert event.fields == {
+        "kind": "sudden",
+        "baseline_acceptance_length": 2.1,
+        "acceptance_length": 1.4,
+        "seconds": 8.0,
+    }

@@ -1,0 +1,211 @@
+"""One engine, judged: the parts put together, and advice that stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.analysis.cost import CostSource
+from exporter.analysis.finding import FindingName
+from exporter.analysis.judgement import Assumptions, Facts, Judge
+from exporter.analysis.recommendation import Action
+from exporter.analysis.speculation import Speculation
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.config.pay_settings import CostSettings, LoadCost
+from exporter.config.policy import Policy
+
+GOOD = (0.80, 0.65, 0.50, 0.35)
+POOR = (0.40, 0.15, 0.05, 0.01)
+
+
+@pytest.fixture(name="window")
+def window_fixture(make_window):
+    def window(survival=GOOD, *, length=300.0, seconds=None, running=4.0, drafts=100, coverage=1.0):
+        """A window of equal increments, one a second; every step drafts K tokens unless coverage is lower."""
+        seconds = length if seconds is None else seconds
+        polls = int(seconds)
+        accepted = [round(share * drafts) for share in survival]
+        steps = round(drafts / coverage)
+        one = {
+            "drafts": drafts,
+            "draft_tokens": drafts * len(survival),
+            "accepted_tokens": sum(accepted),
+            "decode_steps": steps,
+            "generation_tokens": steps + sum(accepted) + 2,
+            "first_tokens": 2,
+        }
+        whole = {name: value * polls for name, value in one.items()}
+        return make_window(
+            whole.pop("drafts"),
+            whole.pop("draft_tokens"),
+            whole.pop("accepted_tokens"),
+            positions=[count * polls for count in accepted],
+            length=length,
+            seconds=float(seconds),
+            gauges=(running, 0.0, 0.2),
+            increments=[{**one, "positions": accepted}] * polls,
+            **whole,
+        )
+
+    return window
+
+
+@pytest.fixture(name="facts")
+def facts_fixture(window):
+    def facts(survival=GOOD, *, costs=(), **more):
+        shorter = window(survival, **{**more, "length": 30.0, "seconds": min(30, more.get("seconds") or 30)})
+        return Facts(
+            windows=(shorter, window(survival, **more)),
+            latencies={},
+            broken=frozenset(),
+            speculates=True,
+            drafted_before=True,
+            costs=costs,
+        )
+
+    return facts
+
+
+def judge_at(cost=None, method="eagle3", policy=None, longest=300.0):
+    settings = CostSettings(draft_cost_ratio=cost) if isinstance(cost, float) else cost
+    speculation = Speculation(method, "configured" if method else "")
+    return Judge(Assumptions(speculation, settings, policy or Policy()), longest)
+
+
+def test_the_worked_example_is_optimal_and_to_be_kept(facts):
+    judgement = judge_at(0.1).judge(facts(), 1000.0)
+    assert [round(depth.speedup, 3) for depth in judgement.depths] == [
+        1.636,
+        2.042,
+        2.269,
+        2.357,
+        2.379,
+        2.36,
+    ]
+    assert (judgement.state, judgement.verdict, judgement.action) == (
+        State.ACTIVE,
+        Verdict.OPTIMAL,
+        Action.KEEP,
+    )
+    assert judgement.recommended == judgement.depths[3]
+    assert [round(benefit, 2) for benefit in judgement.marginal_benefits] == [
+        8.0,
+        3.97,
+        2.45,
+        1.54,
+        1.14,
+        0.87,
+    ]
+
+
+def test_a_long_draft_of_a_poor_drafter_is_harmful_and_to_be_shortened(facts):
+    judgement = judge_at(0.3).judge(facts(POOR), 1000.0)
+    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DECREASE)
+    assert judgement.recommended.tokens == 1
+
+
+def test_where_no_depth_pays_speculation_is_to_be_disabled(facts):
+    judgement = judge_at(0.5).judge(facts(POOR), 1000.0)
+    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DISABLE)
+    assert judgement.recommended.tokens == 0
+    assert FindingName.NO_DEPTH_PAYS in {finding.name for finding in judgement.findings}
+
+
+def test_every_window_has_its_bounds(facts):
+    judgement = judge_at(0.1).judge(facts(), 1000.0)
+    assert len(judgement.bounds) == 2
+    short, long = judgement.bounds
+    for bounds in (short, long):
+        assert bounds.acceptance_length.lower < 3.3 < bounds.acceptance_length.upper
+        assert bounds.acceptance_ratio.lower < 0.575 < bounds.acceptance_ratio.upper
+        assert bounds.speedup.lower < 3.3 / 1.4 < bounds.speedup.upper
+    assert long.speedup.standard_error < short.speedup.standard_error
+
+
+def test_an_unknown_cost_leaves_what_needs_it_absent(facts):
+    judgement = judge_at(None, method="").judge(facts(), 1000.0)
+    assert (judgement.cost, judgement.depths, judgement.marginal_benefits, judgement.recommended) == (
+        None,
+        (),
+        (),
+        None,
+    )
+    assert judgement.bounds[-1].speedup is None
+    assert judgement.bounds[-1].acceptance_length is not None
+    # By the length and the pooled acceptance alone, and by the last position.
+    assert (judgement.verdict, judgement.action) == (Verdict.OPTIMAL, Action.INCREASE)
+
+
+def test_what_the_engine_showed_goes_before_what_the_method_usually_costs(facts):
+    measured = [LoadCost(running_requests=4, draft_cost_ratio=0.2)]
+    assert judge_at(None).judge(facts(costs=measured), 1000.0).cost.source is CostSource.MEASURED
+    assert judge_at(None).judge(facts(), 1000.0).cost.source is CostSource.DEFAULT
+    assert judge_at(0.1).judge(facts(costs=measured), 1000.0).cost.source is CostSource.CONFIGURED
+
+
+def test_beyond_the_crossover_the_batch_is_to_be_limited(facts):
+    loads = CostSettings(
+        loads=[
+            LoadCost(running_requests=2, draft_cost_ratio=0.05),
+            LoadCost(running_requests=32, draft_cost_ratio=0.9),
+        ]
+    )
+    judgement = judge_at(loads).judge(facts(running=30.0), 1000.0)
+    # 3.3 tokens a step are lost on 1 + 4 c at c = .575, which is reached at this load.
+    assert judgement.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
+    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
+    assert FindingName.ABOVE_CROSSOVER in {finding.name for finding in judgement.findings}
+
+
+@pytest.mark.parametrize("seconds", [160, 260])
+def test_advice_takes_a_whole_long_window_and_a_verdict_does_not(facts, seconds):
+    judgement = judge_at(0.1).judge(facts(seconds=seconds), 1000.0)
+    assert (judgement.verdict, judgement.action) == (Verdict.OPTIMAL, Action.COLLECT)
+    assert judgement.recommended is None
+
+
+def test_a_partial_window_has_neither(facts):
+    judgement = judge_at(0.1).judge(facts(seconds=140), 1000.0)
+    assert (judgement.verdict, judgement.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
+    assert judgement.bounds[-1].acceptance_length is None
+
+
+class TestAdvice:
+    def test_changes_only_after_a_whole_long_window(self, facts):
+        judge = judge_at(0.1)
+        assert judge.judge(facts(), 1000.0).recommended.tokens == 4
+        for moment in (1005.0, 1300.0):
+            shown = judge.judge(facts(POOR), moment)
+            assert (shown.recommended.tokens, shown.action) == (4, Action.KEEP)
+        shown = judge.judge(facts(POOR), 1305.0)
+        assert (shown.recommended.tokens, shown.action) == (1, Action.DECREASE)
+
+    def test_begins_anew_once_there_was_too_little_to_say(self, facts):
+        judge = judge_at(0.1)
+        judge.judge(facts(), 1000.0)
+        assert judge.judge(facts(drafts=0, survival=(0.0,) * 4), 1005.0).action is Action.COLLECT
+        assert judge.judge(facts(POOR), 1010.0).recommended.tokens == 1
+
+    def test_begins_anew_with_another_longest_window(self, facts):
+        judge = judge_at(0.1)
+        judge.judge(facts(), 1000.0)
+        judge.keep(600.0)
+        assert judge.judge(facts(POOR), 1005.0).recommended.tokens == 1
+
+
+def test_thresholds_are_those_of_the_policy(facts):
+    strict = Policy.model_validate({"speedup": {"healthy": 3.0}})
+    assert judge_at(0.1, policy=strict).judge(facts(), 1000.0).verdict is Verdict.HEALTHY
+    many = Policy.model_validate({"min_drafts": 30_001})
+    assert judge_at(0.1, policy=many).judge(facts(), 1000.0).verdict is Verdict.INSUFFICIENT
+
+
+def test_an_engine_that_is_told_not_to_draft_at_this_load_is_not_stalled(facts):
+    busy = facts((0.0,) * 4)
+    quiet = [replace(window, counters=(0, 0, 0, *window.counters[3:])) for window in busy.windows]
+    silent = replace(busy, windows=tuple(quiet))
+    assert judge_at(0.1).judge(silent, 1000.0).state is State.STALLED
+    told = Judge(Assumptions(Speculation("eagle3", schedule=((1, 4), (3, 0)))), 300.0)
+    assert told.judge(silent, 1000.0).state is State.ACTIVE
