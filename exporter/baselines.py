@@ -20,16 +20,22 @@ class Key(NamedTuple):
 class Baselines:
     """What the engines have learnt, by their labels."""
 
-    def __init__(self, saved: Mapping[str, Any] | None = None) -> None:
-        """Begin with what ``saved`` once returned, or with nothing. What is not understood is left out."""
-        entries = (saved or {}).get("engines", ())
+    def __init__(self) -> None:
         self._entries: dict[Key, tuple[float, dict[str, Any]]] = {}
+
+    def recall(self, saved: Mapping[str, Any]) -> None:
+        """Take what ``saved`` once returned, for engines of which nothing is known yet.
+
+        What is not understood is left out.
+        """
+        entries = saved.get("engines")
         for entry in entries if isinstance(entries, list) else ():
             try:
                 key = Key(*(str(entry[name]) for name in Key._fields))
-                self._entries[key] = float(entry["seen"]), dict(entry["learnt"])
+                known = float(entry["seen"]), dict(entry["learnt"])
             except (KeyError, TypeError, ValueError):
                 continue
+            self._entries.setdefault(key, known)
 
     def keep(self, key: Key, learnt: dict[str, Any], seen: float) -> None:
         """Keep what an engine has learnt until ``seen``, Unix time."""

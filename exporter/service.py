@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
@@ -21,6 +22,7 @@ from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
 from exporter.config.schema import Config
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
+from exporter.export.snapshot import document
 from exporter.export.status import ExporterStatus
 from exporter.state_file import StateFile
 from exporter.targets.discovery import Discoverer
@@ -69,8 +71,9 @@ class Service:
         self._background: set[asyncio.Task[None]] = set()
         self._server: Server | None = None
         self._reload_successful = True
+        self._baselines = Baselines()
+        self._state_file: StateFile | None = None
         self._adopt(read_config())
-        self._baselines = Baselines(self._state_file.load() if self._state_file else None)
 
     @property
     def urls(self) -> Sequence[str]:
@@ -157,12 +160,19 @@ class Service:
 
     def _adopt(self, config: Config) -> None:
         self._config = config
-        self._state_file = StateFile(config.state.file) if config.state.file else None
+        self._open_state_file(config.state.file)
         self._enabled = enabled_metrics(config.metrics)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)
         self._adopted_at = self._clock.wall()
+
+    def _open_state_file(self, path: Path | None) -> None:
+        if path is None:
+            self._state_file = None
+        elif self._state_file is None or self._state_file.path != path:
+            self._state_file = StateFile(path)
+            self._baselines.recall(self._state_file.load())
 
     def _app_state(self) -> AppState:
         return AppState(
@@ -173,6 +183,7 @@ class Service:
             ),
             version=__version__,
             prepare=self.judge,
+            snapshot=lambda: document(self.snapshot()),
             targets=self._rows,
             config_text=lambda: self._config_text,
             ready=lambda: True,

@@ -11,6 +11,12 @@ from exporter.baselines import REMEMBERED, Baselines, Key
 KEY = Key("one", "llama", "0")
 
 
+def recalled(saved):
+    baselines = Baselines()
+    baselines.recall(saved)
+    return baselines
+
+
 def test_what_was_kept_is_known_under_the_same_labels_only():
     baselines = Baselines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
@@ -21,7 +27,7 @@ def test_what_was_kept_is_known_under_the_same_labels_only():
 def test_it_survives_being_written_as_json():
     baselines = Baselines()
     baselines.keep(KEY, {"tokens": 4, "drops": {"mean": 2.5}}, 100.0)
-    again = Baselines(json.loads(json.dumps(baselines.saved(200.0))))
+    again = recalled(json.loads(json.dumps(baselines.saved(200.0))))
     assert again.known(KEY) == {"tokens": 4, "drops": {"mean": 2.5}}
     assert again.saved(200.0) == baselines.saved(200.0)
 
@@ -49,11 +55,18 @@ def test_an_engine_is_forgotten_after_a_week():
 )
 def test_an_entry_that_is_not_understood_is_left_out_and_the_others_stand(entry):
     good = {**KEY._asdict(), "engine": "1", "seen": 1.0, "learnt": {"tokens": 4}}
-    baselines = Baselines({"engines": [entry, good]})
+    baselines = recalled({"engines": [entry, good]})
     assert baselines.known(KEY) is None
     assert baselines.known(KEY._replace(engine="1")) == {"tokens": 4}
 
 
-@pytest.mark.parametrize("saved", [None, {}, {"engines": None}, {"engines": {"a": 1}}])
+@pytest.mark.parametrize("saved", [{}, {"engines": None}, {"engines": {"a": 1}}])
 def test_without_entries_nothing_is_known(saved):
-    assert Baselines(saved).saved(0.0) == {"engines": []}
+    assert recalled(saved).saved(0.0) == {"engines": []}
+
+
+def test_what_is_known_already_outweighs_what_is_recalled():
+    baselines = Baselines()
+    baselines.keep(KEY, {"tokens": 4}, 100.0)
+    baselines.recall({"engines": [{**KEY._asdict(), "seen": 1.0, "learnt": {"tokens": 2}}]})
+    assert baselines.known(KEY) == {"tokens": 4}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import aiohttp
 import pytest
@@ -205,3 +206,50 @@ async def test_reloads_at_the_same_time_leave_one_discovery_running(service):
     assert len(running) <= 1
     await service.close()
     assert not [task for task in asyncio.all_tasks() if "Discoverer" in repr(task.get_coro())]
+
+
+class TestWhatIsLearnt:
+    @pytest.fixture(name="remembering")
+    def remembering_fixture(self, file):
+        file.write_text(file.read_text() + "state: {file: state.json, interval: 1m}\n")
+        return file.parent / "state.json"
+
+    async def test_is_saved_every_interval_and_at_the_end(self, remembering, service, server, clock, until):
+        await polled(server, clock, until, 2)
+        assert not remembering.exists()
+        await clock.advance(60.0)
+        await until(remembering.exists)
+        (saved,) = json.loads(remembering.read_text())["data"]["engines"]
+        assert (saved["target"], saved["model_name"], saved["engine"]) == ("one", "m", "0")
+        remembering.unlink()
+        await service.close()
+        assert remembering.exists()
+
+    async def test_goes_on_after_a_restart_of_the_exporter(
+        self, remembering, service, server, clock, until, file
+    ):
+        await polled(server, clock, until, 2)
+        await service.close()
+        learnt = json.loads(remembering.read_text())["data"]
+        again = Service(lambda: load(file, environ={}), service._options, clock)
+        assert again._baselines.saved(clock.wall()) == learnt
+
+    async def test_of_a_target_that_left_is_kept(self, remembering, service, server, clock, until, file):
+        await polled(server, clock, until, 2)
+        file.write_text("discovery:\n  files: [nothing-*.yml]\nstate: {file: state.json}\n")
+        await service.reload()
+        await clock.advance(0.0)
+        await service.close()
+        assert [saved["target"] for saved in json.loads(remembering.read_text())["data"]["engines"]] == [
+            "one"
+        ]
+
+
+async def test_a_snapshot_names_what_was_found(service, server, clock, until):
+    await polled(server, clock, until, 3)
+    status, text = await get(service, "api/v1/snapshot")
+    (engine,) = json.loads(text)["engines"]
+    assert status == 200
+    assert engine["labels"] == {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
+    assert [finding["name"] for finding in engine["findings"]] == []
+    assert engine["windows"][0]["draft_acceptance_ratio"]["value"] == 0.35

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
-from exporter.web import landing, lifecycle
+from exporter.web import api, landing, lifecycle
 from exporter.web.exposition import GZIP_FROM, Exposition, compress
 from exporter.web.negotiation import choose_format, choose_gzip
 from exporter.web.state import STATE, AppState
@@ -22,6 +22,7 @@ _GET: Final = ("GET", "HEAD")
 _ROUTES: Final = {
     "/": (_GET, landing.landing),
     "/static/style.css": (_GET, landing.style),
+    "/api/v1/snapshot": (_GET, api.snapshot),
     "/config": (_GET, lifecycle.config),
     "/-/healthy": (_GET, lifecycle.healthy),
     "/-/ready": (_GET, lifecycle.ready),
@@ -79,7 +80,7 @@ def _check(path: str) -> None:
         raise ValueError(
             f"the telemetry path {path!r} must begin with / and hold only letters, digits and ._~/-: {remedy}"
         )
-    if path in _ROUTES or path.startswith(("/-/", "/static/")):
+    if path in _ROUTES or path.startswith(("/-/", "/api/", "/static/")):
         raise ValueError(f"the telemetry path {path!r} is that of another page of the exporter: {remedy}")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from prometheus_client.registry import Collector
 
@@ -37,7 +37,9 @@ class AppState:
 
     collectors: Sequence[Collector]
     prepare: Callable[[], Awaitable[None]]
-    """Brings up to date what the collectors read; asked once before each page of metrics."""
+    """Brings up to date what the collectors and the snapshot read; asked once before each of them."""
+    snapshot: Callable[[], Mapping[str, Any]]
+    """What is to be said of every engine, as JSON can hold it."""
     version: str
     targets: Callable[[], Sequence[TargetRow]]
     config_text: Callable[[], str]

@@ -34,6 +34,7 @@ def make_state():
         plain = {
             "collectors": [Gauges(series)],
             "prepare": nothing_to_prepare,
+            "snapshot": lambda: {"engines": [{"state": "idle"}]},
             "version": "1.2.3",
             "targets": lambda: [row],
             "config_text": lambda: "poll:\n  interval: 1s\n",
