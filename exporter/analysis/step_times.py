@@ -111,7 +111,6 @@ class StepTimes:
     def forget_drafting(self) -> None:
         """Forget the steps with drafts, since the method or its models changed; keep the plain ones."""
         self._drafting.clear()
-        self._end_pause()
 
     def costs(self, fixed_tokens: float = 0.0) -> tuple[LoadCost, ...]:
         """Return c at every load at which enough was seen with drafts and without, ascending by load.

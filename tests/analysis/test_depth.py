@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 from math import sqrt
+from operator import mul
 from statistics import mean, stdev
 
 import pytest
@@ -214,55 +215,52 @@ def test_a_depth_that_does_not_pay_is_not_recommended_although_it_is_near_the_be
     assert recommended(window, cost, known[:2], TOLERANCE).tokens == 2
 
 
-def increments_of(positions_by_second, drafts):
-    return [
-        {
-            "drafts": drafts,
-            "draft_tokens": drafts * len(positions),
-            "accepted_tokens": sum(positions),
-            "positions": tuple(positions),
-            "first_tokens": 20,
-        }
-        for positions in positions_by_second
-    ]
+def second(drafts, *positions):
+    """What an engine did in one second."""
+    return {
+        "drafts": drafts,
+        "draft_tokens": drafts * len(positions),
+        "accepted_tokens": sum(positions),
+        "positions": positions,
+        "first_tokens": 20,
+    }
 
 
 class TestHowSure:
     """S(3) is 3.5 % below S(4), which is more than the tolerance."""
 
-    DRAFTS = 100
-
     @pytest.fixture(name="windowed")
     def windowed_fixture(self, make_window):
-        def windowed(positions_by_second, **more):
-            seconds = len(positions_by_second)
-            sums = tuple(map(sum, zip(*positions_by_second, strict=True)))
-            drafts = self.DRAFTS * seconds
-            keywords = {"seconds": float(seconds), "gauges": (20.0, 0.0, 0.5), **more}
+        def windowed(seconds, *, running=20.0, **more):
+            sums = tuple(map(sum, zip(*(one["positions"] for one in seconds), strict=True)))
+            drafts = sum(one["drafts"] for one in seconds)
             return make_window(
                 drafts,
                 drafts * len(sums),
                 sum(sums),
                 positions=sums,
-                length=float(seconds),
-                first_tokens=20 * seconds,
-                increments=increments_of(positions_by_second, self.DRAFTS),
-                **keywords,
+                length=float(len(seconds)),
+                seconds=float(len(seconds)),
+                first_tokens=20 * len(seconds),
+                increments=seconds,
+                gauges=(running, 0.0, 0.5),
+                **more,
             )
 
         return windowed
 
     STEADY = (80, 70, 70, 45)
-    SLOW = tuple((80, 70, 70, 70 if second < 15 else 20) for second in range(30))
+    SLOW = tuple(second(100, 80, 70, 70, 70 if at_second < 15 else 20) for at_second in range(30))
     COST = at(0.145)
 
     def recommended(self, window):
         return recommended(window, self.COST, depths(window, self.COST)[:4], TOLERANCE).tokens
 
     def test_a_steady_engine_is_told_the_best(self, windowed):
-        known = depths(windowed([self.STEADY] * 30), self.COST)
+        window = windowed([second(100, *self.STEADY)] * 30)
+        known = depths(window, self.COST)
         assert known[2].speedup < 0.97 * known[3].speedup
-        assert self.recommended(windowed([self.STEADY] * 30)) == 4
+        assert self.recommended(window) == 4
 
     def test_a_difference_that_is_not_sure_is_none(self, windowed):
         assert self.recommended(windowed(self.SLOW)) == 3
@@ -270,27 +268,57 @@ class TestHowSure:
     def test_what_both_depths_share_does_not_make_their_difference_less_sure(self, windowed):
         # As unsteady, but in the first three positions.
         shared = [
-            (*(count + (15 if second < 15 else -15) for count in self.STEADY[:3]), 45) for second in range(30)
+            second(100, *(count + (15 if at_second < 15 else -15) for count in self.STEADY[:3]), 45)
+            for at_second in range(30)
         ]
         assert self.recommended(windowed(shared)) == 4
 
     def test_without_bounds_the_tolerance_alone_counts(self, windowed):
-        assert self.recommended(windowed(self.SLOW, gauges=(None, None, None))) == 4
+        assert self.recommended(windowed(self.SLOW, running=None)) == 4
 
-    def test_the_error_of_a_difference_is_how_much_it_differs_between_windows(self, windowed):
+    def test_one_standard_error_is_not_sure(self, windowed):
+        found = set()
+        for swing in range(26):
+            window = windowed(
+                [
+                    second(100, 80, 70, 70, 45 + (swing if at_second < 15 else -swing))
+                    for at_second in range(30)
+                ]
+            )
+            known = depths(window, self.COST)[:4]
+            error = _Sureness(window, _drafts(window)).of_difference(self.COST, known[2], known[3])
+            is_sure = known[3].speedup - known[2].speedup > error
+            assert recommended(window, self.COST, known, 0.0).tokens == (4 if is_sure else 3)
+            found.add(is_sure)
+        assert found == {True, False}
+
+    @pytest.mark.parametrize("coverage", [1, 0.5])
+    def test_the_error_of_a_difference_is_how_much_it_differs_between_windows(self, windowed, coverage):
         chance = random.Random(1)
 
-        def second():
-            reached, positions = self.DRAFTS, []
+        def at_random():
+            reached = drafts = chance.randrange(20, 180)
+            positions = []
             for share in (0.8, 0.8, 0.75, 0.75):
                 reached = sum(chance.random() < share for _ in range(reached))
                 positions.append(reached)
-            return tuple(positions)
+            return second(drafts, *positions)
 
         differences, errors = [], []
         for _ in range(150):
-            window = windowed([second() for _ in range(30)])
+            seconds = [at_random() for _ in range(30)]
+            drafts = sum(one["drafts"] for one in seconds)
+            window = windowed(seconds, decode_steps=round(drafts / coverage))
             known = depths(window, self.COST)
             differences.append(known[3].speedup - known[1].speedup)
             errors.append(_Sureness(window, _drafts(window)).of_difference(self.COST, known[1], known[3]))
         assert sqrt(mean(error**2 for error in errors)) == pytest.approx(stdev(differences), rel=0.15)
+
+
+@given(positions=falling(), cost=costs, steps=st.integers(1000, 5000))
+def test_every_depth_is_as_much_faster_as_its_positions_weigh(drafted, positions, cost, steps):
+    window = drafted(*positions, drafts=1000, decode_steps=steps)
+    drafts = _drafts(window)
+    for depth in depths(window, cost):
+        gain = sum(map(mul, drafts.weights(cost, depth.tokens), drafts.reached))
+        assert depth.speedup == pytest.approx(gain + 1 / drafts.plain_steps(cost, depth.tokens))

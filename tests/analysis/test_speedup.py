@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exporter.analysis.acceptance import draft_acceptance_ratio
+from exporter.analysis.bounds import independent_variance
 from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.speedup import (
     break_even_acceptance_ratio,
@@ -17,6 +18,7 @@ from exporter.analysis.speedup import (
     speedup_estimate,
     work,
 )
+from exporter.scrape.engines import Counter
 
 
 def at(draft_cost_ratio, fixed_cost_ratio=0.0):
@@ -144,7 +146,7 @@ def test_it_pays_where_the_acceptance_rate_is_above_break_even(
 
 
 def _run(seed, seconds, *, shows_steps=True):
-    """Increments of an engine with three draft tokens and its own acceptance every second."""
+    """Increments of an engine that drafts three tokens every other step, and accepts as it likes."""
     chance, increments = random.Random(seed), []
     for _ in range(seconds):
         drafts = 100 + chance.randrange(20)
@@ -152,11 +154,7 @@ def _run(seed, seconds, *, shows_steps=True):
         for _ in range(3):
             reached = round(reached * chance.uniform(0.5, 0.8))
             positions.append(reached)
-        steps = {
-            "generation_tokens": drafts + sum(positions) + 20,
-            "first_tokens": 20,
-            "decode_steps": drafts,
-        }
+        decoded = {"generation_tokens": 2 * drafts + sum(positions) + 20, "decode_steps": 2 * drafts}
         increments.append(
             {
                 "drafts": drafts,
@@ -164,7 +162,7 @@ def _run(seed, seconds, *, shows_steps=True):
                 "accepted_tokens": sum(positions),
                 "positions": tuple(positions),
                 "first_tokens": 20,
-                **(steps if shows_steps else {}),
+                **(decoded if shows_steps else {}),
             }
         )
     return increments
@@ -196,19 +194,30 @@ class TestHowSure:
         assert 0.001 < estimate.standard_error < 0.2
 
     def test_an_expensive_drafter_is_as_sure_in_proportion(self, make_window):
-        # With every step drafting three tokens, the cost only divides.
+        # Always 1.5 draft tokens a step, so that the cost only divides.
         window = summed(make_window, _run(1, 60), seconds=60.0)
         free, dear = speedup_estimate(window, at(0.0)), speedup_estimate(window, at(0.5))
-        assert free.standard_error / dear.standard_error == pytest.approx(2.5)
+        assert free.standard_error / dear.standard_error == pytest.approx(1.75)
 
     def test_they_are_never_surer_than_independent_drafts_would_make_them(self, make_window):
         same = [{**_run(1, 1)[0]} for _ in range(60)]
         window = summed(make_window, same, seconds=60.0)
-        done = work(window)
-        p = [count / window.counters[0] for count in window.positions]
-        variance = sum((2 * i + 1) * each for i, each in enumerate(p)) - sum(p) ** 2
-        expected = (variance * done.steps) ** 0.5 / done.plain_steps(at(0.1))
+        done, drafts = work(window), window.counters[Counter.DRAFTS]
+        expected = (independent_variance(window) * drafts) ** 0.5 / done.plain_steps(at(0.1))
         assert speedup_estimate(window, at(0.1)).standard_error == pytest.approx(expected)
+
+    def test_drafts_that_differ_in_length_may_make_them_surer(self, make_window):
+        # Two of three tokens at a time: how many were drafted and how many accepted may go together.
+        same = [{**_run(1, 1)[0]} for _ in range(60)]
+        for one in same:
+            one["draft_tokens"] = 2 * one["drafts"]
+        window = summed(make_window, same, seconds=60.0)
+        done, drafts = work(window), window.counters[Counter.DRAFTS]
+        speedup, plain = estimated_speedup_ratio(window, at(0.1)), done.plain_steps(at(0.1))
+        certain = independent_variance(window) ** 0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
+        assert speedup_estimate(window, at(0.1)).standard_error == pytest.approx(
+            certain * drafts**0.5 / plain
+        )
 
     def test_what_is_impossible_is_not_within_the_bounds(self, make_window):
         # Nearly everything is accepted in one half of the window and nearly nothing in the other.

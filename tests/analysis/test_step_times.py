@@ -105,9 +105,8 @@ class TestByLoad:
 
     @pytest.mark.parametrize("running", [None, 0])
     def test_what_ran_at_an_unknown_load_is_left_out(self, running):
-        engine = Engine().run(60).run(60, running, tokens=0)
-        assert engine.found() == {}
-        assert Engine().run(60, running).run(60, tokens=0).found() == {}
+        assert Engine().run(60, 1).run(60, running, tokens=0).found() == {}
+        assert Engine().run(60, running).run(60, 1, tokens=0).found() == {}
 
     def test_loads_of_any_size_take_bounded_memory(self):
         engine = Engine()
@@ -179,12 +178,6 @@ class TestForgetting:
         assert engine.found() == {}
         engine.draft_cost = 0.3
         assert engine.run(60).found() == {8: pytest.approx(0.3)}
-
-    def test_a_pause_of_the_method_before_is_not_continued(self):
-        engine = Engine().run(60).run(9, tokens=0)
-        engine.times.forget_drafting()
-        engine.run(60).run(9, tokens=0)
-        assert engine.found() == {}
 
 
 def test_an_engine_that_shows_no_times_has_no_cost():
