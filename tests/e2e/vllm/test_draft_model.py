@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from compare import check_counters, check_vllm, check_windows
-from process import get
-from truth import Load, drive
-from vllm_server import QUIET, draft_model, vllm
+from process import get, until
+from truth import Load, drive, driving
+from vllm_server import DEV_MODE, QUIET, draft_model, models, vllm
 from watch import watch
 
 LATENCIES = {"time_to_first_token", "time_per_output_token", "decode_step", "end_to_end", "queue"}
+DROPPED = "spec_decode_acceptance_dropped"
 
 
 @pytest.fixture(scope="module")
 def server():
-    with vllm("draft-model", *draft_model(4), *QUIET) as server:
+    with vllm("draft-model", *draft_model(4), *QUIET, more_environment=DEV_MODE) as server:
         yield server
 
 
@@ -57,8 +59,52 @@ def test_the_version_of_vllm_is_known(server, watching):
     assert watching.page().find("spec_decode_exporter_target_info", version=version, front_end="python")
 
 
+def test_in_development_mode_vllm_says_how_it_speculates(server, watching):
+    page = watching.settled()
+    [info] = page.find("spec_decode_engine_info")
+    assert (info.labels["method"], info.labels["method_source"]) == ("draft_model", "server_info")
+    assert info.labels["draft_model"] == str(models() / "draft")
+    assert page.sum("spec_decode_configured_tokens") == 4
+
+
 def test_vllm_logs_none_of_the_polls_when_told_so(server, watching):
     watching.settled()
     log = server.log.read_text(encoding="utf-8")
     assert "POST /v1/completions" in log
     assert [line for line in log.splitlines() if "GET /metrics" in line] == []
+
+
+def seconds_until(dropped, watching, server, load):
+    """How long after the first request of the load the exporter says so; the load goes on to its end."""
+    began = time.monotonic()
+    with driving(server.url, load):
+        until(
+            lambda: watching.page().sum(DROPPED, kind="sudden") == dropped,
+            what=f"{DROPPED} {dropped}; see {watching.server.log}",
+            seconds=load.seconds,
+        )
+        return time.monotonic() - began
+
+
+def test_a_drop_is_flagged_within_15_seconds_and_cleared_after_the_recovery(server, remark):
+    with watch("drop", server.url) as watching:
+        drive(server.url, Load(temperature=0, seconds=90))
+        page = watching.settled()
+        baseline = page.sum("spec_decode_baseline_acceptance_length_tokens")
+        assert page.sum("spec_decode_acceptance_length_tokens", window="30s") == pytest.approx(
+            baseline, rel=0.1
+        )
+        assert {sample.value for sample in page.find(DROPPED)} == {0}
+
+        flagged = seconds_until(1, watching, server, Load(temperature=1, seconds=20, at_once=1))
+        page = watching.page()
+        assert page.sum(DROPPED, kind="sudden") == 1
+        assert page.sum("spec_decode_acceptance_drops_total", kind="sudden") == 1
+        assert page.sum("spec_decode_baseline_acceptance_length_tokens") == pytest.approx(baseline, rel=0.1)
+
+        cleared = seconds_until(0, watching, server, Load(temperature=0, seconds=30))
+        page = watching.page()
+        assert page.sum("spec_decode_acceptance_drops_total", kind="sudden") == 1
+        assert page.sum("spec_decode_acceptance_drops_total", kind="slow") == 0
+        remark(f"temperature 0 to 1: flagged after {flagged:.1f} s; back to 0: cleared after {cleared:.1f} s")
+        assert flagged < 15

@@ -54,6 +54,11 @@ def test_every_number_equals_what_the_responses_say_though_many_steps_have_no_dr
     assert watching.complaints() == []
 
 
+def test_outside_of_development_mode_the_method_is_unknown(server, watching):
+    [info] = watching.settled().find("spec_decode_engine_info")
+    assert (info.labels["method"], info.labels["method_source"], info.labels["draft_model"]) == ("", "", "")
+
+
 def test_vllm_logs_every_poll_when_not_told_otherwise(polls, remark):
     assert len(polls) >= 12
     size = sum(len(line) for line, _ in polls) / len(polls)

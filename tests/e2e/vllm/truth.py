@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +90,15 @@ class Load:
 def drive(url: str, load: Load) -> Truth:
     """Send the load to a server and return what its responses say; any status but 200 is an error."""
     return asyncio.run(_drive(url, load))
+
+
+@contextlib.contextmanager
+def driving(url: str, load: Load) -> Iterator[None]:
+    """Send the load while the block runs; the block ends when all of it has been answered."""
+    with ThreadPoolExecutor(1) as pool:
+        answered = pool.submit(drive, url, load)
+        yield
+        answered.result()
 
 
 async def _drive(url: str, load: Load) -> Truth:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from process import HOST, Server, free_port, serve
@@ -26,6 +26,8 @@ FLAGS = (
 )
 QUIET = ("--disable-access-log-for-endpoints", "/metrics,/metrics/")
 """What keeps the exporter's polls out of vLLM's access log. Paths are compared whole: both are needed."""
+DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
+"""What makes vLLM answer to ``/server_info``."""
 
 
 def models() -> Path:
@@ -49,9 +51,12 @@ def ngram(tokens: int) -> Sequence[str]:
 
 
 @contextlib.contextmanager
-def vllm(name: str, *flags: str, port: int | None = None) -> Iterator[Server]:
+def vllm(
+    name: str, *flags: str, port: int | None = None, more_environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Run vLLM until the block ends; the block begins when it is healthy."""
     port = port or free_port()
+    environment = {**ENVIRONMENT, **(more_environment or {})}
     program = Path(os.environ["VLLM_VENV"], "bin", "vllm")
     command = [
         str(program),
@@ -65,6 +70,6 @@ def vllm(name: str, *flags: str, port: int | None = None) -> Iterator[Server]:
         *flags,
     ]
     with serve(
-        command, name=name, port=port, health="/health", seconds=SECONDS_TO_START, environment=ENVIRONMENT
+        command, name=name, port=port, health="/health", seconds=SECONDS_TO_START, environment=environment
     ) as server:
         yield server
