@@ -1,0 +1,138 @@
+"""Whether the acceptance of an engine dropped below what is usual for it, suddenly or slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from operator import mul
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from exporter.analysis.drop import DropChange, DropKind
+from exporter.analysis.slow_drop import SlowDrop, SlowState
+from exporter.analysis.stretch import Stretch
+from exporter.analysis.sudden_drop import SuddenDrop, SuddenState
+from exporter.config.policy import DropPolicy
+from exporter.scrape.reader import MOST_POSITIONS
+
+RECENT_SECONDS: Final = 30.0
+_ODD: Final = range(1, 2 * MOST_POSITIONS, 2)
+
+
+@dataclass(slots=True)
+class DropState:
+    """Everything that is learnt of an engine."""
+
+    sudden: SuddenState
+    slow: SlowState
+
+
+_STATE: Final = TypeAdapter(DropState)
+
+
+@dataclass(frozen=True, slots=True)
+class DropStatus:
+    """How the acceptance of an engine stands against its baseline. What has no value is None."""
+
+    baseline_length: float | None = None
+    """The acceptance length that is usual, in tokens, by the drafts of about the last half hour."""
+    baseline_stddev: float | None = None
+    """How far the acceptance length over 30 s strays from the baseline by chance: its standard deviation, in
+    tokens, with as many drafts as are usual. That the baseline is not known exactly is included."""
+    sigma: float | None = None
+    """How far the acceptance length of the last drafts that are not in the baseline, of 20 to 25 s, is below
+    it, in standard errors; negative if it is above."""
+    dropped: Mapping[DropKind, bool] = field(default_factory=lambda: dict.fromkeys(DropKind, False))
+    drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(DropKind, 0))
+    """How many were found since the watch began."""
+
+
+class DropWatch:
+    """Watches one engine, as long as it drafts with one method and one K."""
+
+    def __init__(self, policy: DropPolicy) -> None:
+        """Watch by a policy."""
+        self._sudden = SuddenDrop(policy)
+        self._slow = SlowDrop(policy)
+        self._drops = dict.fromkeys(DropKind, 0)
+
+    @property
+    def policy(self) -> DropPolicy:
+        """What is called a drop; it may be replaced at any time."""
+        return self._sudden.policy
+
+    @policy.setter
+    def policy(self, policy: DropPolicy) -> None:
+        self._sudden.policy = self._slow.policy = policy
+
+    def observe(
+        self, begin: float, end: float, drafts: int, accepted: int, positions: Sequence[int]
+    ) -> tuple[DropChange, ...]:
+        """Take an increment; return the drops that it begins or ends.
+
+        ``begin`` and ``end`` are seconds, of which only the difference counts. ``accepted`` are the accepted
+        tokens of all positions, ``positions`` those of each.
+        """
+        increment = Stretch(end - begin, drafts, accepted, squares(accepted, positions))
+        changes = self._sudden.observe(increment), self._slow.observe(increment)
+        found = tuple(change for change in changes if change)
+        for change in found:
+            self._drops[change.kind] += change.dropped
+        return found
+
+    def start_anew(self) -> None:
+        """Forget what was learnt, as if the engine was seen for the first time; what was counted stays."""
+        self._sudden.restore(SuddenState())
+        self._slow.restore(SlowState())
+
+    def status(self) -> DropStatus:
+        """Return how acceptance stands now."""
+        dropped = {
+            DropKind.SUDDEN: self._sudden.state.alarm.dropped,
+            DropKind.SLOW: self._slow.state.alarm.dropped,
+        }
+        variance, baseline = self._sudden.variance, self._sudden.state.baseline
+        if variance is None:
+            return DropStatus(None, None, None, dropped, dict(self._drops))
+        usual = RECENT_SECONDS * baseline.drafts_per_second
+        recent = self._sudden.state.stretches.newer_than(RECENT_SECONDS)
+        return DropStatus(
+            baseline.length,
+            _error(variance, usual, baseline.effective_drafts),
+            (baseline.length - recent.length) / _error(variance, recent.drafts, baseline.effective_drafts)
+            if recent
+            else None,
+            dropped,
+            dict(self._drops),
+        )
+
+    def saved(self) -> dict[str, Any]:
+        """Return what was learnt, in a form that JSON can hold."""
+        saved: dict[str, Any] = _STATE.dump_python(
+            DropState(self._sudden.state, self._slow.state), mode="json"
+        )
+        return saved
+
+    def restore(self, saved: Mapping[str, Any]) -> bool:
+        """Go on with what ``saved`` returned; return whether it was understood. If not, nothing changes."""
+        sudden, slow = SuddenDrop(self.policy), SlowDrop(self.policy)
+        try:
+            state = _STATE.validate_python(saved)
+            sudden.restore(state.sudden)
+            slow.restore(state.slow)
+        except (ValueError, ArithmeticError):
+            return False
+        self._sudden, self._slow = sudden, slow
+        return True
+
+
+def squares(accepted: int, positions: Sequence[int]) -> int:
+    """Return Σ over the drafts of (accepted tokens)², which is Σ (2i+1) a_i; at least A without positions."""
+    return sum(map(mul, _ODD, positions)) if positions else accepted
+
+
+def _error(variance: float, drafts: float, baseline_drafts: float) -> float:
+    """Return the standard error of the difference between two means over so many drafts."""
+    return sqrt(variance * (1 / drafts + 1 / baseline_drafts))
