@@ -1,4 +1,4 @@
-"""One engine's windows: the memory they take, and the processor time of a poll and of a page.
+"""One engine's windows: the memory they take, and the processor time of a poll, a judgement and a page.
 
     python -m benchmarks.window_memory [--positions 8] [--longest 300]
 
@@ -15,7 +15,10 @@ import tracemalloc
 from collections.abc import Callable
 from math import inf
 
+from exporter.analysis import engine as watching
 from exporter.analysis.engine import EngineWatch
+from exporter.analysis.judgement import Assumptions
+from exporter.config.pay_settings import CostSettings
 from exporter.config.schema import Metrics
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.scrape.engines import Counter, Gauge, Latency
@@ -47,7 +50,7 @@ def sample(second: int, positions: int, *, histograms: bool) -> Sample:
 
 def polled(positions: int, longest: float, *, histograms: bool) -> EngineWatch:
     """Return a watch whose windows are full."""
-    watch = EngineWatch((SHORT, longest))
+    watch = EngineWatch((SHORT, longest), Assumptions(cost=CostSettings(draft_cost_ratio=0.07)))
     for second in range(2 * round(longest)):
         page = sample(second, positions, histograms=histograms and second % 10 == 0)
         watch.observe(page, float(second), WALL + second, 1.0, 10.0)
@@ -80,7 +83,8 @@ def microseconds(work: Callable[[], object], times: int) -> float:
 
 
 def cost_of_a_poll(positions: int, longest: float) -> float:
-    """Return the microseconds that a watch with full windows takes for a sample."""
+    """Return the microseconds that a watch with full windows takes for a sample, without judging it."""
+    watching.JUDGED_EVERY = inf
     watch = polled(positions, longest, histograms=True)
     seconds = iter(range(2 * round(longest), 10**6))
     pages = iter(
@@ -92,6 +96,17 @@ def cost_of_a_poll(positions: int, longest: float) -> float:
         watch.observe(next(pages), float(second), WALL + second, 1.0, 10.0)
 
     return microseconds(poll, 1000)
+
+
+def cost_of_a_judgement(positions: int, longest: float) -> float:
+    """Return the microseconds that bounds, speed-up, depth, verdict and findings take together."""
+    watch = polled(positions, longest, histograms=True)
+
+    def judge() -> None:
+        watch._judged_at = -inf  # noqa: SLF001  judged already: once more
+        watch.judge()
+
+    return microseconds(judge, 100)
 
 
 def main() -> None:
@@ -117,9 +132,12 @@ def main() -> None:
         f"One engine, K = {positions}, polled every second, windows of {SHORT:.0f} s and {longest:.0f} s:\n"
     )
     print("| | figure |\n|---|---|")
-    print(f"| memory of the windows | {windows:.0f} kB |")
+    print(f"| memory of the windows, and of what is learnt | {windows:.0f} kB |")
     print(f"| histograms besides | {both - windows:.0f} kB |")
-    print(f"| taking a poll's sample | {cost_of_a_poll(positions, longest):.0f} µs |")
+    print(f"| a judgement, every 5 s | {cost_of_a_judgement(positions, longest):.0f} µs |")
+    print(
+        f"| taking a poll's sample, with the watch for drops | {cost_of_a_poll(positions, longest):.0f} µs |"
+    )
     print(f"| all windows, for a page | {microseconds(lambda: watch.findings(now), 1000):.0f} µs |")
     collected = microseconds(lambda: list(collector.collect()), 200)
     print(f"| their {series} series, before they are written | {collected:.0f} µs |")

@@ -101,7 +101,7 @@ class EngineWatch:
     def findings(self, now: float) -> Findings:
         """Sum up the engine at ``now`` (monotonic)."""
         history = self.history
-        gone = history.is_gone(now)
+        gone, drops = history.is_gone(now), self._experience.drops()
         return Findings(
             totals=history.totals(),
             broken=self._broken,
@@ -111,7 +111,7 @@ class EngineWatch:
             speculation=self._judge.assumptions.speculation,
             tokens=history.tokens,
             judgement=UNREACHABLE if gone else self.judge(),
-            drops=self._experience.drops(),
+            drops=DropStatus(drops=drops.drops) if gone else drops,
         )
 
     def learnt(self) -> dict[str, Any]:

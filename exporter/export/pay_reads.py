@@ -101,7 +101,9 @@ def of_drops(value: Callable[[DropStatus], float | None]) -> Read:
 
 
 def dropped(findings: Findings) -> Values:
-    """Read whether acceptance is below its baseline, by kind of drop."""
+    """Read whether acceptance is below its baseline, by kind of drop; without a baseline nobody can say."""
+    if findings.drops.baseline_length is None:
+        return []
     return [((str(kind),), float(is_so)) for kind, is_so in findings.drops.dropped.items()]
 
 

@@ -302,6 +302,12 @@ class TestCountersAreNeverAbsent:
         assert counters <= {one.name for one in gone}
 
 
+def test_whether_it_dropped_is_not_said_before_there_is_a_baseline(findings_of, busy_sample):
+    fresh = {one.name for one in samples_of(findings_of([busy_sample(n) for n in range(20)]))}
+    assert not {name for name in fresh if "baseline" in name or name.endswith(("_dropped", "_sigma"))}
+    assert "spec_decode_acceptance_drops_total" in fresh
+
+
 class TestTheLongWindowAlone:
     @pytest.mark.parametrize(
         "name",
