@@ -1,0 +1,101 @@
+"""Alerts about acceptance that drops, and drafting that stops."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.prometheus.generate.rule import WHERE, Alert, now
+
+_PEER = "{{ $labels.model_name }} ({{ $labels.method }}, {{ $labels.tokens }} draft tokens)"
+
+DROPS: Final = (
+    Alert(
+        "SpecDecodeSuddenDrop",
+        summary="The acceptance length of an engine fell suddenly below its own baseline.",
+        description=f"{WHERE}: a draft gives "
+        f"{now('spec_decode_acceptance_length_tokens', window='@short')} tokens over the last @short, and gave "
+        f"{now('spec_decode_baseline_acceptance_length_tokens')} before.",
+        # Windowed series end some seconds into a stall: what was last known holds for three scrapes of 60 s.
+        expr='last_over_time(spec_decode_acceptance_dropped{kind="sudden"}[3m]) == 1',
+    ),
+    Alert(
+        "SpecDecodeSlowDrift",
+        summary="The acceptance length of an engine has been sinking for hours.",
+        description=f"{WHERE}: a draft gives "
+        f"{now('spec_decode_acceptance_length_tokens', window='@long')} tokens over the last @long, and is "
+        "well below what it gave hours ago. Some defects of servers do this until a restart.",
+        expr='last_over_time(spec_decode_acceptance_dropped{kind="slow"}[5m]) == 1',
+    ),
+    Alert(
+        "SpecDecodeModelAcceptanceDropped",
+        summary="The acceptance length of many engines of one model dropped together.",
+        description="{{ $labels.model_name }}: acceptance has dropped on "
+        "{{ $value | humanizePercentage }} of its engines at the same time. What they have in common is the "
+        "workload, the model and its draft.",
+        expr="""
+        avg by (@model) (max without (kind) (last_over_time(spec_decode_acceptance_dropped[3m]))) >= @share
+        and sum by (@model) (max without (kind) (last_over_time(spec_decode_acceptance_dropped[3m]))) >= @engines
+        """,
+        dashboard="spec-decode-overview",
+        variables=("model_name",),
+    ),
+    Alert(
+        "SpecDecodeEngineBelowPeers",
+        summary="An engine accepts less than the other engines of its model.",
+        description=f"{WHERE}: "
+        "the acceptance length of the last 30 minutes is {{ $value | humanizePercentage }} of the median of the "
+        "engines with the same model, method and draft tokens.",
+        expr="""
+        engine:spec_decode_acceptance_length:ratio_rate30m
+          / on (@peers) group_left () peers:spec_decode_acceptance_length:median_rate30m
+          < @ratio
+        and engine:spec_decode_drafts:rate30m * 1800 >= @peer_drafts
+        and on (@peers) peers:spec_decode_engines:count_rate30m >= @engines
+        """,
+    ),
+    Alert(
+        "SpecDecodeModelBelowYesterday",
+        summary="A model accepts less than it did at the same time yesterday.",
+        description=f"{_PEER}: "
+        "the acceptance length of the last hour is {{ $value | humanizePercentage }} of what it was in the same "
+        "hour of yesterday, over all engines.",
+        expr="""
+        peers:spec_decode_acceptance_length:ratio_rate1h
+          / peers:spec_decode_acceptance_length:ratio_rate1h offset 1d
+          < @ratio
+        and peers:spec_decode_drafts:rate1h * 3600 >= @drafts
+        and peers:spec_decode_drafts:rate1h offset 1d * 3600 >= @drafts
+        """,
+        dashboard="spec-decode-overview",
+        variables=("model_name",),
+    ),
+    Alert(
+        "SpecDecodeDraftsStalled",
+        summary="An engine serves requests and has stopped drafting.",
+        description=f"{WHERE}: it drafted before, and drafted nothing for @long while it generated "
+        f"{now('spec_decode_generation_tokens_per_second', '%.0f', window='@long')} tokens a second.",
+        expr='last_over_time(spec_decode_state{state="stalled"}[5m]) == 1',
+    ),
+    Alert(
+        "SpecDecodeDrafterDead",
+        summary="An engine drafts, and not one draft token is accepted.",
+        description=f"{WHERE}: "
+        'of {{ printf "%.0f" $value }} drafts in 10 minutes nothing was accepted. Every draft is a loss.',
+        expr="""
+        increase(spec_decode_drafts_total[10m]) >= @drafts
+        and increase(spec_decode_accepted_tokens_total[10m]) == 0
+        """,
+    ),
+    Alert(
+        "SpecDecodeFirstPositionNearOne",
+        summary="Nearly every first draft token is accepted, as when a model repeats itself.",
+        description=f"{WHERE}: "
+        "the first position was accepted in {{ $value | humanizePercentage }} of the drafts of the last 30 minutes.",
+        expr="""
+        sum without (position) (rate(spec_decode_position_accepted_tokens_total{position="0"}[30m]))
+          / (rate(spec_decode_drafts_total[30m]) > 0)
+          > @ratio
+        and increase(spec_decode_drafts_total[30m]) >= @drafts
+        """,
+    ),
+)

@@ -1,0 +1,95 @@
+"""Alerts about whether speculation pays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.prometheus.generate.rule import WHERE, Alert, now
+
+PAY: Final = (
+    Alert(
+        "SpecDecodeNetSlowdown",
+        summary="Speculative decoding makes an engine slower than it would be without.",
+        description=f"{WHERE}: for 10 minutes the speed-up was at most "
+        '{{ printf "%.2f" $value }} even at its upper 95 % bound; the estimate is '
+        f"{now('spec_decode_estimated_speedup_ratio', window='@long')} at "
+        f"{now('spec_decode_running_requests', '%.0f', window='@long')} running requests.",
+        expr="""
+        max_over_time(spec_decode_estimated_speedup_ratio_upper{window="@long"}[10m]) < @speedup
+        # The verdict knows whether the cost is sure, and whether it is known for this load.
+        and ignoring (window, verdict) last_over_time(spec_decode_verdict{verdict="harmful"}[5m]) == 1
+        and ignoring (window) increase(spec_decode_drafts_total[10m]) >= @drafts
+        """,
+    ),
+    Alert(
+        "SpecDecodeAcceptanceBelowBreakEven",
+        summary="Fewer draft tokens are accepted than must be for drafting them to pay.",
+        description=f"{WHERE}: "
+        "{{ $value | humanizePercentage }} of the draft tokens of the last 30 minutes were accepted; break-even is "
+        f"{now('spec_decode_break_even_acceptance_ratio')} (as a share of 1).",
+        expr="""
+        rate(spec_decode_accepted_tokens_total[30m]) / (rate(spec_decode_draft_tokens_total[30m]) > 0)
+          < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
+        and increase(spec_decode_drafts_total[30m]) >= @drafts
+        # A cost that is only the default of the method is a guess: no alarm by it.
+        and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[30m])
+        """,
+    ),
+    Alert(
+        "SpecDecodeAcceptanceLengthLow",
+        summary="A draft gives hardly more than the one token that a plain step gives.",
+        description=f"{WHERE}: "
+        'a draft gave {{ printf "%.2f" $value }} tokens in the mean of the last 30 minutes, the bonus token '
+        "included; below @length speculation hardly ever pays.",
+        expr="""
+        1 + rate(spec_decode_accepted_tokens_total[30m]) / (rate(spec_decode_drafts_total[30m]) > 0) < @length
+        and increase(spec_decode_drafts_total[30m]) >= @drafts
+        # Not where drafting is known to be so cheap that even this pays.
+        unless ignoring (window) (
+          min_over_time(spec_decode_estimated_speedup_ratio_lower{window="@long"}[10m]) > 1
+          and ignoring (window, source) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[10m])
+        )
+        """,
+    ),
+    Alert(
+        "SpecDecodeArmSlower",
+        summary="An arm of a comparison is slower than its baseline at comparable load.",
+        description="{{ $labels.model_name }}: arm {{ $labels.@arm }} gives output tokens at "
+        "{{ $value | humanizePercentage }} of the speed of arm @baseline, over the last 30 minutes.",
+        expr="""
+        arm:spec_decode_speedup:to_baseline_rate30m < @speedup
+        and arm:spec_decode_first_tokens:rate30m * 1800 >= @requests
+        and ignoring (@arm) arm:spec_decode_first_tokens:rate30m{@arm="@baseline"} * 1800 >= @requests
+        """,
+        dashboard="spec-decode-experiments",
+        variables=("model_name",),
+    ),
+    Alert(
+        "SpecDecodeLastPositionWasted",
+        summary="The last draft positions are hardly ever accepted; fewer draft tokens would do.",
+        description=f"{WHERE}: "
+        "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
+        f"Configured: {now('spec_decode_configured_tokens', '%.0f')} tokens, "
+        f"recommended: {now('spec_decode_recommended_tokens', '%.0f')}.",
+        expr="""
+        min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
+          / (rate(spec_decode_drafts_total[1h]) > 0)
+        and ignoring (action) avg_over_time(spec_decode_recommendation{action="decrease"}[1h]) >= @share
+        and increase(spec_decode_drafts_total[1h]) >= @drafts
+        """,
+    ),
+    Alert(
+        "SpecDecodeLongerDraftWorthTrying",
+        summary="Even the last draft position is accepted often; more draft tokens may be faster.",
+        description=f"{WHERE}: "
+        "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
+        f"Configured: {now('spec_decode_configured_tokens', '%.0f')} tokens, "
+        f"recommended: {now('spec_decode_recommended_tokens', '%.0f')}.",
+        expr="""
+        min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
+          / (rate(spec_decode_drafts_total[1h]) > 0)
+        and ignoring (action) avg_over_time(spec_decode_recommendation{action="increase"}[1h]) >= @share
+        and increase(spec_decode_drafts_total[1h]) >= @drafts
+        """,
+    ),
+)

@@ -1,0 +1,74 @@
+"""Alerts about what the server suffers while it speculates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.prometheus.generate.rule import WHERE, Alert, now
+
+SERVER: Final = (
+    Alert(
+        "SpecDecodeTailLatencyWidening",
+        summary="The slowest requests fall behind the usual ones more than they did.",
+        description=f"{WHERE}: "
+        'p99 of the time per output token was {{ printf "%.1f" $value }} times p50 in the last 30 minutes, more '
+        "than @widening times what it was over the day before.",
+        expr="""
+        avg_over_time(engine:spec_decode_time_per_output_token_tail:ratio[30m])
+          > @widening * avg_over_time(engine:spec_decode_time_per_output_token_tail:ratio[1d] offset 1h)
+        and avg_over_time(engine:spec_decode_time_per_output_token_tail:ratio[30m]) > @least
+        and increase(spec_decode_first_tokens_total[30m]) >= @requests
+        # Not by the first minutes of a new engine.
+        and last_over_time(engine:spec_decode_time_per_output_token_tail:ratio[2h] offset 4h)
+        """,
+    ),
+    Alert(
+        "SpecDecodeKvCachePressure",
+        summary="The KV cache of an engine that speculates is nearly full.",
+        description=f"{WHERE}: "
+        "{{ $value | humanizePercentage }} of the KV cache was in use over the last 10 minutes; "
+        f"{now('spec_decode_waiting_requests', '%.0f', window='@long')} requests wait. Draft tokens, and a draft "
+        "model's own cache, take their share of it.",
+        expr="""
+        avg_over_time(spec_decode_kv_cache_usage_ratio{window="@long"}[10m]) > @usage
+        and ignoring (window) rate(spec_decode_drafts_total[10m]) > 0
+        """,
+    ),
+    Alert(
+        "SpecDecodePreemptionStorm",
+        summary="An engine that speculates throws out running requests to make room.",
+        description=f"{WHERE}: "
+        '{{ printf "%.2f" $value }} preemptions a second over the last 10 minutes; each computes a request anew.',
+        expr="""
+        avg_over_time(spec_decode_preemptions_per_second{window="@long"}[10m]) > @per_second
+        and ignoring (window) (
+          sum without (window) (avg_over_time(spec_decode_preemptions_per_second{window="@long"}[10m]))
+            > @per_request * rate(spec_decode_first_tokens_total[10m])
+        )
+        and ignoring (window) rate(spec_decode_drafts_total[10m]) > 0
+        """,
+    ),
+    Alert(
+        "SpecDecodeServerErrorsRising",
+        summary="More requests of a model that speculates end in errors, aborts or repetition.",
+        description="{{ $labels.model_name }}: "
+        "{{ $value | humanizePercentage }} of the requests of the last 15 minutes ended with {{ "
+        "$labels.finished_reason }}, more than @rise times as many as yesterday.",
+        expr="""
+        (
+          model:vllm_finished_requests:ratio_rate15m{finished_reason="error"} > @error
+          or model:vllm_finished_requests:ratio_rate15m{finished_reason="abort"} > @abort
+          or model:vllm_finished_requests:ratio_rate15m{finished_reason="repetition"} > @repetition
+        )
+        unless (
+          model:vllm_finished_requests:ratio_rate15m
+            <= @rise * (model:vllm_finished_requests:ratio_rate15m offset 1d)
+        )
+        and on (@model) model:vllm_requests:rate15m * 900 >= @requests
+        # Prometheus scrapes vLLM by another job than the exporter: only the model's name is the same.
+        and on (model_name) sum by (model_name) (rate(spec_decode_drafts_total[1h])) > 0
+        """,
+        dashboard="spec-decode-overview",
+        variables=("model_name",),
+    ),
+)

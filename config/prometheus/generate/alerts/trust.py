@@ -1,0 +1,63 @@
+"""Alerts about whether the server is there, and whether its counters can be trusted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.prometheus.generate.rule import WHERE, Alert
+
+_TARGET = "{{ $labels.target }} ({{ $labels.instance }})"
+
+TRUST: Final = (
+    Alert(
+        "SpecDecodeTargetDown",
+        summary="The exporter cannot read a server's metrics.",
+        description=f"{_TARGET}: no poll has succeeded for minutes. Either the server was up before, or it has "
+        "not come up within @loading.",
+        expr="""
+        max_over_time(spec_decode_exporter_target_up[2m]) == 0
+        and (
+          max_over_time(spec_decode_exporter_target_up[6h]) == 1
+          # Models load for minutes: a server that was never up is given time.
+          or spec_decode_exporter_target_up offset @loading == 0
+        )
+        """,
+        dashboard="spec-decode-exporter",
+        variables=("instance", "target"),
+    ),
+    Alert(
+        "SpecDecodeCountersSawTooth",
+        summary="A server's counters begin anew again and again, as behind a load balancer.",
+        description=f"{WHERE}: "
+        'its counters began anew {{ printf "%.0f" $value }} times in 10 minutes. One address that leads to several '
+        "servers looks like this, and a server that crashes in a loop.",
+        expr="""
+        sum without (cause) (increase(spec_decode_engine_resets_total[10m]))
+        and (
+          sum without (cause) (increase(spec_decode_engine_resets_total[10m])) >= @resets
+          or min without (check) (last_over_time(spec_decode_consistent{check="one_server"}[5m])) == 0
+        )
+        """,
+    ),
+    Alert(
+        "SpecDecodeCountersInconsistent",
+        summary="A server's counters of speculation contradict each other.",
+        description=f"{WHERE}: the identity {{{{ $labels.check }}}} is broken. Figures made of these counters are wrong; "
+        "the exporter's log says by how much.",
+        expr='last_over_time(spec_decode_consistent{check!="one_server"}[5m]) == 0',
+    ),
+    Alert(
+        "SpecDecodePollsFailing",
+        summary="Many polls of a server fail, and others succeed.",
+        description=f"{_TARGET}: "
+        "{{ $value | humanizePercentage }} of the polls of the last 15 minutes failed. Windows have gaps.",
+        expr="""
+        sum without (reason) (rate(spec_decode_exporter_poll_failures_total[15m]))
+          / (rate(spec_decode_exporter_polls_total[15m]) > 0)
+          > @share
+        and max_over_time(spec_decode_exporter_target_up[5m]) == 1
+        """,
+        dashboard="spec-decode-exporter",
+        variables=("instance", "target"),
+    ),
+)

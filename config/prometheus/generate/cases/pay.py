@@ -1,0 +1,291 @@
+"""Tests of the alerts about whether speculation pays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.prometheus.generate.case import ENGINE, AlertCase, Firing, Series, counter, gauge, of
+from config.prometheus.generate.cases.traffic import ACTIONS, VERDICTS, among, drafting
+
+_WHERE: Final = "llama on chat (engine 0, gpu-1:7732): "
+_LOSS: Final = "for 10 minutes the speed-up was at most {} even at its upper 95 % bound; the estimate is 0.73 at 6 running requests."
+
+
+def _slow(minutes: float, *upper: tuple[float, float | None], verdict: str = "harmful") -> Series:
+    """Positions accepted with 0.40 0.15 0.05 0.01 at a cost of 0.3: 1.61 / 2.2 = 0.73."""
+    return {
+        of("spec_decode_estimated_speedup_ratio", window="5m"): gauge((minutes, 0.732)),
+        of("spec_decode_estimated_speedup_ratio_upper", window="5m"): gauge(*upper),
+        of("spec_decode_running_requests", window="5m"): gauge((minutes, 6)),
+        of("spec_decode_drafts_total"): counter((minutes, 200)),
+        **among("spec_decode_verdict", "verdict", VERDICTS, verdict, minutes),
+    }
+
+
+_SLOWDOWN: Final = (
+    AlertCase(
+        "SpecDecodeNetSlowdown",
+        "fires when even the upper bound of the speed-up is below 1",
+        _slow(20, (20, 0.78)),
+        at=16,
+        fires=(Firing({**ENGINE, "window": "5m"}, _WHERE + _LOSS.format("0.78")),),
+    ),
+    AlertCase(
+        "SpecDecodeNetSlowdown",
+        "goes on while the windowed series are away for two minutes",
+        _slow(20, (16, 0.78), (2, None), (2, 0.78)),
+        at=17.5,
+        fires=(Firing({**ENGINE, "window": "5m"}, _WHERE + _LOSS.format("0.78")),),
+    ),
+    AlertCase(
+        "SpecDecodeNetSlowdown",
+        "is silent while the upper bound touches 1 now and then",
+        _slow(20, (7, 0.97), (1, 1.01), (7, 0.97), (1, 1.02), (4, 0.97)),
+        at=20,
+    ),
+    AlertCase(
+        "SpecDecodeNetSlowdown",
+        "is silent where the verdict is poor: the cost is a guess, or known for another load",
+        _slow(20, (20, 0.78), verdict="poor"),
+        at=20,
+    ),
+    AlertCase(
+        "SpecDecodeNetSlowdown",
+        "is silent at one draft in two seconds, 300 in ten minutes",
+        {**_slow(20, (20, 0.78)), of("spec_decode_drafts_total"): counter((20, 0.5))},
+        at=20,
+    ),
+)
+
+
+def _accepting(tokens_a_second: float, minutes: float, source: str = "measured") -> Series:
+    return {
+        of("spec_decode_drafts_total"): counter((minutes, 200)),
+        of("spec_decode_draft_tokens_total"): counter((minutes, 800)),
+        of("spec_decode_accepted_tokens_total"): counter((minutes, tokens_a_second)),
+        of("spec_decode_break_even_acceptance_ratio"): gauge((minutes, 0.30)),
+        of("spec_decode_draft_cost_ratio", source=source): gauge((minutes, 0.30)),
+    }
+
+
+_BREAK_EVEN: Final = (
+    AlertCase(
+        "SpecDecodeAcceptanceBelowBreakEven",
+        "fires when a fifth is accepted and three tenths must be",
+        _accepting(160, 62),
+        at=62,
+        fires=(
+            Firing(
+                ENGINE,
+                f"{_WHERE}20% of the draft tokens of the last 30 minutes were accepted; "
+                "break-even is 0.30 (as a share of 1).",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowBreakEven",
+        "is silent when it is hardly below: 0.29 of 0.30",
+        _accepting(232, 62),
+        at=62,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowBreakEven",
+        "is silent when the cost is only the default of the method",
+        _accepting(160, 62, source="default"),
+        at=62,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowBreakEven",
+        "is silent at one draft in two seconds, 900 in half an hour",
+        {**_accepting(160, 62), of("spec_decode_drafts_total"): counter((62, 0.5))},
+        at=62,
+    ),
+)
+
+
+def _short(tokens_a_second: float, minutes: float) -> Series:
+    return {
+        of("spec_decode_drafts_total"): counter((minutes, 200)),
+        of("spec_decode_accepted_tokens_total"): counter((minutes, tokens_a_second)),
+    }
+
+
+_LENGTH: Final = (
+    AlertCase(
+        "SpecDecodeAcceptanceLengthLow",
+        "fires at 1.15 tokens a draft",
+        _short(30, 50),
+        at=50,
+        fires=(
+            Firing(
+                ENGINE,
+                f"{_WHERE}a draft gave 1.15 tokens in the mean of the last 30 minutes, the bonus token included; "
+                "below 1.2 speculation hardly ever pays.",
+            ),
+        ),
+    ),
+    AlertCase("SpecDecodeAcceptanceLengthLow", "is silent at 1.25", _short(50, 50), at=50),
+    AlertCase(
+        "SpecDecodeAcceptanceLengthLow",
+        "is silent where drafting is known to be so cheap that it pays, as an n-gram search can be",
+        {
+            **_short(30, 50),
+            of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 1.04)),
+            of("spec_decode_draft_cost_ratio", source="configured"): gauge((50, 0.01)),
+        },
+        at=50,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceLengthLow",
+        "fires where only the method's default says that it pays",
+        {
+            **_short(30, 50),
+            of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 1.04)),
+            of("spec_decode_draft_cost_ratio", source="default"): gauge((50, 0.01)),
+        },
+        at=50,
+        fires=(
+            Firing(
+                ENGINE,
+                f"{_WHERE}a draft gave 1.15 tokens in the mean of the last 30 minutes, the bonus token included; "
+                "below 1.2 speculation hardly ever pays.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceLengthLow",
+        "is silent with 900 drafts in half an hour",
+        {
+            of("spec_decode_drafts_total"): counter((50, 0.5)),
+            of("spec_decode_accepted_tokens_total"): counter((50, 0.05)),
+        },
+        at=50,
+    ),
+)
+
+PLAIN: Final = {**ENGINE, "instance": "gpu-1:7732", "arm": "baseline"}
+EAGLE: Final = {**ENGINE, "instance": "gpu-2:7732", "arm": "eagle"}
+
+
+def arms(minutes: float, *, requests: float = 2.0, decoding: float = 6.545, rate: float = 1.0) -> Series:
+    """Return two sidecars, one beside a vLLM without speculation.
+
+    The baseline decodes six requests at a time in steps of 25 ms: 240 steps and 240 tokens a second, 25 ms a
+    token. The other's steps take 60 ms and give 2.2 tokens, 27.3 ms a token: 0.917 of the speed. Both serve two
+    requests a second of 120 tokens after the first; so the slower one has 6.545 of them in decoding.
+    """
+    steps = decoding / 0.060
+    a_second = {
+        of("spec_decode_decode_steps_total", PLAIN): 240,
+        of("spec_decode_decode_seconds_total", PLAIN): 6,
+        of("spec_decode_first_tokens_total", PLAIN): 2,
+        of("spec_decode_generation_tokens_total", PLAIN): 242,
+        of("spec_decode_decode_steps_total", EAGLE): steps,
+        of("spec_decode_decode_seconds_total", EAGLE): decoding,
+        of("spec_decode_first_tokens_total", EAGLE): requests,
+        of("spec_decode_generation_tokens_total", EAGLE): 2.2 * steps + requests,
+    }
+    return {name: counter((minutes, each * rate)) for name, each in a_second.items()}
+
+
+_SLOWER: Final = (
+    "llama: arm eagle gives output tokens at 91.67% of the speed of arm baseline, over the last 30 minutes."
+)
+
+_ARMS: Final = (
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "fires when an arm takes 27.3 ms a token and the baseline 25 ms, at the same requests a second",
+        arms(50),
+        at=50,
+        fires=(Firing({"model_name": "llama", "arm": "eagle"}, _SLOWER),),
+    ),
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "fires when a balancer by load gives the slower arm half the requests, and as many at a time",
+        arms(50, requests=1.0, decoding=6.0),
+        at=50,
+        fires=(Firing({"model_name": "llama", "arm": "eagle"}, _SLOWER),),
+    ),
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "is silent when the arm serves five times the requests: the load is not comparable",
+        arms(50, requests=10.0, decoding=32.7),
+        at=50,
+    ),
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "is silent with 90 requests in half an hour",
+        arms(50, rate=1 / 40),
+        at=50,
+    ),
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "is silent when the baseline is gone",
+        {name: values for name, values in arms(50).items() if "baseline" not in name},
+        at=50,
+    ),
+)
+
+
+def _last(accepted: float, action: str, minutes: float, **recommended: float) -> Series:
+    ((basis, tokens),) = recommended.items()
+    return {
+        **drafting(minutes),
+        of("spec_decode_position_accepted_tokens_total", position="3"): counter((minutes, accepted)),
+        of("spec_decode_configured_tokens"): gauge((minutes, 4)),
+        of("spec_decode_recommended_tokens", basis=basis): gauge((minutes, tokens)),
+        **among("spec_decode_recommendation", "action", ACTIONS, action, minutes),
+    }
+
+
+_POSITION: Final = "{}the last position was accepted in {} of the drafts of the last hour. Configured: 4 tokens, recommended: {}."
+
+_DEPTH: Final = (
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "fires when the last position is accepted in 1 draft of 20 and fewer are recommended",
+        _last(10, "decrease", 80, measured=3),
+        at=80,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", 3)),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "is silent when drafting is so cheap that the last position pays all the same",
+        _last(10, "keep", 80, measured=4),
+        at=80,
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "is silent with 720 drafts in the hour",
+        {
+            **_last(10, "decrease", 80, measured=3),
+            of("spec_decode_drafts_total"): counter((80, 0.2)),
+        },
+        at=80,
+    ),
+    AlertCase(
+        "SpecDecodeLongerDraftWorthTrying",
+        "fires when the last position is accepted in 7 drafts of 20 and more are recommended",
+        _last(70, "increase", 80, extrapolated=6),
+        at=80,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "35%", 6)),),
+    ),
+    AlertCase(
+        "SpecDecodeLongerDraftWorthTrying",
+        "is silent when four are as good as more",
+        _last(70, "keep", 80, measured=4),
+        at=80,
+    ),
+    AlertCase(
+        "SpecDecodeLongerDraftWorthTrying",
+        "is silent with 720 drafts in the hour",
+        {
+            **_last(70, "increase", 80, extrapolated=6),
+            of("spec_decode_drafts_total"): counter((80, 0.2)),
+        },
+        at=80,
+    ),
+)
+
+PAY: Final = (*_SLOWDOWN, *_BREAK_EVEN, *_LENGTH, *_ARMS, *_DEPTH)

@@ -1,0 +1,91 @@
+"""Situations in which no alert may fire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from config.prometheus.generate.case import Counter, Gauge, Series, gauge, of
+from config.prometheus.generate.cases.traffic import described, drafting, judged, watched
+
+_MINUTES: Final = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Series, and no alert after some minutes."""
+
+    title: str
+    series: Series
+    at: float
+    but: frozenset[str] = frozenset()
+    """Alerts that are about just this."""
+
+
+def _windowed(**values: float | None) -> Series:
+    return {
+        of(f"spec_decode_{name}", window="5m"): gauge((_MINUTES, value))
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+_WELL: Final = {
+    **watched(_MINUTES),
+    **drafting(_MINUTES),
+    **described(_MINUTES),
+    **judged(_MINUTES, state="active", verdict="optimal", action="keep"),
+    **_windowed(
+        estimated_speedup_ratio=2.357,
+        estimated_speedup_ratio_lower=2.29,
+        estimated_speedup_ratio_upper=2.42,
+        acceptance_length_tokens=3.30,
+        running_requests=6,
+        waiting_requests=0,
+        kv_cache_usage_ratio=0.42,
+        preemptions_per_second=0,
+        generation_tokens_per_second=665,
+    ),
+    of("spec_decode_break_even_acceptance_ratio"): gauge((_MINUTES, 0.1)),
+    of("spec_decode_draft_cost_ratio", source="configured"): gauge((_MINUTES, 0.1)),
+    of("spec_decode_recommended_tokens", basis="measured"): gauge((_MINUTES, 4)),
+    of("spec_decode_baseline_acceptance_length_tokens"): gauge((_MINUTES, 3.28)),
+    of("spec_decode_latency_seconds", window="5m", latency="time_per_output_token", percentile="p50"): gauge(
+        (_MINUTES, 0.0091)
+    ),
+    of("spec_decode_latency_seconds", window="5m", latency="time_per_output_token", percentile="p99"): gauge(
+        (_MINUTES, 0.019)
+    ),
+}
+
+
+def _stopped(name: str, values: Counter | Gauge) -> Counter | Gauge:
+    """Return a counter of the server's that stands where it stood when traffic ended."""
+    mine = name.startswith(("up", "spec_decode_exporter_"))
+    if isinstance(values, Gauge) or mine:
+        return values
+    return Gauge(tuple((minutes, rate * 86_400) for minutes, rate in values.phases))
+
+
+_IDLE: Final = {
+    **watched(_MINUTES),
+    **{name: _stopped(name, values) for name, values in drafting(_MINUTES).items()},
+    **described(_MINUTES),
+    # What is over a sum of nothing is absent: ratios, bounds, speed-up, break-even, quantiles.
+    **judged(_MINUTES, state="idle", verdict="insufficient", action="collect"),
+    **_windowed(
+        running_requests=0,
+        waiting_requests=0,
+        kv_cache_usage_ratio=0,
+        preemptions_per_second=0,
+        generation_tokens_per_second=0,
+    ),
+    of("spec_decode_draft_cost_ratio", source="configured"): gauge((_MINUTES, 0.1)),
+    of("spec_decode_baseline_acceptance_length_tokens"): gauge((_MINUTES, 3.28)),
+}
+
+SILENT: Final = (
+    Situation("a busy engine in good health", _WELL, at=_MINUTES),
+    Situation("an idle server", _IDLE, at=_MINUTES),
+    Situation("no data", {}, at=30, but=frozenset({"SpecDecodeExporterAbsent"})),
+)

@@ -1,0 +1,81 @@
+"""Rules, written as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import yaml
+
+from config.prometheus.generate import recording
+from config.prometheus.generate.alerts import FILES
+from config.prometheus.generate.rule import Alert, File, Recording, expression
+from config.prometheus.generate.settings import Settings, filled
+
+GENERATED: Final = (
+    "# Written by `python -m config.prometheus.generate`. Change settings.yml, or the tables in generate/."
+)
+
+_SLOW: Final = frozenset({"spec-decode-peers", "spec-decode-arms"})
+"""Groups whose rates are over half an hour and more: to evaluate them once a minute is enough."""
+
+
+def rule_files(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every file of rules, below config/prometheus."""
+    for file in recording.files(settings):
+        yield f"rules/{file.name}.yml", _text(file, settings)
+    for file in FILES:
+        yield f"alerts/{file.name}.yml", _text(file, settings)
+
+
+def _text(file: File, settings: Settings) -> str:
+    about = "\n".join(f"# {line}".rstrip() for line in file.about.splitlines())
+    groups = [_group(name, rules, settings) for name, rules in file.groups.items()]
+    return f"{GENERATED}\n#\n{about}\n{dump({'groups': groups})}"
+
+
+def _group(name: str, rules: Sequence[Recording | Alert], settings: Settings) -> dict[str, object]:
+    slow = {"interval": "1m"} if name in _SLOW else {}
+    return {"name": name, **slow, "rules": [_rule(rule, settings) for rule in rules]}
+
+
+def _rule(rule: Recording | Alert, settings: Settings) -> dict[str, object]:
+    if isinstance(rule, Recording):
+        return {"record": rule.record, "expr": filled(expression(rule.expr), settings.common)}
+    own = settings.alerts[rule.name]
+    values = {**settings.common, **own}
+    durations = {key: own[key] for key in ("for", "keep_firing_for") if key in own}
+    return {
+        "alert": rule.name,
+        "expr": filled(expression(rule.expr), values),
+        **durations,
+        "labels": {"severity": own["severity"]},
+        "annotations": {
+            "summary": rule.summary,
+            "description": filled(rule.description, values),
+            "runbook_url": f"{settings.runbooks}/{rule.name}.md",
+            "dashboard_url": dashboard_url(rule, settings),
+        },
+    }
+
+
+def dashboard_url(alert: Alert, settings: Settings) -> str:
+    """Return the template of the address of the alert's dashboard, opened for what the alert is about."""
+    query = "&".join(f"var-{name}={{{{ $labels.{name} | urlquery }}}}" for name in alert.variables)
+    return f"{settings.dashboards}/d/{alert.dashboard}" + (f"?{query}" if query else "")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are read."""
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _string)
+
+
+def dump(document: dict[str, Any]) -> str:
+    """Return a document as YAML."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)

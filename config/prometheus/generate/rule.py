@@ -1,0 +1,73 @@
+"""What a rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import dedent
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording rule; ``@name`` in its texts stands for a setting."""
+
+    record: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alerting rule; severity, durations and thresholds stand in the settings, under its name."""
+
+    name: str
+    summary: str
+    """One sentence, always the same."""
+    description: str
+    """What is wrong where, with the numbers; a template of Prometheus'."""
+    expr: str
+    dashboard: str = "spec-decode-engine"
+    """The dashboard's uid."""
+    variables: tuple[str, ...] = ("instance", "target", "model_name", "engine")
+    """The labels that the dashboard is opened with."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of rules."""
+
+    name: str
+    about: str
+    """What its first lines say."""
+    groups: Mapping[str, Sequence[Recording | Alert]]
+
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        """The recording rules in it."""
+        return tuple(rule for rules in self.groups.values() for rule in rules if isinstance(rule, Recording))
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """The alerts in it."""
+        return tuple(rule for rules in self.groups.values() for rule in rules if isinstance(rule, Alert))
+
+
+def expression(text: str) -> str:
+    """Return an expression as it is written to a file."""
+    return dedent(text).strip()
+
+
+WHERE = (
+    "{{ $labels.model_name }} on {{ $labels.target }} (engine {{ $labels.engine }}, {{ $labels.instance }})"
+)
+"""The engine that an alert is about."""
+
+_ENGINE = ("instance", "target", "model_name", "engine")
+
+
+def now(metric: str, form: str = "%.2f", **labels: str) -> str:
+    """Return a piece of a description: what a metric of the engine says while the alert fires."""
+    fixed = [f"{name}='{value}'" for name, value in labels.items()]
+    selector = ",".join([*fixed, *(f"{name}=%q" for name in _ENGINE)])
+    values = " ".join(f"$labels.{name}" for name in _ENGINE)
+    asked = f'{{{{ with printf "{metric}{{{selector}}}" {values} | query }}}}'
+    return f'{asked}{{{{ . | first | value | printf "{form}" }}}}{{{{ else }}}}unknown{{{{ end }}}}'
