@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from exporter.analysis.step_times import (
     HALF_LIFE_SECONDS,
     LEAST_STEPS,
-    PLAIN_SECONDS,
     StepTimes,
 )
 from exporter.scrape.engines import Counter
@@ -107,6 +106,9 @@ class TestByLoad:
     def test_what_ran_at_an_unknown_load_is_left_out(self, running):
         assert Engine().run(60, 1).run(60, running, tokens=0).found() == {}
         assert Engine().run(60, running).run(60, 1, tokens=0).found() == {}
+        engine = Engine(0.1).run(60, 1).run(60, 1, tokens=0)
+        engine.run(60, running, step_seconds=0.2).run(60, running, tokens=0, step_seconds=0.1)
+        assert engine.found() == {1: pytest.approx(0.1)}
 
     def test_loads_of_any_size_take_bounded_memory(self):
         engine = Engine()
@@ -119,13 +121,15 @@ class TestHowMuchMustBeSeen:
     def test_a_short_pause_is_none(self):
         engine = Engine().run(60)
         for _ in range(20):
-            engine.run(int(PLAIN_SECONDS) - 1, tokens=0).run(1)
+            engine.run(9, tokens=0).run(1)
         assert engine.found() == {}
+        for _ in range(3):
+            engine.run(10, tokens=0).run(1)
+        assert engine.found() == {8: pytest.approx(0.1)}
 
     def test_a_pause_counts_from_its_beginning(self):
         # 50 steps of the batch a second, of which a little is forgotten already.
         enough = LEAST_STEPS // 50 + 1
-        assert enough > PLAIN_SECONDS
         assert Engine().run(60).run(enough, tokens=0).found()
         assert not Engine().run(60).run(enough - 1, tokens=0).found()
 
