@@ -231,3 +231,10 @@ class TestHowSure:
         estimate = speedup_estimate(summed(make_window, increments, seconds=60.0), at(0.1, 0.05))
         assert estimate.lower == pytest.approx(1 / 1.35)
         assert estimate.upper == pytest.approx(4 / 1.35)
+
+    def test_an_engine_that_shows_no_positions_has_bounds_too(self, make_window):
+        increments = [{**one, "positions": ()} for one in _run(1, 60)]
+        window = summed(make_window, increments, seconds=60.0)
+        assert window.positions == ()
+        estimate = speedup_estimate(window, at(0.1))
+        assert 0 < estimate.lower < estimate.value < estimate.upper
