@@ -159,9 +159,9 @@ RULES = (
         found.accepting,
         found.cliff,
         "Of the drafts that get to position {position:.0f}, {acceptance:.3f} are accepted there, against "
-        "{acceptance_before:.3f} at position {position_before:.0f}: a drafter does not fall off like that "
-        "by itself. Draft {position:.0f} tokens, or find out what breaks there (a drafter trained for "
-        "fewer tokens, its longest context).",
+        "{acceptance_before:.3f} at position {position_before:.0f}: more is lost there than drafters "
+        "usually lose from one position to the next. Draft {position:.0f} tokens, or find out what breaks "
+        "(a drafter trained for fewer tokens, its longest context).",
     ),
     Rule(
         FindingName.ABOVE_CROSSOVER,
