@@ -345,7 +345,9 @@ scalars = st.text(max_size=8) | st.sampled_from(
 )  # fmt: skip
 keys = st.sampled_from(
     ["poll", "interval", "windows", "targets", "url", "name", "labels", "discovery", "files", "http", "dns",
-     "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca", "scrape", "<<"]
+     "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca", "scrape", "<<",
+     "cost", "loads", "draft_cost_ratio", "draft_parameters", "target_parameters", "running_requests", "speculative",
+     "tokens", "policy", "speedup", "poor", "drops", "warm_up", "state", "file"]
 )  # fmt: skip
 documents = st.recursive(
     scalars,
