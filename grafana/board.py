@@ -9,7 +9,7 @@ from grafana_foundation_sdk.builders.dashboard import AnnotationQuery, Dashboard
 from grafana_foundation_sdk.models import dashboard
 
 from grafana.panels import Panel
-from grafana.promql import ALERT_NAMES
+from grafana.promql import Scope, firing
 from grafana.style import Colour
 from grafana.variables import DATASOURCE, Variable
 
@@ -45,9 +45,9 @@ class Mark:
     colour: Colour
 
 
-ALERTS = Mark(
-    "Alerts", f'ALERTS{{alertname=~"{ALERT_NAMES}", alertstate="firing"}}', "{{alertname}}", Colour.HARM
-)
+def alerts(scope: Scope) -> Mark:
+    """Return the marks of the alerts that fire."""
+    return Mark("Alerts", firing(scope), "{{alertname}}", Colour.HARM)
 
 
 def _annotation(mark: Mark) -> AnnotationQuery:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard
 
 from grafana import style, variables
-from grafana.board import ALERTS, Band, Mark, Section, board
+from grafana.board import Band, Mark, Section, alerts, board
 from grafana.panels import (
     Look,
     Panel,
@@ -28,10 +28,11 @@ from grafana.style import Colour
 UID = "spec-decode-engine"
 
 SHORT, LONG = "$short", "$long"
-_RATIO = Look(unit="percentunit", decimals=0, least=0, most=1)
-_SPEEDUP = Look(unit="none", decimals=2, steps=style.PAYS, no_value="cost unknown")
+_RATIO = Look(unit="percentunit", least=0, most=1)
+_SPEEDUP = Look(unit="none", decimals=2, steps=style.PAYS, no_value="cost unknown", axis=(0.9, None))
+_NONE_YET = Look(unit="none", decimals=0, steps=style.NEUTRAL, no_value="none yet")
 _TIMES = {"unit": style.TIMES}
-_K = Look(unit="none", decimals=0)
+_TOKENS: dict[str, object] = {"unit": style.TOKENS_A_SECOND, "decimals": 0}
 
 _LONGEST_DRAFT = 8
 """Accepted lengths from this one on are shown together."""
@@ -78,7 +79,7 @@ def _tiles() -> Band:
         "Whether speculation pays on this engine, by the estimated speed-up over the long window; where the"
         " draft cost is unknown, by the acceptance length.",
         [_verdict()],
-        Look(unit="none", no_value="none yet"),
+        _NONE_YET,
         filled=True,
     )
     paid = stat_tile(
@@ -105,7 +106,7 @@ def _tiles() -> Band:
                 {"color": style.fixed(Colour.TREND)},
             ),
         ],
-        Look(unit="none", decimals=0, no_value="none yet"),
+        _NONE_YET,
     )
     acceptance = stat_tile(
         "Accepted",
@@ -122,7 +123,7 @@ def _tiles() -> Band:
         "Whether the acceptance length dropped below this engine's baseline. Sudden is a matter of seconds,"
         " slow of hours.",
         [Query(ENGINE("spec_decode_acceptance_dropped"), "{{kind}}")],
-        Look(unit="none", words=style.DROPPED, steps=style.NONE_IS_GOOD, no_value="no baseline yet"),
+        Look(unit="none", words=style.DROPPED, steps=style.NEUTRAL, no_value="no baseline yet"),
     )
     widths = (4, 6, 6, 4, 4)
     return Band(5, list(zip(widths, (verdict, paid, advice, acceptance, dropped), strict=True)))
@@ -301,8 +302,7 @@ def _positions_over_time() -> Panel:
     selector = ENGINE("spec_decode_position_acceptance_ratio", window=SHORT)
     return heat_over_time(
         "Acceptance by position over time",
-        "Each row is a draft position, from the first at the bottom: green is accepted, red is drafted for "
-        "nothing.",
+        "Each row is a draft position, from the first at the bottom; the brighter, the more is accepted.",
         Query(by(("position",), selector), "{{position}}"),
         Look(unit="percentunit", decimals=0),
         y_title="position",
@@ -371,21 +371,22 @@ def _tokens() -> Panel:
         "Tokens drafted a second, by what became of them: all of it is drafted, the grey part for nothing. "
         "The line is what the engine generated in all.",
         [
-            Query(accepted, "accepted", line(Colour.NOW)),
-            Query(f"{drafted} - {accepted}", "rejected", line(Colour.UNKNOWN)),
+            Query(accepted, "accepted", line(Colour.NOW, _TOKENS)),
+            Query(f"{drafted} - {accepted}", "rejected", line(Colour.UNKNOWN, _TOKENS)),
             Query(
                 ENGINE.rate("spec_decode_generation_tokens_total"),
                 "generated",
                 line(Colour.TREND, _unstacked()),
             ),
         ],
-        Look(unit="cps", decimals=0, least=0),
+        Look(unit="cps", least=0),
         stacked=True,
     )
 
 
 def _unstacked() -> dict[str, object]:
     return {
+        **_TOKENS,
         "custom.stacking": {"mode": "none", "group": "B"},
         "custom.lineWidth": 2,
         "custom.fillOpacity": 0,
@@ -475,7 +476,7 @@ def _resources() -> Band:
         "Preemptions",
         "Requests a second that lost their place because the KV cache was full; their work is done again.",
         [Query(ENGINE("spec_decode_preemptions_per_second"), "preemptions", line(Colour.BAD))],
-        Look(unit="cps", least=0),
+        Look(unit="cps", least=0, axis=(None, 1)),
     )
     steps = lines(
         "Tokens per step",
@@ -514,7 +515,7 @@ def _trust() -> Band:
                 "{{cause}}",
             )
         ],
-        Look(unit="short", decimals=0, least=0, colour=style.fixed(Colour.BAD)),
+        Look(unit="short", decimals=0, least=0, colour=style.by_name(), axis=(None, 1)),
     )
     return Band(7, [(16, checks), (8, restarts)])
 
@@ -556,7 +557,7 @@ def engine() -> dashboard.Dashboard:
             *variables.windows(),
             variables.gpu_host(),
         ],
-        marks=[ALERTS, RESTARTS, NEW_K],
+        marks=[alerts(ENGINE), RESTARTS, NEW_K],
         sections=[
             Section([_tiles(), Band(5, [(24, _history())])]),
             Section([pays], "Does it pay?"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard
 
 from grafana import style, variables
-from grafana.board import ALERTS, Band, Section, board
+from grafana.board import Band, Section, alerts, board
 from grafana.panels import Column, Look, Panel, Query, cell, lines, rows, stat_tile
 from grafana.promql import FLEET
 
@@ -41,19 +41,24 @@ def _increase(name: str) -> str:
     return _arms(_rate(_of_arms(f"spec_decode_{name}_total")))
 
 
+def _some(name: str) -> str:
+    """Return an increase to divide by: nothing where it is 0."""
+    return f"({_increase(name)} > 0)"
+
+
 def _of_base(name: str) -> str:
     return f"sum({_rate(_of_baseline(f'spec_decode_{name}_total'))})"
 
 
-_OUTPUT = f"({_increase('generation_tokens')} - {_increase('first_tokens')})"
+_OUTPUT = f"({_increase('generation_tokens')} - {_increase('first_tokens')} > 0)"
 _PER_TOKEN = f"{_increase('decode_seconds')} / {_OUTPUT}"
 _PER_TOKEN_OF_BASELINE = (
     f"{_of_base('decode_seconds')} / ({_of_base('generation_tokens')} - {_of_base('first_tokens')})"
 )
 _SPEEDUP = f"({_PER_TOKEN_OF_BASELINE}) / on () group_right () ({_PER_TOKEN})"
-_PER_STEP = f"{_OUTPUT} / {_increase('decode_steps')}"
-_ACCEPTED = f"{_increase('accepted_tokens')} / {_increase('draft_tokens')}"
-_LENGTH = f"1 + {_increase('accepted_tokens')} / {_increase('drafts')}"
+_PER_STEP = f"{_OUTPUT} / {_some('decode_steps')}"
+_ACCEPTED = f"{_increase('accepted_tokens')} / {_some('draft_tokens')}"
+_LENGTH = f"1 + {_increase('accepted_tokens')} / {_some('drafts')}"
 _RUNNING = _arms(_of_arms("spec_decode_running_requests", window="$short"), "avg")
 _WAITING = _arms(_of_arms("spec_decode_waiting_requests", window="$short"), "avg")
 _BASELINE_RUNNING = _of_baseline("spec_decode_running_requests", window="$short")
@@ -67,13 +72,13 @@ def _tiles() -> Band:
         "the arm is faster. It is measured, not estimated, but only as good as the arms' load is "
         "comparable: see beside it.",
         [Query(_SPEEDUP, "{{arm}}", _TIMES)],
-        Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value=_MISSING),
+        Look(unit="none", decimals=2, steps=style.AGAINST_BASELINE, no_value=_MISSING),
         filled=True,
     )
     load = stat_tile(
         "Load against $baseline",
-        "Running requests of an engine of the arm over those of an engine of the baseline. Between a half "
-        "and twice they can be compared; outside of that the arms do not do the same work.",
+        "Running requests of an engine of the arm over those of an engine of the baseline. They can be "
+        "compared up to one and a half times the load; outside of that the arms do not do the same work.",
         [Query(_LOAD, "{{arm}}", _TIMES)],
         Look(unit="none", decimals=2, steps=style.COMPARABLE, no_value=_MISSING),
         filled=True,
@@ -85,7 +90,7 @@ def _columns() -> list[Column]:
     percent = {"unit": "percentunit", "decimals": 1}
     two = {"decimals": 2}
     return [
-        Column("Speed-up", _SPEEDUP, cell(style.SPEEDUP, unit=style.TIMES, decimals=2)),
+        Column("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, unit=style.TIMES, decimals=2)),
         Column("Time per token", _PER_TOKEN, {"unit": "s", "decimals": 1}),
         Column("Tokens per step", _PER_STEP, two),
         Column("Accepted", _ACCEPTED, percent),
@@ -187,6 +192,6 @@ def experiments() -> dashboard.Dashboard:
             *variables.arms(),
             variables.windows()[0],
         ],
-        marks=[ALERTS],
+        marks=[alerts(FLEET)],
         sections=[Section([_tiles(), Band(7, [(24, _table())])]), Section(_graphs(), "Over time")],
     )

@@ -36,7 +36,6 @@ def _of_target(metric: str, **matchers: str) -> str:
 
 _AGE = f"time() - {_of_target('last_success_timestamp_seconds')}"
 _SHARE = f"{_of_target('poll_seconds')} / {_of_target('poll_interval_seconds')}"
-_FAILURES = TARGETS.rate(f"{_PREFIX}poll_failures_total")
 
 
 def _tiles() -> Band:
@@ -128,11 +127,12 @@ def _targets() -> Panel:
 
 
 def _failures() -> Panel:
+    failures = TARGETS.rate(f"{_PREFIX}poll_failures_total")
     return lines(
         "Failed polls by reason",
         "Polls a second that failed, over all targets. A few while a server restarts are usual.",
-        [Query(by(("reason",), _FAILURES, "sum"), "{{reason}}")],
-        Look(unit="cps", least=0, colour=style.by_name()),
+        [Query(f"{by(('reason',), failures, 'sum')} > 0", "{{reason}}")],
+        Look(unit="cps", least=0, colour=style.by_name(), no_value="No poll failed."),
         stacked=True,
     )
 

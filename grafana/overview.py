@@ -7,7 +7,7 @@ from typing import Any
 from grafana_foundation_sdk.models import dashboard
 
 from grafana import style, variables
-from grafana.board import ALERTS, Band, Section, board
+from grafana.board import Band, Section, alerts, board
 from grafana.panels import (
     Column,
     Look,
@@ -43,10 +43,10 @@ _TO_ENGINE = (
 _LINK = {"links": [{"title": "Open this engine", "url": _TO_ENGINE}]}
 _KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", "instance": "Exporter"}
 _KEY_LOOKS: dict[str, dict[str, Any]] = {
-    "Target": {**_LINK, "custom.width": 130},
+    "Target": {**_LINK, **wide(125)},
     "Model": {"custom.minWidth": 120},
-    "Engine": wide(65),
-    "Exporter": {"custom.minWidth": 100},
+    "Engine": wide(70),
+    "Exporter": wide(130),
 }
 _COUNT = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
 
@@ -57,11 +57,11 @@ def _counted(title: str, description: str, selector: str) -> Panel:
 
 
 def _tiles() -> Band:
-    alerts = stat_tile(
+    firing_now = stat_tile(
         "Alerts",
         "Alerts of this exporter that fire now. Green does not mean much where the rules of "
         "config/prometheus/alerts are not loaded.",
-        [Query(f"count({firing()}) or vector(0)")],
+        [Query(f"count({firing(FLEET)}) or vector(0)")],
         _COUNT,
         filled=True,
     )
@@ -105,7 +105,7 @@ def _tiles() -> Band:
         Look(unit="percentunit", decimals=1, least=0, most=1),
         history=True,
     )
-    return Band(4, [(4, panel) for panel in (alerts, slower, dropped, down, speedup, acceptance)])
+    return Band(4, [(4, panel) for panel in (firing_now, slower, dropped, down, speedup, acceptance)])
 
 
 def _gauge(metric: str, **matchers: str) -> str:
@@ -126,39 +126,38 @@ def _words() -> list[Column]:
     state = _word("spec_decode_state", "state", style.STATES)
     method = by((*ENGINE_KEY, "method"), FLEET("spec_decode_engine_info"))
     return [
-        Column("Verdict", verdict, cell(words=style.VERDICTS, width=125)),
-        Column("Advice", advice, cell(words=style.ACTIONS, filled=False, width=115)),
-        Column("State", state, cell(words=style.STATES, filled=False, width=95)),
+        Column("Verdict", verdict, cell(words=style.VERDICTS, width=120)),
+        Column("Advice", advice, cell(words=style.ACTIONS, filled=False, width=110)),
+        Column("State", state, cell(words=style.STATES, filled=False, width=90)),
         Column("Method", method, wide(100), label="method"),
     ]
 
 
 def _figures() -> list[Column]:
     speedup, acceptance = "spec_decode_estimated_speedup_ratio", "spec_decode_draft_acceptance_ratio"
-    length = _gauge("spec_decode_acceptance_length_tokens", window=_LONG)
+    length, running = "spec_decode_acceptance_length_tokens", "spec_decode_running_requests"
     times: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
     percent: dict[str, Any] = {"unit": "percentunit", "decimals": 0}
     return [
         Column(
-            "Speed-up", _gauge(speedup, window=_LONG), cell(style.SPEEDUP, filled=False, width=85, **times)
+            "Speed-up", _gauge(speedup, window=_LONG), cell(style.SPEEDUP, filled=False, width=90, **times)
         ),
         Column("at least", _gauge(f"{speedup}_lower", window=_LONG), wide(75, **times)),
         Column("at most", _gauge(f"{speedup}_upper", window=_LONG), wide(75, **times)),
         Column("Accepted now", _gauge(acceptance, window=_SHORT), wide(115, **percent)),
-        Column("Accepted", _gauge(acceptance, window=_LONG), wide(85, **percent)),
-        Column("Length", length, wide(75, decimals=2)),
-        Column("K", _gauge("spec_decode_configured_tokens"), wide(50, decimals=0)),
+        Column("trend", _gauge(acceptance, window=_LONG), wide(65, **percent)),
+        Column("Length", _gauge(length, window=_LONG), wide(70, decimals=2)),
+        Column("K", _gauge("spec_decode_configured_tokens"), wide(40, decimals=0)),
         Column("Best K", _gauge("spec_decode_recommended_tokens"), wide(70, decimals=0)),
-        Column("Running", _gauge("spec_decode_running_requests", window=_SHORT), wide(80, decimals=0)),
-        Column("Waiting", _gauge("spec_decode_waiting_requests", window=_SHORT), wide(80, decimals=0)),
+        Column("Running", _gauge(running, window=_SHORT), wide(80, decimals=0)),
     ]
 
 
 def _fleet() -> Panel:
     description = (
         "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with"
-        " its 95 % bounds, acceptance and length are of the long window, “now” is the short one. Length "
-        "counts the bonus token. Best K is a hypothesis to try."
+        " its 95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long "
+        "window; “now” is the short one. Best K is a hypothesis to try."
     )
     return rows(
         "Engines",
@@ -180,7 +179,7 @@ def _alerts() -> Panel:
         "Alerts of this exporter that fire now, and for how long their condition has held. Each has a "
         "runbook under docs/runbooks.",
         titles,
-        [Column("For", firing_seconds(keys), wide(90, unit="s"))],
+        [Column("For", firing_seconds(FLEET, keys), wide(90, unit="s"))],
         looks={"Engine": wide(70), "Severity": wide(90)},
         no_value="No alert fires.",
     )
@@ -230,6 +229,11 @@ def _verdicts() -> Panel:
     return named(panel, palette(style.VERDICTS))
 
 
+def _by_model(title: str, description: str, query: Query, look: Look, *, limit: bool = False) -> Panel:
+    named_after_model = Query(query.expr, "{{model_name}}", query.properties)
+    return lines(title, description, [named_after_model], look, limit=limit)
+
+
 def _over_time() -> Band:
     accepted = ratio_of_sums(
         FLEET,
@@ -238,57 +242,36 @@ def _over_time() -> Band:
         ("model_name",),
         _SHORT,
     )
-    return Band(
-        8,
-        [
-            (
-                8,
-                lines(
-                    "Speed-up by model",
-                    "The time that decoding would have taken without speculation over the time it took. "
-                    "Below the line at 1 it is slower than without.",
-                    [
-                        Query(
-                            fleet_speedup(FLEET, _LONG, ("model_name",)),
-                            "{{model_name}}",
-                            {"unit": style.TIMES},
-                        )
-                    ],
-                    Look(
-                        unit="none",
-                        decimals=2,
-                        steps=style.PAYS,
-                        colour=style.by_name(),
-                        no_value="cost unknown",
-                    ),
-                    limit=True,
-                ),
-            ),
-            (
-                8,
-                lines(
-                    "Acceptance by model, short window",
-                    "Accepted tokens over draft tokens, summed over the model's engines.",
-                    [Query(accepted, "{{model_name}}")],
-                    Look(unit="percentunit", least=0, most=1, colour=style.by_name()),
-                ),
-            ),
-            (
-                8,
-                lines(
-                    "Tokens generated, by model",
-                    "Tokens a second over all engines of the model: how much is at stake.",
-                    [
-                        Query(
-                            by(("model_name",), FLEET.rate("spec_decode_generation_tokens_total"), "sum"),
-                            "{{model_name}}",
-                        )
-                    ],
-                    Look(unit="cps", least=0, colour=style.by_name()),
-                ),
-            ),
-        ],
+    generated = by(("model_name",), FLEET.rate("spec_decode_generation_tokens_total"), "sum")
+    palette_of_models = style.by_name()
+    speedup = _by_model(
+        "Speed-up by model",
+        "The time that decoding would have taken without speculation over the time it took. Below the line "
+        "at 1 it is slower than without.",
+        Query(fleet_speedup(FLEET, _LONG, ("model_name",)), properties={"unit": style.TIMES}),
+        Look(
+            unit="none",
+            decimals=2,
+            steps=style.PAYS,
+            colour=palette_of_models,
+            no_value="cost unknown",
+            axis=(0.9, None),
+        ),
+        limit=True,
     )
+    acceptance = _by_model(
+        "Acceptance by model, short window",
+        "Accepted tokens over draft tokens, summed over the model's engines.",
+        Query(accepted),
+        Look(unit="percentunit", least=0, most=1, colour=palette_of_models),
+    )
+    tokens = _by_model(
+        "Tokens generated, by model",
+        "Tokens a second over all engines of the model: how much is at stake.",
+        Query(generated, properties={"unit": style.TOKENS_A_SECOND, "decimals": 0}),
+        Look(unit="cps", least=0, colour=palette_of_models),
+    )
+    return Band(8, [(8, speedup), (8, acceptance), (8, tokens)])
 
 
 def overview() -> dashboard.Dashboard:
@@ -305,9 +288,9 @@ def overview() -> dashboard.Dashboard:
             variables.model_name(),
             *variables.windows(),
         ],
-        marks=[ALERTS],
+        marks=[alerts(FLEET)],
         sections=[
-            Section([_tiles(), Band(9, [(24, _fleet())])]),
+            Section([_tiles(), Band(10, [(24, _fleet())])]),
             Section([Band(8, [(8, _alerts()), (16, _changes())])]),
             Section([Band(7, [(24, _verdicts())]), _over_time()], "Over time"),
         ],

@@ -55,6 +55,8 @@ class Look:
     words: Words = ()
     colour: dashboard.FieldColor | None = None
     no_value: str = "no data"
+    axis: tuple[float | None, float | None] = (None, None)
+    """What an axis shows at least, though the values may go beyond."""
 
 
 def line(colour: str, properties: Properties | None = None) -> dict[str, Any]:
@@ -154,9 +156,15 @@ def reference(number: int) -> str:
 def named(panel: Panel, properties: Mapping[str, Properties]) -> Panel:
     """Give series or columns of a certain name an own look."""
     overrides = [_override("byName", name, given) for name, given in properties.items()]
-    config = panel.field_config or dashboard.FieldConfigSource()
-    panel.field_config = dashboard.FieldConfigSource(config.defaults, [*config.overrides, *overrides])
+    panel.field_config = _with_overrides(panel, overrides)
     return panel
+
+
+def _with_overrides(
+    panel: Panel, overrides: Sequence[dashboard.DashboardFieldConfigSourceOverrides]
+) -> dashboard.FieldConfigSource:
+    config = panel.field_config or dashboard.FieldConfigSource()
+    return dashboard.FieldConfigSource(config.defaults, [*config.overrides, *overrides])
 
 
 def lines(
@@ -175,7 +183,6 @@ def lines(
         .fill_opacity(70 if stacked else 0)
         .show_points(options.VisibilityMode.NEVER)
         .span_nulls(False)
-        .axis_border_show(False)
         .legend(_legend())
         .tooltip(
             common.VizTooltipOptions()
@@ -183,6 +190,11 @@ def lines(
             .sort(options.SortOrder.DESCENDING)
         )
     )
+    lower, upper = look.axis
+    if lower is not None:
+        builder = builder.axis_soft_min(lower)
+    if upper is not None:
+        builder = builder.axis_soft_max(upper)
     if stacked:
         builder = builder.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL).group("A"))
     if limit:
@@ -223,6 +235,9 @@ def stat_tile(
         .orientation(options.VizOrientation.HORIZONTAL if upright else options.VizOrientation.VERTICAL)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     )
+    if several and not filled:
+        # Or each value would be as large as its own text allows.
+        builder = builder.text(common.VizTextDisplayOptions().title_size(13).value_size(26))
     return finished(builder, title, description, queries, look, instant=not history)
 
 
@@ -277,13 +292,7 @@ def heat_over_time(
     title: str, description: str, query: Query, look: Look, *, y_title: str, of_buckets: bool
 ) -> Panel:
     """Return one row of cells for each series, or for each bucket of a histogram, coloured by value."""
-    colours = (
-        heatmap.HeatmapColorOptions()
-        .mode(heat.HeatmapColorMode.SCHEME)
-        .scheme("Blues" if of_buckets else "RdYlGn")
-        .steps(32)
-        .reverse(of_buckets)
-    )
+    colours = heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Blues").steps(32)
     if not of_buckets:
         colours = colours.min(0).max(1)
     builder = (
@@ -391,7 +400,11 @@ def rows(
         _organized(*_fields(keys, columns), order),
     ]
     own = {column.title: column.properties for column in columns if column.properties}
-    return named(panel, {**looks, **own})
+    named(panel, {**looks, **own})
+    # What the panel says when it is empty must not stand in every empty cell.
+    blank = _override("byRegexp", ".*", {"noValue": "\u2013"})
+    panel.field_config = _with_overrides(panel, [blank])
+    return panel
 
 
 def _value(number: int, of: int) -> str:
@@ -432,8 +445,14 @@ def cell(steps: Steps = (), words: Words = (), *, filled: bool = True, **look: A
     ``look`` is what else the column has: ``width``, ``unit``, ``decimals``.
     """
     kind = {"type": "color-background", "mode": "basic"} if filled else {"type": "color-text"}
-    colour = {"mappings": style.mappings(words)} if words else {"thresholds": style.thresholds(steps)}
-    return {"custom.cellOptions": kind, **colour, **wide(**look)}
+    if words:
+        return {
+            "custom.cellOptions": kind,
+            "custom.align": "left",
+            **wide(**look),
+            "mappings": style.mappings(words),
+        }
+    return {"custom.cellOptions": kind, **wide(**look), "thresholds": style.thresholds(steps)}
 
 
 def wide(width: int | None = None, **look: Any) -> dict[str, Any]:  # noqa: ANN401

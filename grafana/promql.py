@@ -69,12 +69,18 @@ def fleet_speedup(scope: Scope, window: str, key: Sequence[str] = ()) -> str:
     return f"{without} / {by(key, f'{seconds} and {speedup}', 'sum')}"
 
 
-def firing(extra: str = "") -> str:
-    """Return a selector of our alerts that fire. Those of a whole model have neither job nor instance."""
-    return f'ALERTS{{alertname=~"{ALERT_NAMES}", alertstate="firing"{extra}}}'
+def _alerts(scope: Scope, series: str, more: str = "") -> str:
+    """Return a selector of our alerts. An alert about a whole model lacks labels that the scope has."""
+    own = "".join(f', {label}=~"${label}|"' for label in scope.labels)
+    return f'{series}{{alertname=~"{ALERT_NAMES}"{more}{own}}}'
 
 
-def firing_seconds(key: Sequence[str]) -> str:
+def firing(scope: Scope) -> str:
+    """Return a selector of our alerts that fire."""
+    return _alerts(scope, "ALERTS", ', alertstate="firing"')
+
+
+def firing_seconds(scope: Scope, key: Sequence[str]) -> str:
     """Return for how long each alert has been on, pending included."""
-    since = f'time() - ALERTS_FOR_STATE{{alertname=~"{ALERT_NAMES}"}}'
-    return by(key, f"({since}) and ignoring (alertstate) {firing()}")
+    since = f"time() - {_alerts(scope, 'ALERTS_FOR_STATE')}"
+    return by(key, f"({since}) and ignoring (alertstate) {firing(scope)}")

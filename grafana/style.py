@@ -83,8 +83,10 @@ SPEEDUP: Steps = (
 PAYS: Steps = ((None, Colour.HARM), (1.0, Colour.GOOD))
 SIGMA: Steps = ((None, Colour.GOOD), (3.0, Colour.WATCH), (6.0, Colour.BAD))
 CACHE: Steps = ((None, Colour.NOW), (0.9, Colour.BAD))
-COMPARABLE: Steps = ((None, Colour.BAD), (0.5, Colour.GOOD), (2.0, Colour.BAD))
-"""A cost that is known at one load speaks for half to twice of it."""
+AGAINST_BASELINE: Steps = ((None, Colour.HARM), (0.95, Colour.UNKNOWN), (1.05, Colour.GOOD))
+"""The alert about a slower arm has the same limit; the baseline itself is 1."""
+COMPARABLE: Steps = ((None, Colour.BAD), (0.67, Colour.GOOD), (1.5, Colour.BAD))
+"""The load up to which the recording rules compare arms, and one over it."""
 AGE_SECONDS: Steps = ((None, Colour.GOOD), (10, Colour.WATCH), (60, Colour.HARM))
 SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colour.HARM))
 
@@ -97,6 +99,7 @@ DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "DROPPED", Colour.
 
 TIMES = "suffix:\u00d7"
 """The unit of a speed-up."""
+TOKENS_A_SECOND = "suffix: tok/s"
 
 
 def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
