@@ -254,7 +254,7 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     speculative = {_SPECULATIVE[flag]: value for flag, value in said.items() if value is not None}
     more = {"speculative": speculative} if speculative else {}
     if arguments.simulated:
-        return [{"url": arguments.simulated, "name": "simulated-vllm", **more}]
+        return [{**arguments.simulated, **more}]
     urls = arguments.target or ([DEFAULT_URL] if speculative else [])
     return [{"url": url, **more} for url in urls]
 
@@ -296,15 +296,21 @@ def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 @asynccontextmanager
-async def _simulated(scenario: str) -> AsyncIterator[str]:
-    """Serve a simulated vLLM inside this process; yields the address of its page."""
+async def _simulated(name: str) -> AsyncIterator[dict[str, object]]:
+    """Serve a simulated vLLM inside this process; yields it as a target, with what drafting costs."""
     from exporter.simulate.library import load_scenario
     from exporter.simulate.server import serve
     from exporter.simulate.simulation import Simulation
+    from exporter.simulate.truth import target_settings
 
-    server = await serve(Simulation(load_scenario(scenario), seed=0), "127.0.0.1", 0)
+    scenario = load_scenario(name)
+    server = await serve(Simulation(scenario, seed=0), "127.0.0.1", 0)
     try:
-        yield f"http://127.0.0.1:{server.port}/metrics"
+        yield {
+            "url": f"http://127.0.0.1:{server.port}/metrics",
+            "name": "simulated-vllm",
+            **target_settings(scenario),
+        }
     finally:
         await server.close()
 

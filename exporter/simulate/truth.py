@@ -13,6 +13,24 @@ _NOTHING: Final = ((1, 1, 0),)
 """A schedule that drafts nothing for any batch."""
 
 
+_LOADS: Final = tuple(2**doublings for doublings in range(9))
+"""Running requests for which the cost is told."""
+
+
+def target_settings(scenario: Scenario) -> dict[str, object]:
+    """Return what an operator of the simulated server would know, as keys of a target's configuration."""
+    speculation = scenario.speculation
+    if not speculation.tokens:
+        return {}
+    known: dict[str, str] = {"method": speculation.method}
+    if speculation.method == "draft_model":
+        known["draft_model"] = speculation.draft_model
+    loads = [
+        {"running_requests": load, "draft_cost_ratio": draft_cost_ratio(scenario, load)} for load in _LOADS
+    ]
+    return {"speculative": known, "cost": {"loads": loads}}
+
+
 def draft_cost_ratio(scenario: Scenario, requests: float) -> float:
     """Return what one more draft token costs a batch of ``requests``, in its steps without a draft.
 

@@ -1,0 +1,59 @@
+"""What is estimated from a server's pages, held against what is true of the simulated server."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.analysis.cost import CostSource
+from exporter.analysis.engine import EngineWatch
+from exporter.analysis.judgement import Assumptions
+from exporter.analysis.recommendation import Action
+from exporter.analysis.speculation import Speculation
+from exporter.analysis.speedup import estimated_speedup_ratio
+from exporter.analysis.verdict import Verdict
+from exporter.config.pay_settings import CostSettings
+from exporter.scrape.reader import Reader
+from exporter.simulate.library import load_scenario
+from exporter.simulate.python_page import python_page
+from exporter.simulate.simulation import Simulation
+from exporter.simulate.truth import draft_cost_ratio, speedup, target_settings
+from exporter.simulate.unix import UnixTime
+
+START = 1_790_000_000.0
+
+
+def watched(scenario, seconds, *, cost):
+    """A watch that has polled a simulated server for some seconds."""
+    simulation, reader = Simulation(scenario, seed=3), Reader()
+    settings = None if cost is None else CostSettings.model_validate(cost)
+    watch = EngineWatch((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), settings))
+    for second in range(1, seconds + 1):
+        simulation.advance(1.0)
+        histograms = second % 10 == 0
+        page = python_page(simulation, UnixTime(START))
+        (sample,) = reader.read(page, with_latencies=histograms).samples.values()
+        watch.observe(sample, float(second), START + second, 1.0, 10.0)
+    return watch
+
+
+@pytest.mark.parametrize(("name", "paying"), [("steady", True), ("harmful", False)])
+def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, paying):
+    scenario = load_scenario(name)
+    findings = watched(scenario, 400, cost=target_settings(scenario)["cost"]).findings(400.0)
+    window, judgement = findings.windows[-1], findings.judgement
+    estimated, true = estimated_speedup_ratio(window, judgement.cost), speedup(scenario, 100, 400, seed=3)
+    # What is left is the time for prompts, which a step with drafts shares with one without.
+    assert estimated == pytest.approx(true, rel=0.1)
+    assert (judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
+    assert (judgement.verdict is Verdict.HARMFUL) is not paying
+    assert paying or judgement.action in {Action.DISABLE, Action.DECREASE}
+
+
+def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
+    scenario = load_scenario("dynamic")
+    findings = watched(scenario, 720, cost=None).findings(720.0)
+    cost = findings.judgement.cost
+    assert cost is not None
+    assert cost.source is CostSource.MEASURED
+    true = draft_cost_ratio(scenario, cost.running_requests)
+    assert cost.draft_cost_ratio == pytest.approx(true, rel=0.3)
