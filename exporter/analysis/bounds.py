@@ -25,9 +25,9 @@ from exporter.window.ledger import Increments, Window
 
 LEAST_REQUESTS = 7
 """With fewer requests passing through a window, nobody can say how much they differ."""
-REQUESTS_PER_COSINE = 4
+REQUESTS_PER_COSINE = 5
 """Cosine b goes up and down b/2 times in a window. It must be slow against the life of a request, or it sees
-less of the variance than there is: with 2 requests for each cosine, 88 % of the bounds hold; with 4, 94 %."""
+less of the variance than there is: of bounds with a request for each cosine 82 % hold, with five 94 %."""
 SHORT_SECONDS = 30.0
 SHORT_COSINES = 3
 MOST_COSINES = 12
@@ -50,6 +50,21 @@ def grouped(window: Window) -> Increments:
     return window.increments.merged(MOST_INCREMENTS)
 
 
+def passing_requests(window: Window) -> float | None:
+    """Return how many requests pass through a window one after the other: F/R; None where one is unknown.
+
+    R is the mean while the server is busy, and at least 1: the time between two bursts of requests tells
+    nothing, and a request is one request however short.
+    """
+    started, running = window[Counter.FIRST_TOKENS], mean(window, Gauge.RUNNING_REQUESTS)
+    if started is None or running is None:
+        return None
+    known = window[Counter.GENERATION_TOKENS] is not None
+    activity = grouped(window).counter(Counter.GENERATION_TOKENS if known else Counter.DRAFTS)
+    busy = sum(map(bool, activity))
+    return started / max(running * len(activity) / busy, 1.0) if busy else None
+
+
 def cosines(window: Window) -> int:
     """Return B, how many cosines the bounds of a window can rest on; 0 if there can be none.
 
@@ -57,14 +72,12 @@ def cosines(window: Window) -> int:
     """
     if window.partial or not window[Counter.DRAFTS]:
         return 0
-    activity = grouped(window).counter(_activity(window))
-    busy = sum(map(bool, activity))
-    requests = _passing_requests(window, busy / len(activity) if activity else 0.0)
-    if requests < LEAST_REQUESTS:
+    requests = passing_requests(window)
+    if requests is None or requests < LEAST_REQUESTS:
         return 0
-    enough = max(SHORT_COSINES, int(requests / REQUESTS_PER_COSINE))
-    number = min(_cosines_by_length(window.seconds), enough, MOST_COSINES, busy - 1)
-    return number if number >= LEAST_COSINES else 0
+    growth: float = max(window.seconds / SHORT_SECONDS, 1.0) ** _GROWTH
+    enough = max(LEAST_COSINES, int(requests / REQUESTS_PER_COSINE))
+    return min(round(SHORT_COSINES * growth), enough, MOST_COSINES)
 
 
 def standard_error(residuals: Sequence[float], cosines: int) -> float | None:
@@ -183,28 +196,6 @@ def _least_ratio_error(window: Window) -> float:
     length = drafted / drafts
     spread = sqrt(length * max(0.0, len(window.positions) - length))
     return max(0.0, sqrt(variance) - ratio * spread) * sqrt(drafts) / drafted
-
-
-def _activity(window: Window) -> Counter:
-    """Return what moves whenever the server is not idle."""
-    return Counter.DRAFTS if window[Counter.GENERATION_TOKENS] is None else Counter.GENERATION_TOKENS
-
-
-def _passing_requests(window: Window, busy: float) -> float:
-    """Return how many requests pass through the window one after the other: F/R, 0 where one is unknown.
-
-    R is the mean while the server is busy (``busy`` is the share of time in which it is), and at least 1: the
-    time between two bursts of requests tells nothing, and a request is one request however short.
-    """
-    started, running = window[Counter.FIRST_TOKENS], mean(window, Gauge.RUNNING_REQUESTS)
-    if started is None or running is None or not busy:
-        return 0.0
-    return started / max(running / busy, 1.0)
-
-
-def _cosines_by_length(seconds: float) -> int:
-    growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
-    return round(SHORT_COSINES * growth)
 
 
 @lru_cache(maxsize=64)

@@ -70,13 +70,15 @@ def test_the_time_that_a_window_covers_counts_not_its_length(make_busy_window):
     ("first_tokens", "running", "cosines"),
     [
         (69, 10.0, 0),
-        (70, 10.0, 3),
-        (199, 10.0, 4),
-        (200, 10.0, 5),
-        (480, 10.0, 12),
+        (70, 10.0, 2),
+        (149, 10.0, 2),
+        (150, 10.0, 3),
+        (249, 10.0, 4),
+        (600, 10.0, 12),
+        (6000, 10.0, 12),
         (6, 0.0, 0),  # all so short that no poll saw one
         (6, 0.1, 0),
-        (28, 0.0, 7),
+        (35, 0.0, 7),
         (None, 10.0, 0),
         (70, None, 0),
     ],
@@ -89,33 +91,40 @@ def test_the_fewer_requests_pass_through_the_fewer_cosines(make_busy_window, fir
 
 
 def test_idle_time_lets_no_requests_pass(make_window):
-    # 14 requests, each two thirds of the time that the server was busy: not 21 but 14 of them would fit in.
+    # 12 requests, 1.5 at a time: 8 after one another. In half of the time, with 3 at a time, it is 4.
     def cosines(busy, gauge):
         increments = [{"drafts": 10, "generation_tokens": 30}] * busy + [{}] * (30 - busy)
         requests = {"generation_tokens": 30 * busy, "first_tokens": 12, "gauges": (gauge, None, None)}
         return bounds.cosines(make_window(10 * busy, 40 * busy, increments=increments, **requests))
 
-    assert cosines(30, 1.5) == 3
+    assert cosines(30, 1.5) == 2
     assert cosines(15, 1.5) == 0
-    assert cosines(15, 0.75) == 3
+    assert cosines(15, 0.75) == 2
 
 
 def test_where_generated_tokens_are_unknown_a_server_is_busy_while_it_drafts(make_window):
     increments = [{"drafts": 10}] * 15 + [{}] * 15
     requests = {"first_tokens": 12, "gauges": (1.5, None, None)}
     assert bounds.cosines(make_window(150, 600, increments=increments, **requests)) == 0
-    assert bounds.cosines(make_window(300, 900, increments=increments[:15] * 2, **requests)) == 3
+    assert bounds.cosines(make_window(300, 900, increments=increments[:15] * 2, **requests)) == 2
 
 
 def test_increments_without_a_draft_are_no_idle_time_while_tokens_are_generated(make_window):
     # n-gram: nothing to propose half of the time
     increments = [{"drafts": 10, "generation_tokens": 30}, {"generation_tokens": 30}] * 15
     requests = {"generation_tokens": 900, "first_tokens": 12, "gauges": (1.5, None, None)}
-    assert bounds.cosines(make_window(150, 600, increments=increments, **requests)) == 3
+    assert bounds.cosines(make_window(150, 600, increments=increments, **requests)) == 2
 
 
-def test_few_polls_leave_few_cosines(make_busy_window):
-    assert [bounds.cosines(make_busy_window((20, 30, 25, 22)[:polls])) for polls in (2, 3, 4)] == [0, 2, 3]
+def test_an_idle_window_lets_no_requests_pass(make_window):
+    assert bounds.passing_requests(make_window(0, 0, increments=[{}] * 30, **REQUESTS)) is None
+
+
+def test_fewer_increments_leave_fewer_cosines():
+    # t is 4.303 for two and 3.182 for three.
+    for increments, t in ([11, 10, 9], 4.303), ([11, 10, 10, 9], 3.182), ([11, 10, 10, 10, 9], 3.182):
+        found = estimate(increments, [5] * len(increments))
+        assert (found.upper - found.value) / found.standard_error == pytest.approx(t)
 
 
 def test_t_is_students():
