@@ -374,6 +374,11 @@ def test_where_a_draft_may_grow_is_configured(found):
     assert set(found(policy=policy)) == {"room_for_longer_draft"}
 
 
+def is_possible(counts):
+    generated, first = counts["generation_tokens"], counts["first_tokens"]
+    return generated is None or first is None or first <= generated
+
+
 COUNTS = st.none() | st.integers(0, 10**7)
 
 
@@ -383,7 +388,7 @@ COUNTS = st.none() | st.integers(0, 10**7)
     ),
     counters=st.fixed_dictionaries(
         dict.fromkeys(("decode_steps", "generation_tokens", "first_tokens", "preemptions"), COUNTS)
-    ),
+    ).filter(is_possible),
     gauges=st.fixed_dictionaries({name: st.none() | st.floats(0, 500) for name in GAUGES}),
     tokens=st.none() | st.integers(0, 9),
     source=st.none() | st.sampled_from(CostSource),
