@@ -7,7 +7,7 @@ long as drafts are as usual, and rises by Δ - κ per draft once they are worse 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log1p, sqrt
 
@@ -24,22 +24,25 @@ def threshold(variance: float, allowance: float, drafts: float) -> float:
     return variance / (2 * allowance) * _logarithm(variance, allowance, drafts)
 
 
-def least_threshold(variances: Iterable[Variance], allowance: float, drafts: float) -> float:
-    """Return the X that drafts pass as rarely whose sums vary differently by their length.
+def least_threshold(variances: Sequence[Variance], allowance: float, drafts: float) -> float:
+    """Return the X that drafts pass as rarely whose sums vary differently by their length, longest first.
 
     A sum over n drafts is expected to fall by κ n. That it rises by h instead has a probability of about
     exp(-(h + κ n)² / (2 n V_n)). That is as rare as wanted at h = √(2 n V_n ln(…)) - κ n, with the logarithm
     of ``threshold``; the length at which h is the highest decides. Where V is the same at all lengths, that
-    length is V ln(…) / (2κ²) and h is what ``threshold`` says.
+    length is V ln(…) / (2κ²) and h is what ``threshold`` says. Below the shortest length V is taken to be the
+    same as there.
     """
-    return max(_threshold_at(one, allowance, drafts) for one in variances)
+    shortest = variances[-1].drafts
+    return max(_threshold_at(one, allowance, drafts, any_shorter=one.drafts == shortest) for one in variances)
 
 
-def _threshold_at(variance: Variance, allowance: float, drafts: float) -> float:
+def _threshold_at(variance: Variance, allowance: float, drafts: float, *, any_shorter: bool) -> float:
     """Return the highest h of the lengths that are nearer to this one than to half or twice of it."""
     logarithm = _logarithm(variance.value, allowance, drafts)
     likeliest = variance.value * logarithm / (2 * allowance**2)
-    length = min(max(likeliest, variance.drafts / sqrt(2)), variance.drafts * sqrt(2))
+    least = 0 if any_shorter else variance.drafts / sqrt(2)
+    length = min(max(likeliest, least), variance.drafts * sqrt(2))
     return sqrt(2 * length * variance.value * logarithm) - allowance * length
 
 

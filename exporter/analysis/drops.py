@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from exporter.analysis.drop import DropChange, DropKind
+from exporter.analysis.noise import variance_of
 from exporter.analysis.slow_drop import SlowDrop, SlowState
 from exporter.analysis.stretch import Stretch
 from exporter.analysis.sudden_drop import SuddenDrop, SuddenState
@@ -89,24 +90,26 @@ class DropWatch:
 
     def status(self) -> DropStatus:
         """Return how acceptance stands now."""
+        sudden = self._sudden
         dropped = {
-            DropKind.SUDDEN: self._sudden.state.alarm.dropped,
+            DropKind.SUDDEN: sudden.state.alarm.dropped,
             DropKind.SLOW: self._slow.state.alarm.dropped,
         }
-        variance, baseline = self._sudden.variance, self._sudden.state.baseline
-        if variance is None:
-            return DropStatus(None, None, None, dropped, dict(self._drops))
-        usual = RECENT_SECONDS * baseline.drafts_per_second
-        recent = self._sudden.state.stretches.newer_than(RECENT_SECONDS)
+        if not sudden.variances:
+            return DropStatus(dropped=dropped, drops=dict(self._drops))
+        baseline, recent = sudden.state.baseline, sudden.state.stretches.newer_than(RECENT_SECONDS)
         return DropStatus(
             baseline.length,
-            _error(variance, usual, baseline.effective_drafts),
-            (baseline.length - recent.length) / _error(variance, recent.drafts, baseline.effective_drafts)
-            if recent
-            else None,
+            self._error(RECENT_SECONDS * baseline.drafts_per_second),
+            (baseline.length - recent.length) / self._error(recent.drafts) if recent else None,
             dropped,
             dict(self._drops),
         )
+
+    def _error(self, drafts: float) -> float:
+        """Return the standard error of how far the length of so many drafts is from the baseline."""
+        variances, known = self._sudden.variances, self._sudden.state.baseline.effective_drafts
+        return sqrt(variance_of(drafts, variances) / drafts + variances[0].value / known)
 
     def saved(self) -> dict[str, Any]:
         """Return what was learnt, in a form that JSON can hold."""
@@ -131,8 +134,3 @@ class DropWatch:
 def squares(accepted: int, positions: Sequence[int]) -> int:
     """Return Σ over the drafts of (accepted tokens)², which is Σ (2i+1) a_i; at least A without positions."""
     return sum(map(mul, _ODD, positions)) if positions else accepted
-
-
-def _error(variance: float, drafts: float, baseline_drafts: float) -> float:
-    """Return the standard error of the difference between two means over so many drafts."""
-    return sqrt(variance * (1 / drafts + 1 / baseline_drafts))

@@ -12,6 +12,7 @@ The variance of sums B(n) follows from a(n) = 2 B(n) - B(2n), beginning at the l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Annotated, Final, NamedTuple
@@ -120,3 +121,8 @@ class Noise:
                 allan = one.variance()
                 found.append(Variance(length, (allan + found[-1].value) / 2 if found else allan))
         return found
+
+
+def variance_of(drafts: float, variances: Sequence[Variance]) -> float:
+    """Return the variance of a sum over so many drafts, per draft, by lengths from the longest on."""
+    return next((one.value for one in reversed(variances) if one.drafts >= drafts), variances[0].value)

@@ -21,13 +21,16 @@ NOISE_MEMORY: Final = 4 * 3600.0
 """A variance needs far more drafts than a mean to be known as well."""
 LONGEST_SUM: Final = 900.0
 """In seconds; the baseline follows what is slower than that."""
+UNSURE_SECONDS: Final = 600.0
+"""A variance from so short a history is taken twice, one from twice as long 1.5 times, and so on: requests
+may last longer than the engine was watched, and then nothing shows yet how much they differ."""
 FROZEN_SECONDS: Final = 1800.0
 """After so long, a drop is what is usual now."""
 LEAST_VARIANCE: Final = 0.25
 """Of a draft: that of one fair coin. An engine that never misses a token may still miss one some day."""
 SIZES: Final = (1, 2)
-"""The drops that the sums are tuned to find fastest, in units of the policy's: a large one is found sooner by
-the second. Each of them may give its part of the false alarms."""
+"""The drops that the sums find fastest, in units of the policy's: a large one is found sooner by the second.
+Each may give its part of the false alarms."""
 
 
 class Limits(NamedTuple):
@@ -58,9 +61,9 @@ class SuddenDrop:
         """Watch by a policy, which may be replaced at any time; it takes effect within seconds."""
         self.policy = policy
         self.state = SuddenState()
-        self.variance: float | None = None
-        """Per draft, of the longest sums that matter; None until enough was seen to judge by."""
-        self._limits: tuple[Limits, ...] = ()
+        self.variances: list[Variance] = []
+        """Of the sums that matter, longest first; none until enough was seen to judge by."""
+        self._limits: list[Limits] = []
 
     def observe(self, increment: Stretch) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
@@ -73,7 +76,7 @@ class SuddenDrop:
 
     def restore(self, state: SuddenState) -> None:
         """Go on from a state. Its age is not known, so the sums keep at most half of what it takes."""
-        self.state, self.variance, self._limits = state, None, ()
+        self.state, self.variances, self._limits = state, [], []
         self._renew()
         thresholds = [limit.threshold for limit in self._limits]
         state.alarm.halve(thresholds or [0.0] * len(SIZES))
@@ -114,18 +117,18 @@ class SuddenDrop:
         if not baseline.drafts or self.state.stretches.drafted < self.policy.warm_up:
             return
         least = max(baseline.independent_variance, LEAST_VARIANCE)
-        variances = [
-            Variance(length, max(value, least))
-            for length, value in self.state.noise.variances(LONGEST_SUM * baseline.drafts_per_second)
+        longest = LONGEST_SUM * baseline.drafts_per_second
+        unsure = 1 + UNSURE_SECONDS / self.state.stretches.drafted
+        self.variances = [
+            Variance(drafts, max(unsure * value, least))
+            for drafts, value in self.state.noise.variances(longest)
         ]
-        if variances:
-            self.variance = variances[0].value
-            self._limits = tuple(self._limits_of(size, variances) for size in SIZES)
+        self._limits = [self._limits_of(size) for size in SIZES if self.variances]
 
-    def _limits_of(self, size: float, variances: list[Variance]) -> Limits:
+    def _limits_of(self, size: float) -> Limits:
         """Work them out for a drop of ``size``; the baseline is taken as lower by once its standard error."""
         baseline, policy = self.state.baseline, self.policy
         allowance = size * policy.ratio * baseline.length / 2
-        error = sqrt(variances[0].value / baseline.effective_drafts)
+        error = sqrt(self.variances[0].value / baseline.effective_drafts)
         drafts = baseline.drafts_per_second * policy.false_alarm_period / len(SIZES)
-        return Limits(baseline.mean - allowance - error, least_threshold(variances, allowance, drafts))
+        return Limits(baseline.mean - allowance - error, least_threshold(self.variances, allowance, drafts))
