@@ -7,8 +7,9 @@ import contextlib
 import itertools
 import math
 import random
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ def total(truths: Iterable[Truth]) -> Truth:
 
 @dataclass(frozen=True)
 class Load:
-    """Requests without a pause, so many at a time, begun for so many seconds and all waited for."""
+    """Requests without a pause, so many at a time, begun for so many seconds at most and all waited for."""
 
     temperature: float
     seconds: float
@@ -89,31 +90,40 @@ class Load:
 
 def drive(url: str, load: Load) -> Truth:
     """Send the load to a server and return what its responses say; any status but 200 is an error."""
-    return asyncio.run(_drive(url, load))
+    return asyncio.run(_drive(url, load, threading.Event()))
 
 
 @contextlib.contextmanager
 def driving(url: str, load: Load) -> Iterator[None]:
-    """Send the load while the block runs; the block ends when all of it has been answered."""
+    """Send the load while the block runs, and wait for the last answers."""
+    stopped = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        answered = pool.submit(drive, url, load)
-        yield
+        answered = pool.submit(asyncio.run, _drive(url, load, stopped))
+        try:
+            yield
+        finally:
+            stopped.set()
         answered.result()
 
 
-async def _drive(url: str, load: Load) -> Truth:
+async def _drive(url: str, load: Load, stopped: threading.Event) -> Truth:
     deadline = time.monotonic() + load.seconds
     timeout = aiohttp.ClientTimeout(total=120)
     async with aiohttp.ClientSession(url, timeout=timeout, raise_for_status=True) as session:
-        workers = [_worker(session, load, deadline, number) for number in range(load.at_once)]
+        workers = [
+            _worker(session, load, number, lambda: stopped.is_set() or time.monotonic() > deadline)
+            for number in range(load.at_once)
+        ]
         return total(await asyncio.gather(*workers))
 
 
-async def _worker(session: aiohttp.ClientSession, load: Load, deadline: float, number: int) -> Truth:
+async def _worker(
+    session: aiohttp.ClientSession, load: Load, number: int, enough: Callable[[], bool]
+) -> Truth:
     """Send one request after the other; their order and lengths are the same in every run."""
     chance = random.Random(number)
     truth = Truth()
-    while time.monotonic() < deadline:
+    while not enough():
         request = {
             "model": MODEL,
             "prompt": chance.choice(PROMPTS),
