@@ -38,6 +38,7 @@ e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes
 	tests/e2e/vllm/run
 
 bench: $(READY) ## run every benchmark that the README quotes
+	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
 docs: $(READY) ## generate docs/metrics.md, docs/configuration.md and the schema
@@ -48,7 +49,7 @@ dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m grafana
 
 dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and half an hour
-	grafana/render/pictures
+	$(BIN)/python -m grafana.render
 
 clean: ## remove what was built here
 	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

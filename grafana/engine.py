@@ -125,7 +125,7 @@ def _tiles() -> Band:
         [Query(ENGINE("spec_decode_acceptance_dropped"), "{{kind}}")],
         Look(unit="none", words=style.DROPPED, steps=style.NEUTRAL, no_value="no baseline yet"),
     )
-    widths = (4, 6, 6, 4, 4)
+    widths = (4, 5, 7, 4, 4)
     return Band(5, list(zip(widths, (verdict, paid, advice, acceptance, dropped), strict=True)))
 
 

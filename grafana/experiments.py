@@ -157,7 +157,7 @@ _GRAPHS: tuple[tuple[str, str, str, Look], ...] = (
         "Waiting requests of an engine",
         "Mean over the arm's engines. An arm with a queue is at its limit, whatever its time per token.",
         _WAITING,
-        Look(unit="none", decimals=1, least=0, colour=_BY_ARM, no_value=_MISSING),
+        Look(unit="none", decimals=1, least=0, colour=_BY_ARM, no_value=_MISSING, axis=(None, 1)),
     ),
 )
 

@@ -35,7 +35,8 @@ def _of_target(metric: str, **matchers: str) -> str:
 
 
 _AGE = f"time() - {_of_target('last_success_timestamp_seconds')}"
-_SHARE = f"{_of_target('poll_seconds')} / {_of_target('poll_interval_seconds')}"
+# One slow answer is no load; five minutes of them are.
+_SHARE = f"avg_over_time({_of_target('poll_seconds')}[5m]) / {_of_target('poll_interval_seconds')}"
 
 
 def _tiles() -> Band:
@@ -103,7 +104,7 @@ def _targets() -> Panel:
         Column("Page size", by(_TARGET_KEY, _of_target("poll_bytes")), {"unit": "bytes", "decimals": 1}),
         Column("Polled every", by(_TARGET_KEY, _of_target("poll_interval_seconds")), {"unit": "s"}),
         Column(
-            "Time of the server",
+            "Server's time",
             by(_TARGET_KEY, _SHARE),
             cell(style.SHARE_OF_SERVER, filled=False, unit="percentunit", decimals=2),
         ),

@@ -43,10 +43,10 @@ _TO_ENGINE = (
 _LINK = {"links": [{"title": "Open this engine", "url": _TO_ENGINE}]}
 _KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", "instance": "Exporter"}
 _KEY_LOOKS: dict[str, dict[str, Any]] = {
-    "Target": {**_LINK, **wide(125)},
-    "Model": {"custom.minWidth": 120},
-    "Engine": wide(70),
-    "Exporter": wide(130),
+    "Target": {**_LINK, **wide(110)},
+    "Model": {"custom.minWidth": 150},
+    "Engine": wide(65),
+    "Exporter": wide(125),
 }
 _COUNT = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
 
@@ -126,10 +126,10 @@ def _words() -> list[Column]:
     state = _word("spec_decode_state", "state", style.STATES)
     method = by((*ENGINE_KEY, "method"), FLEET("spec_decode_engine_info"))
     return [
-        Column("Verdict", verdict, cell(words=style.VERDICTS, width=120)),
+        Column("Verdict", verdict, cell(words=style.VERDICTS, width=110)),
         Column("Advice", advice, cell(words=style.ACTIONS, filled=False, width=110)),
-        Column("State", state, cell(words=style.STATES, filled=False, width=90)),
-        Column("Method", method, wide(100), label="method"),
+        Column("State", state, cell(words=style.STATES, filled=False, width=75)),
+        Column("Method", method, wide(95), label="method"),
     ]
 
 
@@ -140,16 +140,16 @@ def _figures() -> list[Column]:
     percent: dict[str, Any] = {"unit": "percentunit", "decimals": 0}
     return [
         Column(
-            "Speed-up", _gauge(speedup, window=_LONG), cell(style.SPEEDUP, filled=False, width=90, **times)
+            "Speed-up", _gauge(speedup, window=_LONG), cell(style.SPEEDUP, filled=False, width=85, **times)
         ),
-        Column("at least", _gauge(f"{speedup}_lower", window=_LONG), wide(75, **times)),
-        Column("at most", _gauge(f"{speedup}_upper", window=_LONG), wide(75, **times)),
-        Column("Accepted now", _gauge(acceptance, window=_SHORT), wide(115, **percent)),
-        Column("trend", _gauge(acceptance, window=_LONG), wide(65, **percent)),
-        Column("Length", _gauge(length, window=_LONG), wide(70, decimals=2)),
-        Column("K", _gauge("spec_decode_configured_tokens"), wide(40, decimals=0)),
-        Column("Best K", _gauge("spec_decode_recommended_tokens"), wide(70, decimals=0)),
-        Column("Running", _gauge(running, window=_SHORT), wide(80, decimals=0)),
+        Column("at least", _gauge(f"{speedup}_lower", window=_LONG), wide(70, **times)),
+        Column("at most", _gauge(f"{speedup}_upper", window=_LONG), wide(70, **times)),
+        Column("Accepted now", _gauge(acceptance, window=_SHORT), wide(110, **percent)),
+        Column("trend", _gauge(acceptance, window=_LONG), wide(60, **percent)),
+        Column("Length", _gauge(length, window=_LONG), wide(68, decimals=2)),
+        Column("K", _gauge("spec_decode_configured_tokens"), wide(38, decimals=0)),
+        Column("Best K", _gauge("spec_decode_recommended_tokens"), wide(66, decimals=0)),
+        Column("Running", _gauge(running, window=_SHORT), wide(76, decimals=0)),
     ]
 
 
@@ -166,44 +166,42 @@ def _fleet() -> Panel:
         [*_words(), *_figures()],
         looks=_KEY_LOOKS,
         order=("Verdict", "Target", "Model", "Engine", "Method", "State", "Advice"),
+        last="Exporter",
         worst="Verdict",
         no_value="No engine is watched. Look at the exporter's dashboard.",
     )
 
 
 def _alerts() -> Panel:
-    keys = ("alertname", "severity", "target", "model_name", "engine")
-    titles = dict(zip(keys, ("Alert", "Severity", "Target", "Model", "Engine"), strict=True))
+    titles = {"severity": "Severity", "alertname": "Alert", "target": "Target", "model_name": "Model"}
+    severity = {"custom.cellOptions": {"type": "color-text"}, "mappings": style.texts(style.SEVERITIES)}
     return rows(
         "Firing alerts",
         "Alerts of this exporter that fire now, and for how long their condition has held. Each has a "
         "runbook under docs/runbooks.",
         titles,
-        [Column("For", firing_seconds(FLEET, keys), wide(90, unit="s"))],
-        looks={"Engine": wide(70), "Severity": wide(90)},
+        [Column("For", firing_seconds(FLEET, list(titles)), wide(75, unit="s", decimals=0))],
+        looks={"Severity": {**severity, **wide(85)}, "Alert": wide(190), "Target": wide(90)},
+        worst="For",
         no_value="No alert fires.",
     )
-
-
-def _per_engine(expression: str) -> str:
-    return by(ENGINE_KEY, expression, "sum")
 
 
 def _changes() -> Panel:
     acceptance = FLEET("spec_decode_draft_acceptance_ratio", window=_LONG)
     moved = f"({acceptance} - {acceptance} offset $__range)"
     events: dict[str, tuple[str, dict[str, Any]]] = {
-        "Drops": (FLEET.increase("spec_decode_acceptance_drops_total"), wide(75)),
-        "Restarts": (FLEET.increase("spec_decode_engine_resets_total"), wide(85)),
-        "New K": (FLEET.changes("spec_decode_configured_tokens"), wide(75)),
+        "Drops": (FLEET.increase("spec_decode_acceptance_drops_total"), wide(70)),
+        "Restarts": (FLEET.increase("spec_decode_engine_resets_total"), wide(80)),
+        "New K": (FLEET.changes("spec_decode_configured_tokens"), wide(70)),
         # A change makes one verdict 0 and another 1.
-        "New verdicts": (f"{FLEET.changes('spec_decode_verdict')} / 2", wide(115, decimals=0)),
+        "Verdicts": (f"{FLEET.changes('spec_decode_verdict')} / 2", wide(85, decimals=0)),
     }
     columns = [
         Column(title, f"{by(ENGINE_KEY, happened, 'sum')} > 0", look)
         for title, (happened, look) in events.items()
     ]
-    points = wide(105, unit="percentunit", decimals=0)
+    points = wide(100, unit="percentunit", decimals=0)
     columns.append(Column("Acceptance", by(ENGINE_KEY, f"{moved} > 0.05 or {moved} < -0.05"), points))
     return rows(
         "What changed in the time shown",
@@ -213,6 +211,7 @@ def _changes() -> Panel:
         _KEYS,
         columns,
         looks=_KEY_LOOKS,
+        last="Exporter",
         worst="Drops",
         no_value="Nothing changed.",
     )
@@ -225,6 +224,7 @@ def _verdicts() -> Panel:
         [Query(by(("verdict",), FLEET("spec_decode_verdict"), "sum"), "{{verdict}}")],
         Look(unit="short", decimals=0, least=0, colour=style.by_name()),
         stacked=True,
+        stepped=True,
     )
     return named(panel, palette(style.VERDICTS))
 
@@ -291,7 +291,7 @@ def overview() -> dashboard.Dashboard:
         marks=[alerts(FLEET)],
         sections=[
             Section([_tiles(), Band(10, [(24, _fleet())])]),
-            Section([Band(8, [(8, _alerts()), (16, _changes())])]),
+            Section([Band(8, [(10, _alerts()), (14, _changes())])]),
             Section([Band(7, [(24, _verdicts())]), _over_time()], "Over time"),
         ],
     )

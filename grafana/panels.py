@@ -175,8 +175,9 @@ def lines(
     *,
     stacked: bool = False,
     limit: bool = False,
+    stepped: bool = False,
 ) -> Panel:
-    """Return values over time; ``limit`` draws the thresholds as dashed lines."""
+    """Return values over time; ``limit`` draws the thresholds as dashed lines, ``stepped`` is for counts."""
     builder = (
         timeseries.Panel()
         .line_width(0 if stacked else 2)
@@ -190,6 +191,8 @@ def lines(
             .sort(options.SortOrder.DESCENDING)
         )
     )
+    if stepped:
+        builder = builder.line_interpolation(options.LineInterpolation.STEP_AFTER)
     lower, upper = look.axis
     if lower is not None:
         builder = builder.axis_soft_min(lower)
@@ -374,6 +377,7 @@ def rows(
     *,
     looks: Mapping[str, Properties],
     order: Sequence[str] = (),
+    last: str = "",
     worst: str = "",
     no_value: str = "no data",
 ) -> Panel:
@@ -386,10 +390,11 @@ def rows(
         columns: The other columns.
         looks: Properties of the keys' columns, by title.
         order: The columns to the left, by title; the others follow as given, the keys first.
+        last: The column to the right, by title.
         worst: The column by which it is sorted, the highest first.
         no_value: What it says when there is none.
     """
-    builder = table.Panel().show_header(True).cell_height(options.TableCellHeight.SM)
+    builder = table.Panel().show_header(True).cell_height(options.TableCellHeight.SM).min_width(90)
     if worst:
         builder = builder.sort_by([common.TableSortByFieldState().display_name(worst).desc(True)])
     queries = [Query(column.expr, column.title) for column in columns]
@@ -397,7 +402,7 @@ def rows(
     panel = finished(builder, title, description, queries, look, instant=True, form=PromQueryFormat.TABLE)
     panel.transformations = [
         dashboard.DataTransformerConfig(id_val="merge", options={}),
-        _organized(*_fields(keys, columns), order),
+        _organized(*_fields(keys, columns), order, last),
     ]
     own = {column.title: column.properties for column in columns if column.properties}
     named(panel, {**looks, **own})
@@ -424,11 +429,11 @@ def _fields(keys: Mapping[str, str], columns: Sequence[Column]) -> tuple[dict[st
 
 
 def _organized(
-    titles: Mapping[str, str], hidden: Sequence[str], order: Sequence[str] = ()
+    titles: Mapping[str, str], hidden: Sequence[str], order: Sequence[str] = (), last: str = ""
 ) -> dashboard.DataTransformerConfig:
     """Name, order and leave out fields."""
-    places = {title: place for place, title in enumerate(order)}
-    fields = sorted(titles, key=lambda name: places.get(titles[name], len(places)))
+    places = {title: place for place, title in enumerate(order)} | {last: len(titles) + 1}
+    fields = sorted(titles, key=lambda name: places.get(titles[name], len(titles)))
     return dashboard.DataTransformerConfig(
         id_val="organize",
         options={
@@ -452,7 +457,8 @@ def cell(steps: Steps = (), words: Words = (), *, filled: bool = True, **look: A
             **wide(**look),
             "mappings": style.mappings(words),
         }
-    return {"custom.cellOptions": kind, **wide(**look), "thresholds": style.thresholds(steps)}
+    coloured = {"thresholds": style.thresholds(steps), "mappings": [style.nothing()]}
+    return {"custom.cellOptions": kind, **wide(**look), **coloured}
 
 
 def wide(width: int | None = None, **look: Any) -> dict[str, Any]:  # noqa: ANN401

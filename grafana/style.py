@@ -93,6 +93,11 @@ SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colo
 PERCENTILES: Mapping[str, str] = {"p50": "#8ab8ff", "p95": "#3274d9", "p99": "#1250b0"}
 """The same thing, ever rarer: one colour, ever darker."""
 
+SEVERITIES: Words = (
+    Word("info", "info", Colour.NOW),
+    Word("warning", "warning", Colour.BAD),
+    Word("critical", "critical", Colour.HARM),
+)
 YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "DROPPED", Colour.HARM))
@@ -110,6 +115,15 @@ def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
     )
 
 
+def texts(words: Words) -> list[dashboard.ValueMapping]:
+    """Return how the words' values are shown, where a column holds the values themselves."""
+    options = {
+        word.value: dashboard.ValueMappingResult(text=word.text, color=word.colour, index=number)
+        for number, word in enumerate(words)
+    }
+    return [dashboard.ValueMap(options=options)]
+
+
 def mappings(words: Words) -> list[dashboard.ValueMapping]:
     """Return how the words' numbers are shown."""
     options = {
@@ -117,6 +131,15 @@ def mappings(words: Words) -> list[dashboard.ValueMapping]:
         for number, word in enumerate(words)
     }
     return [dashboard.ValueMap(options=options)]
+
+
+def nothing() -> dashboard.ValueMapping:
+    """Return how an empty cell is shown; it would have the colour of the lowest threshold otherwise."""
+    shown = dashboard.ValueMappingResult(text="\u2013", color=Colour.UNKNOWN, index=0)
+    options = dashboard.DashboardSpecialValueMapOptions(
+        match=dashboard.SpecialValueMatch.NULL_AND_NAN, result=shown
+    )
+    return dashboard.SpecialValueMap(options=options)
 
 
 def fixed(colour: str) -> dashboard.FieldColor:

@@ -52,6 +52,8 @@ class Stack:
 
     def __init__(self, folder: Path) -> None:
         self.prometheus = f"http://127.0.0.1:{free_port()}"
+        self.exporter = ""
+        """The address of the exporter that watches the fleet, which is its label ``instance``."""
         self._folder = folder
         self._running: list[subprocess.Popen[bytes]] = []
 
@@ -90,13 +92,14 @@ class Stack:
     def start(self) -> None:
         """Start everything: one exporter for the fleet, and one beside each arm of the experiment."""
         told = [(server, self._simulate(server)) for server in FLEET]
-        fleet = self._watch("exporter", [target for server, target in told if not server.arm])
+        fleet = [target for server, target in told if not server.arm]
+        self.exporter = self._watch("exporter", fleet)
         arms = {
             self._watch(f"{server.name}-exporter", [target]): {"arm": server.arm}
             for server, target in told
             if server.arm
         }
-        self._scrape({fleet: {}, **arms})
+        self._scrape({self.exporter: {}, **arms})
 
     def stop(self) -> None:
         """End everything."""

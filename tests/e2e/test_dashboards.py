@@ -1,0 +1,113 @@
+"""Every query of every dashboard, asked of a real Prometheus: with data where there should be some, and without."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "grafana" / "dashboards"
+BOARDS = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+
+SCENARIO = """
+speculation: {tokens: 4}
+acceptance: {mean: 0.7}
+load: {concurrency: 16}
+"""
+RESTART = (
+    SCENARIO
+    + """
+phases:
+  - at: 60s
+    restart: {down: 3s, tokens: 6}
+"""
+)
+COST = {
+    "loads": [
+        {"running_requests": 8, "draft_cost_ratio": 0.1},
+        {"running_requests": 64, "draft_cost_ratio": 0.9},
+    ]
+}
+
+CHOSEN = {
+    "__rate_interval": "15s",
+    "__range": "60s",
+    "short": "10s",
+    "long": "30s",
+    "compare": "target",
+    "baseline": "steady",
+    "target": "steady",
+    "engine": "0",
+}
+"""What stands for a variable; for all others, everything."""
+
+EMPTY = {
+    ("Firing alerts", "A"): "no rules are loaded",
+    ("GPU memory in use", "A"): "there is no dcgm-exporter",
+    ("Share of GPU memory in use", "A"): "there is no dcgm-exporter",
+    ("Failed polls by reason", "A"): "no poll of the last seconds failed",
+    ("What changed in the time shown", "A"): "acceptance does not drop here",
+    ("Acceptance length against its baseline", "E"): "acceptance does not drop here",
+}
+"""Queries that give nothing here, and why."""
+
+
+def queries():
+    for board in BOARDS:
+        hidden = [panel for row in board["panels"] for panel in row.get("panels", ())]
+        for panel in [*board["panels"], *hidden]:
+            for target in panel.get("targets", ()):
+                name = f"{board['uid']} · {panel['title']} · {target['refId']}"
+                yield pytest.param(board["uid"], (panel["title"], target["refId"]), target["expr"], id=name)
+
+
+QUERIES = list(queries())
+
+
+def interpolated(uid, expr):
+    chosen = CHOSEN if uid != "spec-decode-exporter" else {**CHOSEN, "target": ".+"}
+    return re.sub(r"\$\{?([a-zA-Z_]\w*)\}?", lambda found: chosen.get(found[1], ".+"), expr)
+
+
+@pytest.fixture(scope="module")
+def stack(start, e2e, prometheus_tools, tmp_path_factory):
+    """Two simulated servers and an exporter with short windows, watched for 100 s; and a Prometheus of nothing."""
+    scenarios = tmp_path_factory.mktemp("scenarios")
+    targets = []
+    for name, text in (("steady", SCENARIO), ("restart", RESTART)):
+        (scenarios / f"{name}.yml").write_text(text)
+        server = start(e2e.Simulator, scenarios / f"{name}.yml", name=name)
+        targets.append(
+            {"name": name, "url": server.url, "cost": COST, "speculative": {"method": "draft_model"}}
+        )
+    exporter = start(e2e.Exporter, json.dumps({"windows": ["10s", "30s"], "targets": targets}))
+    exporter.wait_for(f"{exporter.url}/-/ready")
+    full = start(e2e.Prometheus, {"exporter": [f"127.0.0.1:{exporter.port}"]}, name="full")
+    full.wait_for(f"{full.url}/-/ready")
+    e2e.eventually(lambda: full.value('count_over_time(up{job="exporter"}[5m])>=100'), within=150)
+    return SimpleNamespace(full=full)
+
+
+@pytest.fixture(scope="module")
+def nothing(e2e, prometheus_tools, tmp_path_factory):
+    """A Prometheus that scrapes nothing."""
+    prometheus = e2e.Prometheus(tmp_path_factory.mktemp("nothing"), {})
+    prometheus.wait_for(f"{prometheus.url}/-/ready")
+    yield prometheus
+    prometheus.stop()
+
+
+@pytest.mark.parametrize(("uid", "query", "expr"), QUERIES)
+def test_a_query_finds_data(stack, uid, query, expr):
+    found = stack.full.query(interpolated(uid, expr))
+    assert found or query in EMPTY
+    assert all(value == value for _, value in found), "a value is NaN"  # noqa: PLR0124
+
+
+@pytest.mark.parametrize(("uid", "query", "expr"), QUERIES)
+def test_a_query_of_nothing_is_no_error(nothing, uid, query, expr):
+    found = nothing.query(interpolated(uid, expr))
+    assert all(value == 0 for _, value in found), "only a count may say something, and that is 0"
