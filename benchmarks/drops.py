@@ -315,7 +315,7 @@ def tell_sudden(seed: int, *, full: bool) -> None:
         "| requests differ by | V | drafts a second | at once | possible | half | nine of ten | not found |"
     )
     print("|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
-    number = 30 if full else 10
+    number = 20 if full else 10
     for cell in cells_of(RATES if full else RATES[:1]):
         delays = [fall(each, cell) for each in randoms(seed, cell, number)]
         half, most, missed = _spread(delays)
@@ -330,7 +330,7 @@ def tell_slow(seed: int, *, full: bool) -> None:
     print("\nHours until a sink of 15 % over 3 hours is found\n")
     print("| requests differ by | drafts a second | at once | half | nine of ten | before it ends |")
     print("|--:|--:|--:|--:|--:|--:|", flush=True)
-    number = 20 if full else 5
+    number = 10 if full else 5
     for cell in cells_of(RATES if full else RATES[:1]):
         if cell.places != PLACES[1]:
             continue

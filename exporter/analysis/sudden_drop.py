@@ -30,7 +30,7 @@ LEAST_VARIANCE: Final = 0.25
 """Of a draft: that of one fair coin. An engine that never misses a token may still miss one some day."""
 SIZES: Final = (1, 2)
 """The drops that the sums find fastest, in units of the policy's: a large one is found sooner by the second.
-Each may give its part of the false alarms."""
+The false alarms of one are mostly those of the other too, and both are rarer than the formula has them."""
 
 
 class Limits(NamedTuple):
@@ -130,5 +130,5 @@ class SuddenDrop:
         baseline, policy = self.state.baseline, self.policy
         allowance = size * policy.ratio * baseline.length / 2
         error = sqrt(self.variances[0].value / baseline.effective_drafts)
-        drafts = baseline.drafts_per_second * policy.false_alarm_period / len(SIZES)
+        drafts = baseline.drafts_per_second * policy.false_alarm_period
         return Limits(baseline.mean - allowance - error, least_threshold(self.variances, allowance, drafts))

@@ -54,11 +54,11 @@ def carried(detector):
 
 
 def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds():
-    # The drafts of a week for each of two sums: 3 024 000. The second sum, κ = 15 % of 2.1 = 0.315:
-    # h = 1/(2 · 0.315) · ln(1 + 2 · 0.315² · 3 024 000) ≈ 21.1 tokens, and a second brings 10 · (1.1 - 0.315) - 4
+    # A week has 6 048 000 drafts. The second sum, κ = 15 % of 2.1 = 0.315:
+    # h = 1/(2 · 0.315) · ln(1 + 2 · 0.315² · 6 048 000) ≈ 22.2 tokens, and a second brings 10 · (1.1 - 0.315) - 4
     # = 3.85, less what the baseline is not known exactly: the sixth passes it.
     # V is 1, that of independent drafts, times 1: an hour's drafts are all alike.
-    assert log(1 + 2 * 0.315**2 * 10 * WEEK / 2) / 0.63 == pytest.approx(21.1, abs=0.05)
+    assert log(1 + 2 * 0.315**2 * 10 * WEEK) / 0.63 == pytest.approx(22.2, abs=0.05)
     detector = SuddenDrop(DropPolicy())
     fed(detector, usual())
     found = fed(detector, usual(100, accepted=4))
@@ -66,15 +66,15 @@ def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds()
 
 
 def test_a_fall_by_15_per_cent_is_found_by_the_first_sum():
-    # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 3 024 000) ≈ 37.8. Of 100 drafts, 110 - 31.5 tokens remain, and
-    # 9.425 a second are expected where 7.85 come: 24 seconds, and the baseline's own error.
+    # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 6 048 000) ≈ 40.0. Of 100 drafts, 110 - 31.5 tokens remain, and
+    # 9.425 a second are expected where 7.85 come: 25.4 seconds, and the baseline's own error.
     detector = SuddenDrop(DropPolicy())
     fed(detector, usual())
     error = sqrt(1 / detector.state.baseline.effective_drafts)
-    seconds = log(1 + 2 * 0.1575**2 * 10 * WEEK / 2) / 0.315 / (10 * (0.1575 - error))
+    seconds = log(1 + 2 * 0.1575**2 * 10 * WEEK) / 0.315 / (10 * (0.1575 - error))
     [(place, _)] = fed(detector, [second(7.85)] * 60)
     assert seconds < place <= seconds + 1
-    assert 24 < place < 27
+    assert 25 < place < 29
 
 
 def test_a_fall_by_less_than_half_of_15_per_cent_is_no_drop():
@@ -119,12 +119,12 @@ def test_the_baseline_stands_still_during_a_drop():
 
 
 def test_a_drop_is_over_when_the_mirrored_sum_says_so():
-    # It rises by 10 · (1.1 - 0.9425) = 1.575 a second, and by the baseline's error, up to the same 37.8.
+    # It rises by 10 · (1.1 - 0.9425) = 1.575 a second, and by the baseline's error, up to the same 40.0.
     detector = dropped()
     fed(detector, usual(100, accepted=4))
     [(place, change)] = fed(detector, usual(100))
-    assert place == 24
-    assert change == DropChange(DropKind.SUDDEN, False, pytest.approx(2.1), pytest.approx(2.1), 24.0)
+    assert place == 25
+    assert change == DropChange(DropKind.SUDDEN, False, pytest.approx(2.1), pytest.approx(2.1), 25.0)
     assert fed(detector, usual(100)) == []
 
 
@@ -239,7 +239,7 @@ def test_after_a_restart_old_evidence_is_worth_at_most_half():
 def test_a_drop_goes_on_after_a_restart():
     other = carried(dropped())
     assert other.state.alarm.dropped
-    assert [place for place, _ in fed(other, usual(100))] == [24]
+    assert [place for place, _ in fed(other, usual(100))] == [25]
 
 
 near_the_usual = st.lists(
