@@ -34,8 +34,9 @@ def promtool_tests(settings: Settings, interval: int = INTERVAL) -> Iterator[tup
         long = "days" in name
         written = _alert_tests(cases, max(interval, 60) if long else interval, settings)
         yield f"tests/{name}.yml", _file(rules, "5m" if long else "30s", written)
-    every = tuple(dict.fromkeys((*recorded.values(), *(f"alerts/{file.name}" for file in FILES))))
-    yield "tests/silence.yml", _file(every, "1m", _silent_tests(interval))
+    every = {path for name, path in recorded.items() if any(name in alert.expr for alert in ALERTS)}
+    rules = (*sorted(every), *(f"alerts/{file.name}" for file in FILES))
+    yield "tests/silence.yml", _file(rules, "2m", _silent_tests(interval))
     for name, rule_cases in RULE_CASES.items():
         written = [_rule_test(case, interval) for case in rule_cases]
         yield f"tests/rules-{name}.yml", _file((f"rules/{name}",), "1m", written)

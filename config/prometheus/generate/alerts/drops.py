@@ -93,7 +93,7 @@ DROPS: Final = (
         "the first position was accepted in {{ $value | humanizePercentage }} of the drafts of the last 30 minutes.",
         expr="""
         sum without (position) (rate(spec_decode_position_accepted_tokens_total{position="0"}[30m]))
-          / (rate(spec_decode_drafts_total[30m]) > 0)
+          / rate(spec_decode_drafts_total[30m])
           > @ratio
         and increase(spec_decode_drafts_total[30m]) >= @drafts
         """,

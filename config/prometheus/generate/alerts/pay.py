@@ -28,7 +28,7 @@ PAY: Final = (
         "{{ $value | humanizePercentage }} of the draft tokens of the last 30 minutes were accepted; break-even is "
         f"{now('spec_decode_break_even_acceptance_ratio')} (as a share of 1).",
         expr="""
-        rate(spec_decode_accepted_tokens_total[30m]) / (rate(spec_decode_draft_tokens_total[30m]) > 0)
+        rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_draft_tokens_total[30m])
           < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
         and increase(spec_decode_drafts_total[30m]) >= @drafts
         # A cost that is only the default of the method is a guess: no alarm by it.
@@ -42,7 +42,7 @@ PAY: Final = (
         'a draft gave {{ printf "%.2f" $value }} tokens in the mean of the last 30 minutes, the bonus token '
         "included; below @length speculation hardly ever pays.",
         expr="""
-        1 + rate(spec_decode_accepted_tokens_total[30m]) / (rate(spec_decode_drafts_total[30m]) > 0) < @length
+        1 + rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_drafts_total[30m]) < @length
         and increase(spec_decode_drafts_total[30m]) >= @drafts
         # Not where drafting is known to be so cheap that even this pays.
         unless ignoring (window) (
@@ -73,7 +73,7 @@ PAY: Final = (
         f"recommended: {now('spec_decode_recommended_tokens', '%.0f')}.",
         expr="""
         min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
-          / (rate(spec_decode_drafts_total[1h]) > 0)
+          / rate(spec_decode_drafts_total[1h])
         and ignoring (action) avg_over_time(spec_decode_recommendation{action="decrease"}[1h]) >= @share
         and increase(spec_decode_drafts_total[1h]) >= @drafts
         """,
@@ -87,7 +87,7 @@ PAY: Final = (
         f"recommended: {now('spec_decode_recommended_tokens', '%.0f')}.",
         expr="""
         min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
-          / (rate(spec_decode_drafts_total[1h]) > 0)
+          / rate(spec_decode_drafts_total[1h])
         and ignoring (action) avg_over_time(spec_decode_recommendation{action="increase"}[1h]) >= @share
         and increase(spec_decode_drafts_total[1h]) >= @drafts
         """,

@@ -19,7 +19,7 @@ TRUST: Final = (
         and (
           max_over_time(spec_decode_exporter_target_up[6h]) == 1
           # Models load for minutes: a server that was never up is given time.
-          or spec_decode_exporter_target_up offset @loading == 0
+          or spec_decode_exporter_target_up offset @loading
         )
         """,
         dashboard="spec-decode-exporter",
@@ -53,7 +53,7 @@ TRUST: Final = (
         "{{ $value | humanizePercentage }} of the polls of the last 15 minutes failed. Windows have gaps.",
         expr="""
         sum without (reason) (rate(spec_decode_exporter_poll_failures_total[15m]))
-          / (rate(spec_decode_exporter_polls_total[15m]) > 0)
+          / rate(spec_decode_exporter_polls_total[15m])
           > @share
         and max_over_time(spec_decode_exporter_target_up[5m]) == 1
         """,

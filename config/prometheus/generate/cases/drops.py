@@ -115,6 +115,9 @@ _TOGETHER: Final = (
     AlertCase(
         "SpecDecodeModelAcceptanceDropped", "is silent when one of four drops", _flags(1, 0, 0, 0), at=12
     ),
+    AlertCase(
+        "SpecDecodeModelAcceptanceDropped", "is silent when two of five drop", _flags(1, 0, 1, 0, 0), at=12
+    ),
     AlertCase("SpecDecodeModelAcceptanceDropped", "is silent when the only one drops", _flags(1), at=12),
 )
 
@@ -175,6 +178,16 @@ _PEERS: Final = (
         _fleet(2.3, 2.3, 2.2, 1.4, minutes=66, drafts=2),
         at=66,
     ),
+    AlertCase(
+        "SpecDecodeEngineBelowPeers",
+        "is silent about an engine with 3600 drafts in half an hour, however busy the others are",
+        {
+            **_fleet(2.3, 2.3, 2.2, 1.4, minutes=66),
+            of("spec_decode_drafts_total", {**ENGINE, "engine": "3"}): counter((66, 2)),
+            of("spec_decode_accepted_tokens_total", {**ENGINE, "engine": "3"}): counter((66, 2.8)),
+        },
+        at=66,
+    ),
 )
 
 
@@ -205,6 +218,24 @@ _YESTERDAY: Final = (
         "SpecDecodeModelBelowYesterday",
         "is silent at 3.10 when it was 3.30 yesterday",
         _since_yesterday(420),
+        at=1558,
+    ),
+    AlertCase(
+        "SpecDecodeModelBelowYesterday",
+        "is silent by 7200 drafts in today's hour",
+        {
+            **_since_yesterday(3),
+            of("spec_decode_drafts_total"): counter((1440, 200), (120, 2)),
+        },
+        at=1558,
+    ),
+    AlertCase(
+        "SpecDecodeModelBelowYesterday",
+        "is silent by 7200 drafts in yesterday's hour",
+        {
+            **_since_yesterday(300, before=4.6),
+            of("spec_decode_drafts_total"): counter((1440, 2), (120, 200)),
+        },
         at=1558,
     ),
     AlertCase(

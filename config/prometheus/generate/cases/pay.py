@@ -110,19 +110,19 @@ def _short(tokens_a_second: float, minutes: float) -> Series:
     }
 
 
+_SHORT: Final = Firing(
+    ENGINE,
+    f"{_WHERE}a draft gave 1.15 tokens in the mean of the last 30 minutes, the bonus token included; below 1.2 "
+    "speculation hardly ever pays.",
+)
+
 _LENGTH: Final = (
     AlertCase(
         "SpecDecodeAcceptanceLengthLow",
         "fires at 1.15 tokens a draft",
         _short(30, 50),
         at=50,
-        fires=(
-            Firing(
-                ENGINE,
-                f"{_WHERE}a draft gave 1.15 tokens in the mean of the last 30 minutes, the bonus token included; "
-                "below 1.2 speculation hardly ever pays.",
-            ),
-        ),
+        fires=(_SHORT,),
     ),
     AlertCase("SpecDecodeAcceptanceLengthLow", "is silent at 1.25", _short(50, 50), at=50),
     AlertCase(
@@ -137,6 +137,17 @@ _LENGTH: Final = (
     ),
     AlertCase(
         "SpecDecodeAcceptanceLengthLow",
+        "fires where drafting is cheap and may not pay all the same",
+        {
+            **_short(30, 50),
+            of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 0.98)),
+            of("spec_decode_draft_cost_ratio", source="configured"): gauge((50, 0.03)),
+        },
+        at=50,
+        fires=(_SHORT,),
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceLengthLow",
         "fires where only the method's default says that it pays",
         {
             **_short(30, 50),
@@ -144,13 +155,7 @@ _LENGTH: Final = (
             of("spec_decode_draft_cost_ratio", source="default"): gauge((50, 0.01)),
         },
         at=50,
-        fires=(
-            Firing(
-                ENGINE,
-                f"{_WHERE}a draft gave 1.15 tokens in the mean of the last 30 minutes, the bonus token included; "
-                "below 1.2 speculation hardly ever pays.",
-            ),
-        ),
+        fires=(_SHORT,),
     ),
     AlertCase(
         "SpecDecodeAcceptanceLengthLow",
@@ -167,25 +172,34 @@ PLAIN: Final = {**ENGINE, "instance": "gpu-1:7732", "arm": "baseline"}
 EAGLE: Final = {**ENGINE, "instance": "gpu-2:7732", "arm": "eagle"}
 
 
-def arms(minutes: float, *, requests: float = 2.0, decoding: float = 6.545, rate: float = 1.0) -> Series:
+def arms(
+    minutes: float,
+    *,
+    requests: float = 2.0,
+    decoding: float = 6.545,
+    step: float = 0.060,
+    of_baseline: float = 1.0,
+    of_arm: float = 1.0,
+) -> Series:
     """Return two sidecars, one beside a vLLM without speculation.
 
     The baseline decodes six requests at a time in steps of 25 ms: 240 steps and 240 tokens a second, 25 ms a
     token. The other's steps take 60 ms and give 2.2 tokens, 27.3 ms a token: 0.917 of the speed. Both serve two
     requests a second of 120 tokens after the first; so the slower one has 6.545 of them in decoding.
     """
-    steps = decoding / 0.060
-    a_second = {
-        of("spec_decode_decode_steps_total", PLAIN): 240,
-        of("spec_decode_decode_seconds_total", PLAIN): 6,
-        of("spec_decode_first_tokens_total", PLAIN): 2,
-        of("spec_decode_generation_tokens_total", PLAIN): 242,
-        of("spec_decode_decode_steps_total", EAGLE): steps,
-        of("spec_decode_decode_seconds_total", EAGLE): decoding,
-        of("spec_decode_first_tokens_total", EAGLE): requests,
-        of("spec_decode_generation_tokens_total", EAGLE): 2.2 * steps + requests,
+    steps = decoding / step
+    plain = {"decode_steps": 240, "decode_seconds": 6, "first_tokens": 2, "generation_tokens": 242}
+    eagle = {
+        "decode_steps": steps,
+        "decode_seconds": decoding,
+        "first_tokens": requests,
+        "generation_tokens": 2.2 * steps + requests,
     }
-    return {name: counter((minutes, each * rate)) for name, each in a_second.items()}
+    return {
+        of(f"spec_decode_{name}_total", labels): counter((minutes, each * traffic))
+        for labels, totals, traffic in ((PLAIN, plain, of_baseline), (EAGLE, eagle, of_arm))
+        for name, each in totals.items()
+    }
 
 
 _SLOWER: Final = (
@@ -215,8 +229,20 @@ _ARMS: Final = (
     ),
     AlertCase(
         "SpecDecodeArmSlower",
-        "is silent with 90 requests in half an hour",
-        arms(50, rate=1 / 40),
+        "is silent at 25.8 ms a token",
+        arms(50, step=0.0567, decoding=6.185),
+        at=50,
+    ),
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "is silent with 90 requests of the arm in half an hour",
+        arms(50, of_baseline=0.03, of_arm=0.025),
+        at=50,
+    ),
+    AlertCase(
+        "SpecDecodeArmSlower",
+        "is silent with 90 requests of the baseline in half an hour",
+        arms(50, of_baseline=0.025, of_arm=0.03),
         at=50,
     ),
     AlertCase(

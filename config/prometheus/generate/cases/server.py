@@ -101,11 +101,11 @@ _CACHE: Final = (
 )
 
 
-def _preempting(per_second: float, requests: float = 5.0) -> Series:
+def _preempting(per_second: float, requests: float = 5.0, drafts: float = 200.0) -> Series:
     return {
         of("spec_decode_preemptions_per_second", window="5m"): gauge((30, per_second)),
         of("spec_decode_first_tokens_total"): counter((30, requests)),
-        of("spec_decode_drafts_total"): counter((30, 200)),
+        of("spec_decode_drafts_total"): counter((30, drafts)),
     }
 
 
@@ -138,6 +138,12 @@ _PREEMPTIONS: Final = (
         "SpecDecodePreemptionStorm",
         "is silent at one preemption for ten requests",
         _preempting(0.5),
+        at=25,
+    ),
+    AlertCase(
+        "SpecDecodePreemptionStorm",
+        "is silent where nothing is drafted",
+        _preempting(1.5, drafts=0),
         at=25,
     ),
     AlertCase(
@@ -186,6 +192,19 @@ _ERRORS: Final = (
         _finished(180, stop=(4.8, 4.8), error=(0, 0), abort=(0, 0), repetition=(0.2, 0.2)),
         at=175,
         fires=(_share("repetition", "4%"),),
+    ),
+    AlertCase(
+        "SpecDecodeServerErrorsRising",
+        "fires when aborts go from 5 % to 30 %",
+        _finished(_DAY + _HOUR, stop=(4.75, 3.5), error=(0, 0), abort=(0.25, 1.5), repetition=(0, 0)),
+        at=_DAY + 50,
+        fires=(_share("abort", "30%"),),
+    ),
+    AlertCase(
+        "SpecDecodeServerErrorsRising",
+        "is silent on the first day at 1 % errors, 10 % aborts and 0.5 % repetition",
+        _finished(180, stop=(4.425, 4.425), error=(0.05, 0.05), abort=(0.5, 0.5), repetition=(0.025, 0.025)),
+        at=175,
     ),
     AlertCase(
         "SpecDecodeServerErrorsRising",

@@ -30,6 +30,13 @@ _TARGETS: Final = (
     ),
     AlertCase(
         "SpecDecodeTargetDown",
+        "fires when a new server was up for ten minutes and is down",
+        _up((10, 1), (10, 0)),
+        at=17,
+        fires=(_DOWN,),
+    ),
+    AlertCase(
+        "SpecDecodeTargetDown",
         "fires when a server has not come up in 25 minutes",
         _up((30, 0)),
         at=25,

@@ -1,0 +1,120 @@
+"""What is known of metrics and labels, and every expression that is shipped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
+
+from config.prometheus.generate.settings import load
+from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
+from exporter.export.metric import Kind
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "config" / "prometheus"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+SETTINGS = load()
+
+PLACE = {"job", "instance", *SETTINGS.scope, *SETTINGS.arm_scope}
+"""Labels that Prometheus adds, not the exporter."""
+CONFIGURED = {SETTINGS.workload, SETTINGS.arm}
+"""Labels that users give their targets."""
+
+
+def needs(program):
+    """Skip a test, loudly, where a program is not installed; .ci/run installs them all."""
+    return pytest.mark.skipif(
+        shutil.which(program) is None, reason=f"{program} is not installed: NOTHING IS PROVEN ABOUT THE RULES"
+    )
+
+
+def own_labels(metric):
+    """Return the labels that a row of the catalogue has on the page."""
+    if metric in EXPORTER_METRICS:
+        return set(metric.labels)
+    base = {"target"} if metric in TARGET_METRICS else set(ENGINE_LABELS)
+    return {*base, *CONFIGURED, *metric.labels}
+
+
+def exported():
+    """Return the labels of every sample of the exporter's, by its name."""
+    suffixes = {Kind.HISTOGRAM: {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
+    return {
+        metric.name + suffix: own_labels(metric) | more
+        for metric in CATALOGUE
+        for suffix, more in suffixes.get(metric.kind, {"": set()}).items()
+    }
+
+
+def recorded_from_vllm():
+    """Return the labels of every sample on the recorded pages of vLLM, by its name."""
+    labels = defaultdict(set)
+    for page in (ROOT / "tests" / "pages").glob("vllm-0.*.prom"):
+        for family in text_string_to_metric_families(page.read_text(encoding="utf-8")):
+            for sample in family.samples:
+                labels[sample.name] |= set(sample.labels)
+    return dict(labels)
+
+
+def of_prometheus():
+    """Return what Prometheus and every Python process add of themselves."""
+    process = ProcessCollector(registry=CollectorRegistry())
+    own = {sample.name for family in process.collect() for sample in family.samples}
+    return {name: set() for name in (*own, "up", "scrape_duration_seconds")}
+
+
+def rule_files():
+    return sorted([*PROMETHEUS.glob("rules/*.yml"), *PROMETHEUS.glob("alerts/*.yml")])
+
+
+def rules():
+    """Return every rule of every file."""
+    documents = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in rule_files()]
+    return [rule for document in documents for group in document["groups"] for rule in group["rules"]]
+
+
+def alerts():
+    return [rule for rule in rules() if "alert" in rule]
+
+
+def queries_of(markdown):
+    """Return the PromQL of a page."""
+    return re.findall(r"```promql\n(.*?)\n```", markdown, flags=re.DOTALL)
+
+
+def queries_in(template):
+    """Return the PromQL that a template of an alert asks, as it reads for an engine called x."""
+    asked = re.findall(r'with printf "(.*?)" \$labels', template)
+    return [query.replace("%q", '"x"') for query in asked]
+
+
+def nodes(expression):
+    """Return every node of an expression."""
+    found = []
+    promql_parser.walk(promql_parser.parse(expression), pre_visit=lambda node: found.append(node) and None)
+    return found
+
+
+def selectors(expression):
+    """Return every selector of series in an expression."""
+    return [node for node in nodes(expression) if isinstance(node, promql_parser.VectorSelector)]
+
+
+def grouped(expression):
+    """Return every label that an expression groups, matches or copies by."""
+    labels = set()
+    for node in nodes(expression):
+        modifier = getattr(node, "modifier", None)
+        if isinstance(node, promql_parser.AggregateExpr) and modifier:
+            labels |= set(modifier.labels)
+        elif isinstance(node, promql_parser.BinaryExpr) and modifier:
+            labels |= set(modifier.matching.labels if modifier.matching else ())
+            labels |= set(modifier.group_labels or ())
+    return labels

@@ -1,0 +1,81 @@
+"""Every alert says what a reader needs."""
+
+from __future__ import annotations
+
+import re
+
+import promql_parser
+import pytest
+
+from .shipped import SETTINGS, alerts, nodes
+
+ALERTS = alerts()
+DASHBOARDS = {"spec-decode-overview", "spec-decode-engine", "spec-decode-experiments", "spec-decode-exporter"}
+
+each = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+
+
+def test_names_are_unique_and_begin_alike():
+    names = [alert["alert"] for alert in ALERTS]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"SpecDecode([A-Z][a-z]+)+", name) for name in names)
+
+
+@each
+def test_the_severity_is_one_of_three(alert):
+    assert alert["labels"] == {"severity": alert["labels"]["severity"]}
+    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+@each
+def test_the_summary_is_one_sentence_without_templates(alert):
+    summary = alert["annotations"]["summary"]
+    assert summary.endswith(".")
+    assert "{{" not in summary
+    assert ". " not in summary
+
+
+@each
+def test_the_description_names_what_is_affected(alert):
+    description = alert["annotations"]["description"]
+    assert description.endswith(".")
+    assert "{{ $labels." in description or alert["alert"] == "SpecDecodeExporterAbsent"
+
+
+@each
+def test_there_are_a_runbook_and_a_dashboard(alert):
+    annotations = alert["annotations"]
+    assert annotations["runbook_url"] == f"{SETTINGS.runbooks}/{alert['alert']}.md"
+    start, _, rest = annotations["dashboard_url"].partition("/d/")
+    assert start == SETTINGS.dashboards
+    assert rest.partition("?")[0] in DASHBOARDS
+
+
+@each
+def test_ranges_hold_two_scrapes_of_60_s_and_rates_four(alert):
+    ranges = [
+        node.range.total_seconds()
+        for node in nodes(alert["expr"])
+        if isinstance(node, promql_parser.MatrixSelector)
+    ]
+    assert all(seconds >= 120 for seconds in ranges)
+    rates = [
+        node.args[0].range.total_seconds()
+        for node in nodes(alert["expr"])
+        if isinstance(node, promql_parser.Call) and node.func.name in {"rate", "increase"}
+    ]
+    assert all(seconds >= 240 for seconds in rates)
+
+
+@each
+def test_a_description_holds_numbers_wherever_there_are_any(alert):
+    """A state without a number is all that these have to say."""
+    without = {
+        "SpecDecodeTargetDown",
+        "SpecDecodeCountersInconsistent",
+        "SpecDecodeExporterDown",
+        "SpecDecodeExporterAbsent",
+        "SpecDecodeReloadFailed",
+    }
+    description = alert["annotations"]["description"]
+    assert ("$value" in description or "| value" in description) == (alert["alert"] not in without)

@@ -1,0 +1,48 @@
+"""Every alert has a runbook that can be followed at night."""
+
+from __future__ import annotations
+
+import re
+
+import promql_parser
+import pytest
+
+from .shipped import RUNBOOKS, alerts, queries_of
+
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")}
+
+each = pytest.mark.parametrize("name", sorted(PAGES))
+
+
+def test_every_alert_has_one_and_none_is_left_over():
+    assert set(PAGES) == {alert["alert"] for alert in alerts()}
+
+
+@each
+def test_it_says_meaning_impact_diagnosis_and_mitigation(name):
+    assert PAGES[name].startswith(f"# {name}\n")
+    assert re.findall(r"^## (.*)$", PAGES[name], flags=re.MULTILINE) == [
+        "Meaning",
+        "Impact",
+        "Diagnosis",
+        "Mitigation",
+    ]
+    assert all(len(part.split()) >= 5 for part in re.split(r"^## .*$", PAGES[name], flags=re.MULTILINE)[1:])
+
+
+@each
+def test_the_diagnosis_has_queries(name):
+    diagnosis = PAGES[name].partition("## Diagnosis")[2].partition("## Mitigation")[0]
+    assert queries_of(diagnosis)
+    assert all(promql_parser.parse(query) for query in queries_of(diagnosis))
+
+
+@each
+def test_its_links_lead_somewhere(name):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", PAGES[name])
+    assert [link for link in links if not (RUNBOOKS / link).exists()] == []
+
+
+@each
+def test_it_is_short(name):
+    assert len(PAGES[name].split()) <= 300
