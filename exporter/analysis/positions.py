@@ -22,7 +22,7 @@ def conditional_acceptance_ratios(window: Window) -> list[float | None]:
 
 def tells_positions(window: Window) -> bool:
     """Return whether the engine says at which positions it accepts; a window has K of them anyway."""
-    return any(window.positions) or not window[Counter.ACCEPTED_TOKENS]
+    return any(window.positions) or window[Counter.ACCEPTED_TOKENS] == 0
 
 
 def least_drafted(window: Window, position: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import inf, isclose
 from string import Formatter
 
@@ -260,8 +261,8 @@ class TestCliff:
         assert found(positions=(800, 600, 0, 0))["cliff"].values["position"] == 2
 
     def test_too_few_got_there_to_tell(self, found):
-        assert "cliff" in found(positions=(800, 100, 5))
-        assert "cliff" not in found(positions=(300, 99, 5))
+        assert found(positions=(200, 100, 5))["cliff"].values["position"] == 2
+        assert "cliff" not in found(positions=(198, 99, 5))
 
     def test_a_smooth_decay_is_none(self, found):
         for positions in ((900, 850, 780, 700), (800, 650, 500, 350), (740, 540, 410, 300, 220, 160)):
@@ -281,6 +282,9 @@ class TestLastPosition:
     def test_one_position_is_never_wasted(self, found):
         assert set(found(positions=(99,))) == {"low_first_position", "low_rate"}
 
+    def test_the_second_of_two_can_be(self, found):
+        assert "wasted_last_position" in found(positions=(800, 99))
+
     def test_a_position_that_few_drafts_have_is_not_wasted(self, found):
         assert "wasted_last_position" in found(positions=(800, 600, 400, 9), draft_tokens=3100)
         assert "wasted_last_position" not in found(positions=(800, 600, 400, 10), draft_tokens=3100)
@@ -297,6 +301,11 @@ class TestLastPosition:
 
 
 class TestWhatIsUnknown:
+    def test_a_drafter_whose_drafts_are_not_all_counted_is_not_called_dead(self, make_window, evidence):
+        for counted in ({"draft_tokens": 4000}, {"accepted": 0}):
+            window = make_window(1000, **counted, positions=(0,) * 4)
+            assert findings(replace(evidence(), window=window)) == ()
+
     @pytest.mark.parametrize("name", ["decode_steps", "generation_tokens", "first_tokens"])
     def test_coverage_takes_all_that_it_is_shown_with(self, found, name):
         assert found(**{**EDGES["low_coverage"][0], name: None}) == {}
