@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.config.pay_settings import SpeculativeSettings
@@ -35,19 +34,19 @@ class Speculation:
 
 
 def resolve(
-    settings: SpeculativeSettings | None, labels: Mapping[str, str], served: ServedSpeculation | None
+    settings: SpeculativeSettings | None, method_label: str, served: ServedSpeculation | None
 ) -> Speculation:
     """Return what is known, field by field from the surest that names it.
 
     Args:
         settings: What the configuration says of the target.
-        labels: The target's; ``method`` is the one that counts.
+        method_label: What discovery says, as the target's label ``method``.
         served: What the server says of itself.
     """
     configured, told = settings or _NOTHING_SET, served or _NOTHING_SERVED
     methods = {
         "configured": configured.method,
-        "label": labels.get("method"),
+        "label": method_label,
         "server_info": told.method,
     }
     source = next((source for source, method in methods.items() if method), "")

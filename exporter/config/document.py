@@ -61,8 +61,8 @@ _DISCOVERED: Final = """\
 How a discovered server becomes a target:
 
 - Lists name it as `host:port`. The labels `__scheme__`, `__metrics_path__` and `__param_<name>` say how
-  to ask it, `target` gives it a name (otherwise `host:port`). Other labels that begin with `__` are left
-  out, and so are labels that a target may not have, with a warning.
+  to ask it, `target` gives it a name (otherwise `host:port`), `method` says how it speculates. Other labels
+  that begin with `__` are left out, and so are labels that a target may not have, with a warning.
 - A page that is found in several ways is watched once, under the name that it was found with first:
   `targets` come before `files`, these before `http`, these before `dns`. Its labels are put together,
   the first value counts.

@@ -63,7 +63,9 @@ def merge(results: Iterable[Sequence[Target]]) -> tuple[Target, ...]:
 
 
 def _with_labels(first: Target, other: Target) -> Target:
-    return replace(first, labels=tuple(sorted({**dict(other.labels), **dict(first.labels)}.items())))
+    labels = {**dict(other.labels), **dict(first.labels)}
+    method = first.method_label or other.method_label
+    return replace(first, labels=tuple(sorted(labels.items())), method_label=method)
 
 
 def _named_apart(targets: Iterable[Target]) -> Iterator[Target]:

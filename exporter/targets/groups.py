@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _ADDRESS: Final = re.compile(r"[^/?#@\s]+")
+_FOR_US: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
 _MOST_PROBLEMS: Final = 3
 
@@ -74,6 +75,7 @@ class Listing:
             labels=tuple(sorted(self._kept(labels))),
             http=self._http,
             discovery=self._kind,
+            method_label=labels.get("method", ""),
         )
 
     def _url(self, host: str, labels: Mapping[str, str], place: str) -> str:
@@ -95,9 +97,12 @@ class Listing:
             raise DiscoveryError(f"{place} {error}") from None
 
     def _kept(self, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Yield the labels that a target can have; ``target`` is its name, ``__`` marks what is for us."""
+        """Yield the labels that a target can have; those that say something to us are not among them.
+
+        These are ``target``, its name, ``method``, how it speculates, and whatever begins with ``__``.
+        """
         for name, value in labels.items():
-            if name == "target" or name.startswith("__"):
+            if name in _FOR_US or name.startswith("__"):
                 continue
             problem = label_problem(name)
             if problem is None:

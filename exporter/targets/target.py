@@ -26,6 +26,8 @@ class Target:
     """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
     discovery: str = "static"
     """Which way it was found: ``static``, ``file``, ``http`` or ``dns``."""
+    method_label: str = ""
+    """The method of speculation, where discovery gave it as the label ``method``."""
     speculative: SpeculativeSettings | None = None
     """How it speculates, as far as that is configured."""
     cost: CostSettings | None = None

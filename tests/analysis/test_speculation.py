@@ -12,29 +12,28 @@ SERVED = ServedSpeculation("eagle3", 4, "served/draft")
 
 
 def test_what_nobody_says_is_unknown():
-    assert resolve(None, {}, None) == Speculation("", "", "", None)
+    assert resolve(None, "", None) == Speculation("", "", "", None)
 
 
 @pytest.mark.parametrize(
-    ("method", "labels", "served", "expected"),
+    ("method", "label", "served", "expected"),
     [
-        ("mtp", {"method": "suffix"}, SERVED, ("mtp", "configured")),
-        (None, {"method": "suffix"}, SERVED, ("suffix", "label")),
-        (None, {"method": ""}, SERVED, ("eagle3", "server_info")),
-        (None, {"team": "a"}, SERVED, ("eagle3", "server_info")),
-        (None, {"team": "a"}, ServedSpeculation(tokens=3), ("", "")),
-        (None, {}, None, ("", "")),
+        ("mtp", "suffix", SERVED, ("mtp", "configured")),
+        (None, "suffix", SERVED, ("suffix", "label")),
+        (None, "", SERVED, ("eagle3", "server_info")),
+        (None, "", ServedSpeculation(tokens=3), ("", "")),
+        (None, "", None, ("", "")),
     ],
 )
-def test_the_method_is_the_surest_that_is_named_and_the_source_says_by_whom(method, labels, served, expected):
-    speculation = resolve(SpeculativeSettings(method=method), labels, served)
+def test_the_method_is_the_surest_that_is_named_and_the_source_says_by_whom(method, label, served, expected):
+    speculation = resolve(SpeculativeSettings(method=method), label, served)
     assert (speculation.method, speculation.source) == expected
 
 
 def test_each_field_is_resolved_for_itself():
-    speculation = resolve(SpeculativeSettings(tokens=6), {"method": "mtp"}, SERVED)
+    speculation = resolve(SpeculativeSettings(tokens=6), "mtp", SERVED)
     assert speculation == Speculation("mtp", "label", "served/draft", 6)
-    speculation = resolve(SpeculativeSettings(draft_model="mine"), {}, SERVED)
+    speculation = resolve(SpeculativeSettings(draft_model="mine"), "", SERVED)
     assert speculation == Speculation("eagle3", "server_info", "mine", 4)
 
 
@@ -43,7 +42,7 @@ def test_each_field_is_resolved_for_itself():
 )
 def test_drafting_is_scheduled_off_from_the_batch_size_on_that_the_server_names(running, off):
     served = ServedSpeculation("mtp", 4, schedule=((1, 4), (17, 0)))
-    assert resolve(None, {}, served).scheduled_off(running) is off
+    assert resolve(None, "", served).scheduled_off(running) is off
 
 
 def test_without_a_schedule_nothing_is_scheduled_off():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from exporter.config.schema import HeaderValues, Scrape
 from exporter.targets.groups import Listing
@@ -50,6 +51,13 @@ def test_a_label_that_a_target_cannot_have_is_dropped_with_one_warning(log):
         ("discovered_label_dropped", "file a.yml", "job"),
         ("discovered_label_dropped", "file a.yml", "1x"),
     ]
+
+
+def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels():
+    with capture_logs() as logs:
+        (target,) = listed([{"targets": ["a:1"], "labels": {"method": "eagle3", "zone": "b"}}])
+    assert (target.method_label, target.labels) == ("eagle3", (("zone", "b"),))
+    assert logs == []
 
 
 @pytest.mark.parametrize(
