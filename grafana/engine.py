@@ -213,7 +213,7 @@ def _costs() -> Panel:
             ),
             Query(
                 ENGINE("spec_decode_break_even_acceptance_ratio"),
-                "break-even acceptance",
+                "break-even",
                 {"unit": "percentunit"},
             ),
             Query(ENGINE("spec_decode_crossover_running_requests"), "crossover load", {"decimals": 0}),

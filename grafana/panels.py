@@ -240,7 +240,7 @@ def stat_tile(
     )
     if several and not filled:
         # Or each value would be as large as its own text allows.
-        builder = builder.text(common.VizTextDisplayOptions().title_size(13).value_size(26))
+        builder = builder.text(common.VizTextDisplayOptions().title_size(13).value_size(22))
     return finished(builder, title, description, queries, look, instant=not history)
 
 

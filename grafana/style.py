@@ -100,7 +100,7 @@ SEVERITIES: Words = (
 )
 YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
-DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "DROPPED", Colour.HARM))
+DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
 TIMES = "suffix:\u00d7"
 """The unit of a speed-up."""

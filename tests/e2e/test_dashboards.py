@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from grafana.style import VERDICTS
+
 FOLDER = Path(__file__).parents[2] / "grafana" / "dashboards"
 BOARDS = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
 
@@ -105,6 +107,40 @@ def test_a_query_finds_data(stack, uid, query, expr):
     found = stack.full.query(interpolated(uid, expr))
     assert found or query in EMPTY
     assert all(value == value for _, value in found), "a value is NaN"  # noqa: PLR0124
+
+
+def expression(uid, title, ref="A"):
+    (found,) = [query.values[2] for query in QUERIES if query.values[:2] == (uid, (title, ref))]
+    return interpolated(uid, found)
+
+
+def test_the_shares_of_accepted_tokens_add_up_to_1(stack):
+    shares = stack.full.query(expression("spec-decode-engine", "Accepted tokens of a draft"))
+    assert {labels["length"] for labels, _ in shares} == {"0", "1", "2", "3", "4"}
+    assert sum(share for _, share in shares) == pytest.approx(1)
+
+
+def test_the_speed_up_of_the_fleet_is_between_those_of_its_engines(stack):
+    engines = stack.full.query('spec_decode_estimated_speedup_ratio{window="30s"}')
+    ((_, fleet),) = stack.full.query(expression("spec-decode-overview", "Speed-up of the fleet"))
+    assert len(engines) == 2
+    assert min(value for _, value in engines) <= fleet <= max(value for _, value in engines)
+
+
+def test_the_number_of_a_verdict_is_its_place(stack):
+    ((labels, _),) = stack.full.query('spec_decode_verdict{target="steady"} == 1')
+    ((_, number),) = stack.full.query(expression("spec-decode-engine", "Verdict"))
+    assert VERDICTS[int(number)].value == labels["verdict"]
+
+
+def test_the_baseline_is_as_fast_as_itself(stack):
+    arms = stack.full.query(expression("spec-decode-experiments", "Time per output token"))
+    speedups = stack.full.query(expression("spec-decode-experiments", "Speed-up against $baseline"))
+    assert {labels["arm"] for labels, _ in arms} == {"steady", "restart"}
+    by_arm = {labels["arm"]: value for labels, value in speedups}
+    assert by_arm["steady"] == pytest.approx(1)
+    seconds = {labels["arm"]: value for labels, value in arms}
+    assert by_arm["restart"] == pytest.approx(seconds["steady"] / seconds["restart"], rel=0.05)
 
 
 @pytest.mark.parametrize(("uid", "query", "expr"), QUERIES)

@@ -101,6 +101,15 @@ def test_target_job_and_instance_rules(target, label, tools):
             assert (label, promql.MatchOp.Re, f"chosen_{label}") in matchers
 
 
+@pytest.mark.parametrize("label", ["job", "instance"])
+def test_marks_are_of_the_chosen_exporters_too(board, label, tools):
+    for mark in board["annotations"]["list"]:
+        for selector in tools.selectors(mark["expr"].replace(f"${label}", f"chosen_{label}")):
+            expected = f"chosen_{label}|" if selector.name in NOT_OURS else f"chosen_{label}"
+            matchers = {(one.name, one.value) for one in selector.matchers.matchers}
+            assert (label, expected) in matchers
+
+
 def test_target_counter_agg_rule(target, tools):
     for node, above in tools.nodes(target.expr):
         if isinstance(node, promql.VectorSelector) and node.name.endswith(
