@@ -145,6 +145,7 @@ def test_starting_anew_forgets_the_baseline_and_the_drop_but_not_how_many_there_
     assert watch.status().dropped[SUDDEN]
     watch.start_anew()
     assert watch.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
+    assert watch.saved() == DropWatch(DropPolicy()).saved()
     assert polls(watch, 3600, accepted=4) == []
 
 
@@ -159,6 +160,7 @@ def test_what_is_saved_is_json_and_what_is_restored_goes_on(watch):
     other = DropWatch(DropPolicy())
     assert other.restore(saved)
     assert other.status() == watch.status()
+    assert other.saved() == watch.saved()
     assert polls(other, 100, accepted=4) == polls(watch, 100, accepted=4) != []
 
 

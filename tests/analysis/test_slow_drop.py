@@ -128,6 +128,14 @@ def test_a_drop_is_over_when_the_mirrored_sum_says_so():
     assert found == [(15, DropChange(DropKind.SLOW, False, pytest.approx(2.1), pytest.approx(2.1), 9000.0))]
 
 
+def test_nothing_is_learnt_from_a_drop_that_ends_within_the_hour():
+    detector = dropped()
+    [(place, change)] = fed(detector, [5.0])
+    assert (place, change.dropped) == (1, False)
+    assert fed(detector, [2.1] * 12) == []
+    assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
 def test_after_eight_hours_a_drop_is_what_is_usual():
     detector = dropped()
     [(place, change)] = fed(detector, [1.785] * 8 * HOUR)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import random
-from math import log, sqrt
+from math import e, log, sqrt
 
 import pytest
 from hypothesis import given, settings
@@ -133,6 +133,26 @@ def test_nothing_is_learnt_from_a_drop_that_is_over():
     fed(detector, usual(1000, accepted=4))
     fed(detector, usual(600))
     assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_what_was_before_a_drop_is_not_compared_with_what_is_after_it():
+    detector = dropped()
+    fed(detector, usual(600, accepted=13))
+    assert detector.state.baseline.length > 2.1
+    assert all(one.sum == pytest.approx(0, abs=1e-20) for one in detector.state.noise.lengths)
+
+
+def test_the_baseline_follows_with_half_an_hour():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual(5 * HOUR))
+    fed(detector, usual(1800 + 20, accepted=12))
+    assert detector.state.baseline.length == pytest.approx(2.2 - 0.1 / e, abs=1e-3)
+
+
+def test_sums_over_more_than_a_quarter_of_an_hour_do_not_matter():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual(3 * HOUR))
+    assert [one.drafts for one in detector.variances] == [32 << power for power in range(8, -1, -1)]
 
 
 def test_after_half_an_hour_a_drop_is_what_is_usual():
