@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from exporter.config.load import load_config
+from exporter.config.load import load
 from exporter.simulate.library import load_scenario, scenario_names
 from grafana.__main__ import BOARDS
 from grafana.render.__main__ import SHOWN
@@ -24,7 +24,8 @@ def test_the_exporter_watches_it(tmp_path):
     path = tmp_path / "exporter.yml"
     targets = [server.target(f"http://127.0.0.1:{port}/metrics") for port, server in enumerate(FLEET, 8000)]
     path.write_text(yaml.safe_dump({"targets": targets}))
-    assert len(load_config(path).targets) == len(FLEET)
+    config = load(path, environ={})
+    assert len(config.targets) == len(FLEET)
 
 
 def test_names_are_unique_and_the_shown_engine_is_among_them():
