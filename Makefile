@@ -41,9 +41,10 @@ bench: $(READY) ## run every benchmark that the README quotes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
-docs: $(READY) ## generate docs/metrics.md, docs/configuration.md and the schema
+docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
 	$(BIN)/python -m exporter.export.document docs/metrics.md
 	$(BIN)/python -m exporter.config.document docs/configuration.md docs/configuration.schema.json
+	$(BIN)/python -m config.prometheus.generate
 
 dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m grafana
