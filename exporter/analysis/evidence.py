@@ -75,11 +75,6 @@ class Evidence:
         """The mean number of running requests."""
         return mean(self.window, Gauge.RUNNING_REQUESTS)
 
-    @property
-    def accepted_per_draft(self) -> float | None:
-        """A / D."""
-        return ratio(self.window[Counter.ACCEPTED_TOKENS], self.drafts)
-
     def survival(self, position: int) -> float | None:
         """Return p_i; None where the engine does not tell its positions. -1 is the last one."""
         if not self.tokens or not tells_positions(self.window):
@@ -144,11 +139,11 @@ def too_few_requests(evidence: Evidence) -> Values | None:
 
 def drafter_is_dead(evidence: Evidence) -> Values | None:
     """Next to nothing that is drafted is accepted."""
-    accepted, drafted = evidence.window[Counter.ACCEPTED_TOKENS], evidence.window[Counter.DRAFT_TOKENS]
-    share = evidence.accepted_per_draft
-    if accepted is None or drafted is None or share is None or share >= DEAD:
+    accepted = evidence.window[Counter.ACCEPTED_TOKENS]
+    share = ratio(accepted, evidence.drafts)
+    if accepted is None or share is None or share >= DEAD:
         return None
-    return {"accepted": accepted, "draft_tokens": drafted, "drafts": evidence.drafts}
+    return {"accepted": accepted, "drafts": evidence.drafts}
 
 
 def repetition(evidence: Evidence) -> Values | None:

@@ -139,10 +139,9 @@ RULES = (
         Severity.WARNING,
         found.drafting,
         found.drafter_is_dead,
-        "{accepted:.0f} of {draft_tokens:.0f} draft tokens in {drafts:.0f} drafts were accepted: the "
-        "drafter does not work and only costs time. Check that it was made for this target (revision, "
-        "tokenizer, quantisation) and that prompts fit into its context; until then, switch speculation "
-        "off.",
+        "{accepted:.0f} tokens of {drafts:.0f} drafts were accepted: the drafter does not work and only "
+        "costs time. Check that it was made for this target (revision, tokenizer, quantisation) and that "
+        "prompts fit into its context; until then, switch speculation off.",
     ),
     Rule(
         FindingName.REPETITION,
