@@ -71,10 +71,8 @@ def _state() -> Query:
     return Query(_word("spec_decode_state", "state", style.STATES), "State", text_of(style.STATES))
 
 
-def _tiles() -> Band:
-    speedup = "spec_decode_estimated_speedup_ratio"
-    faint = {**_TIMES, "color": style.fixed(Colour.UNKNOWN)}
-    verdict = stat_tile(
+def _verdict_tile() -> Panel:
+    return stat_tile(
         "Verdict",
         "Whether speculation pays on this engine, by the estimated speed-up over the long window; where the"
         " draft cost is unknown, by the acceptance length.",
@@ -82,7 +80,12 @@ def _tiles() -> Band:
         _NONE_YET,
         filled=True,
     )
-    paid = stat_tile(
+
+
+def _paid_tile() -> Panel:
+    speedup = "spec_decode_estimated_speedup_ratio"
+    faint = {**_TIMES, "color": style.fixed(Colour.UNKNOWN)}
+    return stat_tile(
         "Speed-up",
         "How much faster decoding is than without speculation, estimated over the long window, with its 95 "
         "% bounds. Harmful is when even the upper bound is below 1.",
@@ -93,7 +96,10 @@ def _tiles() -> Band:
         ],
         Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
     )
-    advice = stat_tile(
+
+
+def _advice_tile() -> Panel:
+    return stat_tile(
         "Advice",
         "What to try, the number of tokens drafted now, and the smallest number that is as good as the "
         "best. It changes only after the new value held for a whole long window.",
@@ -108,7 +114,10 @@ def _tiles() -> Band:
         ],
         _NONE_YET,
     )
-    acceptance = stat_tile(
+
+
+def _accepted_tile() -> Panel:
+    return stat_tile(
         "Accepted",
         "Accepted tokens over draft tokens, over both windows. No colour: what is enough depends on the "
         "draft cost.",
@@ -118,15 +127,21 @@ def _tiles() -> Band:
         ],
         Look(unit="percentunit", decimals=1),
     )
-    dropped = stat_tile(
+
+
+def _dropped_tile() -> Panel:
+    return stat_tile(
         "Against its own baseline",
         "Whether the acceptance length dropped below this engine's baseline. Sudden is a matter of seconds,"
         " slow of hours.",
         [Query(ENGINE("spec_decode_acceptance_dropped"), "{{kind}}")],
         Look(unit="none", words=style.DROPPED, steps=style.NEUTRAL, no_value="no baseline yet"),
     )
-    widths = (4, 5, 7, 4, 4)
-    return Band(5, list(zip(widths, (verdict, paid, advice, acceptance, dropped), strict=True)))
+
+
+def _tiles() -> Band:
+    tiles = (_verdict_tile(), _paid_tile(), _advice_tile(), _accepted_tile(), _dropped_tile())
+    return Band(5, list(zip((4, 5, 7, 4, 4), tiles, strict=True)))
 
 
 def _history() -> Panel:
@@ -417,13 +432,8 @@ def _latency(title: str, description: str, latency: str, *more: Query) -> Panel:
     return named(panel, {name: {"color": style.fixed(colour)} for name, colour in style.PERCENTILES.items()})
 
 
-def _latencies() -> Band:
-    mean = Query(
-        ENGINE("spec_decode_time_per_output_token_seconds", window=LONG),
-        "mean, by tokens",
-        dashed(Colour.TREND),
-    )
-    requests = lines(
+def _requests() -> Panel:
+    return lines(
         "Requests",
         "Mean running and waiting requests over the short window, and the load at which speculation stops "
         "paying, where the cost is known at several loads.",
@@ -434,31 +444,24 @@ def _latencies() -> Band:
         ],
         Look(unit="none", decimals=0, least=0),
     )
-    return Band(
-        8,
-        [
-            (
-                8,
-                _latency(
-                    "Time per output token",
-                    "Percentiles over requests of the time per token after the first, and the mean over "
-                    "tokens: long requests count for more in the mean. This is what speculation is for.",
-                    "time_per_output_token",
-                    mean,
-                ),
-            ),
-            (
-                8,
-                _latency(
-                    "Time to first token",
-                    "Percentiles over requests. Speculation does not shorten it; a growing one is a queue "
-                    "or long prompts.",
-                    "time_to_first_token",
-                ),
-            ),
-            (8, requests),
-        ],
+
+
+def _latencies() -> Band:
+    mean = ENGINE("spec_decode_time_per_output_token_seconds", window=LONG)
+    per_token = _latency(
+        "Time per output token",
+        "Percentiles over requests of the time per token after the first, and the mean over tokens: long "
+        "requests count for more in the mean. This is what speculation is for.",
+        "time_per_output_token",
+        Query(mean, "mean, by tokens", dashed(Colour.TREND)),
     )
+    to_first = _latency(
+        "Time to first token",
+        "Percentiles over requests. Speculation does not shorten it; a growing one is a queue or long "
+        "prompts.",
+        "time_to_first_token",
+    )
+    return Band(8, [(8, per_token), (8, to_first), (8, _requests())])
 
 
 def _resources() -> Band:

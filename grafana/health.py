@@ -6,7 +6,20 @@ from grafana_foundation_sdk.models import dashboard
 
 from grafana import style, variables
 from grafana.board import Band, Mark, Section, board
-from grafana.panels import Column, Look, Panel, Query, cell, dashed, line, lines, rows, stat_tile, wide
+from grafana.panels import (
+    Column,
+    Look,
+    Panel,
+    Query,
+    cell,
+    count_tile,
+    dashed,
+    line,
+    lines,
+    rows,
+    stat_tile,
+    wide,
+)
 from grafana.promql import EXPORTERS, TARGETS, by
 from grafana.style import Colour
 
@@ -14,7 +27,6 @@ UID = "spec-decode-exporter"
 
 _PREFIX = "spec_decode_exporter_"
 _TARGET_KEY = ("instance", "target")
-_BAD_COUNT = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
 _BY_EXPORTER = style.by_name()
 _READ = (style.Word("0", "refused", Colour.HARM), style.Word("1", "in force", Colour.GOOD))
 
@@ -41,28 +53,22 @@ _SHARE = f"avg_over_time({_of_target('poll_seconds')}[5m]) / {_of_target('poll_i
 
 def _tiles() -> Band:
     tiles = [
-        stat_tile(
+        count_tile(
             "Exporters down",
             "Exporters that Prometheus cannot scrape. It knows only those that its own discovery still "
             "lists.",
-            [Query(f"count({EXPORTERS('up')} == 0) or vector(0)")],
-            _BAD_COUNT,
-            filled=True,
+            f"{EXPORTERS('up')} == 0",
         ),
-        stat_tile(
+        count_tile(
             "Servers out of reach",
             "Targets whose newest poll failed.",
-            [Query(f"count({_of_target('target_up')} == 0) or vector(0)")],
-            _BAD_COUNT,
-            filled=True,
+            f"{_of_target('target_up')} == 0",
         ),
-        stat_tile(
+        count_tile(
             "Configuration refused",
             "Exporters whose last reading of the configuration failed; they go on with the one before. The "
             "log says why.",
-            [Query(f"count({_own('config_last_reload_successful')} == 0) or vector(0)")],
-            _BAD_COUNT,
-            filled=True,
+            f"{_own('config_last_reload_successful')} == 0",
         ),
         stat_tile(
             "Oldest success",

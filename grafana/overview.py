@@ -14,6 +14,7 @@ from grafana.panels import (
     Panel,
     Query,
     cell,
+    count_tile,
     lines,
     named,
     palette,
@@ -48,44 +49,42 @@ _KEY_LOOKS: dict[str, dict[str, Any]] = {
     "Engine": wide(65),
     "Exporter": wide(125),
 }
-_COUNT = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
 
 
-def _counted(title: str, description: str, selector: str) -> Panel:
-    """Count the series of a 0/1 metric that are 1; 0 where there are none."""
-    return stat_tile(title, description, [Query(f"sum({selector}) or vector(0)")], _COUNT, filled=True)
+def _wrong() -> list[Panel]:
+    """Return what should be 0."""
+    dropped = by(ENGINE_KEY, FLEET("spec_decode_acceptance_dropped"))
+    return [
+        count_tile(
+            "Alerts",
+            "Alerts of this exporter that fire now. Green does not mean much where the rules of "
+            "config/prometheus/alerts are not loaded.",
+            firing(FLEET),
+        ),
+        count_tile(
+            "Slower than without",
+            "Engines on which speculation costs time: even the upper bound of the estimated speed-up is "
+            "below 1. Switch it off there, or draft fewer tokens.",
+            f"{FLEET('spec_decode_verdict', verdict='harmful')} == 1",
+        ),
+        count_tile(
+            "Acceptance dropped",
+            "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine"
+            " for when.",
+            f"{dropped} == 1",
+        ),
+        count_tile(
+            "Servers out of reach",
+            "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried "
+            "on.",
+            f"{EXPORTERS('spec_decode_exporter_target_up')} == 0",
+        ),
+    ]
 
 
-def _tiles() -> Band:
-    firing_now = stat_tile(
-        "Alerts",
-        "Alerts of this exporter that fire now. Green does not mean much where the rules of "
-        "config/prometheus/alerts are not loaded.",
-        [Query(f"count({firing(FLEET)}) or vector(0)")],
-        _COUNT,
-        filled=True,
-    )
-    slower = _counted(
-        "Slower than without",
-        "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below "
-        "1. Switch it off there, or draft fewer tokens.",
-        FLEET("spec_decode_verdict", verdict="harmful"),
-    )
-    dropped = stat_tile(
-        "Acceptance dropped",
-        "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine for"
-        " when.",
-        [Query(f"count({by(ENGINE_KEY, FLEET('spec_decode_acceptance_dropped'))} == 1) or vector(0)")],
-        _COUNT,
-        filled=True,
-    )
-    down = stat_tile(
-        "Servers out of reach",
-        "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried on.",
-        [Query(f"count({EXPORTERS('spec_decode_exporter_target_up')} == 0) or vector(0)")],
-        _COUNT,
-        filled=True,
-    )
+def _sums() -> list[Panel]:
+    """Return what the fleet is like as a whole."""
+    above, below = "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens"
     speedup = stat_tile(
         "Speed-up of the fleet",
         "How much faster decoding is than without speculation: the time it would have taken over the time "
@@ -94,18 +93,15 @@ def _tiles() -> Band:
         Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
         history=True,
     )
-    accepted = ratio_of_sums(
-        FLEET, "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens", (), "$long"
-    )
     acceptance = stat_tile(
         "Acceptance of the fleet",
         "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether "
         "a rate is good depends on the cost of drafting.",
-        [Query(accepted)],
+        [Query(ratio_of_sums(FLEET, above, below, (), "$long"))],
         Look(unit="percentunit", decimals=1, least=0, most=1),
         history=True,
     )
-    return Band(4, [(4, panel) for panel in (firing_now, slower, dropped, down, speedup, acceptance)])
+    return [speedup, acceptance]
 
 
 def _gauge(metric: str, **matchers: str) -> str:
@@ -290,7 +286,7 @@ def overview() -> dashboard.Dashboard:
         ],
         marks=[alerts(FLEET)],
         sections=[
-            Section([_tiles(), Band(10, [(24, _fleet())])]),
+            Section([Band(4, [(4, tile) for tile in (*_wrong(), *_sums())]), Band(10, [(24, _fleet())])]),
             Section([Band(8, [(10, _alerts()), (14, _changes())])]),
             Section([Band(7, [(24, _verdicts())]), _over_time()], "Over time"),
         ],

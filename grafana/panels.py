@@ -244,6 +244,13 @@ def stat_tile(
     return finished(builder, title, description, queries, look, instant=not history)
 
 
+def count_tile(title: str, description: str, counted: str) -> Panel:
+    """Return how many series an expression has, which should be none."""
+    query = Query(f"count({counted}) or vector(0)")
+    look = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
+    return stat_tile(title, description, [query], look, filled=True)
+
+
 def bars(
     title: str,
     description: str,
