@@ -10,7 +10,9 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 const dashboards = join(here, '..', 'dashboards');
 const WIDTH = 1520;
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.html': 'text/html' };
-const PAGE = (settings) => `<!doctype html><meta charset="utf-8"><title>drawing</title><link rel="stylesheet" href="/out/app.css">
+const PAGE = (
+  settings,
+) => `<!doctype html><meta charset="utf-8"><title>drawing</title><link rel="stylesheet" href="/out/app.css">
 <style>body{margin:0;padding:0 8px;background:#111217;color:#ccccdc;font-family:Inter,sans-serif}svg text{font-family:Inter,sans-serif}</style>
 <div id="root"></div><script>window.__grafana_public_path__='/public/';window.settings=${JSON.stringify(settings).replaceAll('<', '\\u003c')}</script>
 <script src="/out/app.js"></script>`;
@@ -27,13 +29,22 @@ const PLACES = [
   [/^\/public\/fonts\/inter\/Inter-Regular/, 'node_modules/@fontsource/inter/files/inter-latin-400-normal'],
   [/^\/public\/fonts\/inter\/Inter-Medium/, 'node_modules/@fontsource/inter/files/inter-latin-500-normal'],
 ];
-const fileOf = (path) => join(here, PLACES.reduce((place, [from, to]) => place.replace(from, to), normalize(path)));
+const fileOf = (path) =>
+  join(
+    here,
+    PLACES.reduce((place, [from, to]) => place.replace(from, to), normalize(path)),
+  );
 
 const server = createServer(async ({ url }, response) => {
   const path = new URL(url, 'http://localhost').pathname;
   try {
-    const body = path.endsWith('.json') ? PAGE(await settingsOf(path.slice(1))) : await readFile(fileOf(path));
-    response.setHeader('Content-Type', TYPES[path.endsWith('.json') ? '.html' : extname(path)] ?? 'application/octet-stream');
+    const body = path.endsWith('.json')
+      ? PAGE(await settingsOf(path.slice(1)))
+      : await readFile(fileOf(path));
+    response.setHeader(
+      'Content-Type',
+      TYPES[path.endsWith('.json') ? '.html' : extname(path)] ?? 'application/octet-stream',
+    );
     response.end(body);
   } catch {
     response.writeHead(404).end();
@@ -50,7 +61,9 @@ async function draw(browser, name) {
   const height = await page.evaluate('document.documentElement.scrollHeight');
   await page.setViewport({ width: WIDTH + 16, height, deviceScaleFactor: 1 });
   await new Promise((done) => setTimeout(done, 500));
-  await page.screenshot({ path: join(out, `dashboard-${name.replace('spec-decode-', '').replace('.json', '.png')}`) });
+  await page.screenshot({
+    path: join(out, `dashboard-${name.replace('spec-decode-', '').replace('.json', '.png')}`),
+  });
   const { problems, drawn } = await page.evaluate('({problems: window.problems, drawn: window.drawn})');
   const empty = drawn.filter(({ rows }) => rows === 0).map(({ title }) => title);
   console.log(`${name}: ${drawn.length} panels, empty: ${empty.join(', ') || 'none'}`);
@@ -61,7 +74,18 @@ async function draw(browser, name) {
 
 await new Promise((ready) => server.listen(0, '127.0.0.1', ready));
 await mkdir(out, { recursive: true });
-const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
+const browser = await puppeteer.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ],
+});
 let failed = 0;
 for (const name of (await readdir(dashboards)).sort()) failed += await draw(browser, name);
 await browser.close();

@@ -1,25 +1,68 @@
 // Grafana's field options: units, limits, words and colours are applied by its own code.
 import {
-  applyFieldOverrides, cacheFieldDisplayNames, createTheme, FieldConfigOptionsRegistry, standardFieldConfigEditorRegistry, identityOverrideProcessor,
-  numberOverrideProcessor, unitOverrideProcessor, thresholdsOverrideProcessor, valueMappingsOverrideProcessor, displayNameOverrideProcessor,
+  applyFieldOverrides,
+  cacheFieldDisplayNames,
+  createTheme,
+  FieldConfigOptionsRegistry,
+  standardFieldConfigEditorRegistry,
+  identityOverrideProcessor,
+  numberOverrideProcessor,
+  unitOverrideProcessor,
+  thresholdsOverrideProcessor,
+  valueMappingsOverrideProcessor,
+  displayNameOverrideProcessor,
 } from '@grafana/data';
 
 export const theme = createTheme({ colors: { mode: 'dark' } });
 
 const PLAIN = {
-  unit: unitOverrideProcessor, min: numberOverrideProcessor, max: numberOverrideProcessor, decimals: numberOverrideProcessor,
-  displayName: displayNameOverrideProcessor, noValue: identityOverrideProcessor, thresholds: thresholdsOverrideProcessor,
-  mappings: valueMappingsOverrideProcessor, color: identityOverrideProcessor, links: identityOverrideProcessor,
+  unit: unitOverrideProcessor,
+  min: numberOverrideProcessor,
+  max: numberOverrideProcessor,
+  decimals: numberOverrideProcessor,
+  displayName: displayNameOverrideProcessor,
+  noValue: identityOverrideProcessor,
+  thresholds: thresholdsOverrideProcessor,
+  mappings: valueMappingsOverrideProcessor,
+  color: identityOverrideProcessor,
+  links: identityOverrideProcessor,
 };
 const CUSTOM = [
-  'drawStyle', 'lineInterpolation', 'lineWidth', 'fillOpacity', 'fillBelowTo', 'gradientMode', 'showPoints', 'pointSize', 'stacking',
-  'axisPlacement', 'axisLabel', 'scaleDistribution', 'hideFrom', 'thresholdsStyle', 'spanNulls', 'lineStyle', 'axisSoftMin',
-  'axisSoftMax', 'cellOptions', 'align', 'width', 'minWidth', 'hidden',
+  'drawStyle',
+  'lineInterpolation',
+  'lineWidth',
+  'fillOpacity',
+  'fillBelowTo',
+  'gradientMode',
+  'showPoints',
+  'pointSize',
+  'stacking',
+  'axisPlacement',
+  'axisLabel',
+  'scaleDistribution',
+  'hideFrom',
+  'thresholdsStyle',
+  'spanNulls',
+  'lineStyle',
+  'axisSoftMin',
+  'axisSoftMax',
+  'cellOptions',
+  'align',
+  'width',
+  'minWidth',
+  'hidden',
 ];
 
 const option = (id, process, isCustom) => ({
-  id: isCustom ? `custom.${id}` : id, path: id, name: id, isCustom, process, override: process,
-  shouldApply: () => true, editor: () => null, settings: {},
+  id: isCustom ? `custom.${id}` : id,
+  path: id,
+  name: id,
+  isCustom,
+  process,
+  override: process,
+  shouldApply: () => true,
+  editor: () => null,
+  settings: {},
 });
 
 function registry() {
@@ -38,7 +81,11 @@ export function withLooks(panel, frames) {
     for (const { id, value } of properties)
       if (id === 'thresholds') for (const step of value.steps) step.value ??= -Infinity;
   const looked = applyFieldOverrides({
-    data: frames, fieldConfig: { defaults, overrides }, replaceVariables: (text) => text, theme, timeZone: 'utc',
+    data: frames,
+    fieldConfig: { defaults, overrides },
+    replaceVariables: (text) => text,
+    theme,
+    timeZone: 'utc',
     fieldConfigRegistry: registry(),
   });
   cacheFieldDisplayNames(looked);

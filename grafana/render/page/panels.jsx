@@ -7,7 +7,11 @@ import { BarChart, Heatmap, Scatter, StateTimeline } from './drawings.jsx';
 import { withLooks, theme } from './fields.js';
 import { settings } from './settings.js';
 
-const timeRange = { from: dateTime(settings.from), to: dateTime(settings.to), raw: { from: 'now-1h', to: 'now' } };
+const timeRange = {
+  from: dateTime(settings.from),
+  to: dateTime(settings.to),
+  raw: { from: 'now-1h', to: 'now' },
+};
 
 // Restarts, other numbers of draft tokens, alerts: a dashed line on every graph, as Grafana draws them.
 function Marks({ config, marks }) {
@@ -32,7 +36,16 @@ function Marks({ config, marks }) {
 
 function Lines({ panel, frames, width, height, marks }) {
   return (
-    <TimeSeries frames={frames} width={width} height={height} timeRange={timeRange} timeZone="utc" legend={panel.options.legend} options={{}} structureRev={1}>
+    <TimeSeries
+      frames={frames}
+      width={width}
+      height={height}
+      timeRange={timeRange}
+      timeZone="utc"
+      legend={panel.options.legend}
+      options={{}}
+      structureRev={1}
+    >
       {(config) => <Marks config={config} marks={marks} />}
     </TimeSeries>
   );
@@ -41,25 +54,67 @@ function Lines({ panel, frames, width, height, marks }) {
 function Figures({ panel, frames, width, height }) {
   const { graphMode, colorMode, textMode, justifyMode, orientation, reduceOptions } = panel.options;
   const values = getFieldDisplayValues({
-    fieldConfig: panel.fieldConfig, reduceOptions, replaceVariables: (text) => text, theme, data: frames, timeZone: 'utc', sparkline: graphMode !== 'none',
+    fieldConfig: panel.fieldConfig,
+    reduceOptions,
+    replaceVariables: (text) => text,
+    theme,
+    data: frames,
+    timeZone: 'utc',
+    sparkline: graphMode !== 'none',
   });
   const upright = orientation === 'horizontal';
   const [w, h] = upright ? [width, height / values.length] : [width / values.length, height];
   return (
     <div style={{ display: 'flex', flexDirection: upright ? 'column' : 'row', gap: 4 }}>
       {values.map((value, index) => (
-        <BigValue key={index} value={value.display} sparkline={graphMode === 'none' ? undefined : value.sparkline} count={values.length} width={w - 4} height={h - (upright ? 4 : 0)} theme={theme} colorMode={colorMode} graphMode={graphMode} textMode={textMode} justifyMode={justifyMode} wideLayout={panel.options.wideLayout} text={panel.options.text ?? {}} />
+        <BigValue
+          key={index}
+          value={value.display}
+          sparkline={graphMode === 'none' ? undefined : value.sparkline}
+          count={values.length}
+          width={w - 4}
+          height={h - (upright ? 4 : 0)}
+          theme={theme}
+          colorMode={colorMode}
+          graphMode={graphMode}
+          textMode={textMode}
+          justifyMode={justifyMode}
+          wideLayout={panel.options.wideLayout}
+          text={panel.options.text ?? {}}
+        />
       ))}
     </div>
   );
 }
 
 function Table({ panel, frames: [frame], width, height }) {
-  const sorted = (panel.options.sortBy ?? []).filter(({ displayName }) => frame.fields.some((field) => field.state?.displayName === displayName));
-  return <TableNG data={frame} width={width} height={height} sortBy={sorted} sortByBehavior="initial" cellHeight={panel.options.cellHeight} enableVirtualization={false} timeRange={timeRange} structureRev={1} />;
+  const sorted = (panel.options.sortBy ?? []).filter(({ displayName }) =>
+    frame.fields.some((field) => field.state?.displayName === displayName),
+  );
+  return (
+    <TableNG
+      data={frame}
+      width={width}
+      height={height}
+      sortBy={sorted}
+      sortByBehavior="initial"
+      cellHeight={panel.options.cellHeight}
+      enableVirtualization={false}
+      timeRange={timeRange}
+      structureRev={1}
+    />
+  );
 }
 
-const KINDS = { timeseries: Lines, stat: Figures, table: Table, barchart: BarChart, heatmap: Heatmap, 'state-timeline': StateTimeline, xychart: Scatter };
+const KINDS = {
+  timeseries: Lines,
+  stat: Figures,
+  table: Table,
+  barchart: BarChart,
+  heatmap: Heatmap,
+  'state-timeline': StateTimeline,
+  xychart: Scatter,
+};
 
 const holds = (frame) => frame.length > 0 && frame.fields.some((field) => field.type === 'number');
 
@@ -67,7 +122,13 @@ export function Body({ panel, frames, width, height, marks }) {
   const Kind = KINDS[panel.type];
   const looked = withLooks(panel, frames.filter(holds));
   if (!looked.length && panel.type !== 'stat') {
-    return <div style={{ width, height, display: 'grid', placeItems: 'center', color: theme.colors.text.secondary }}>{panel.fieldConfig.defaults.noValue}</div>;
+    return (
+      <div
+        style={{ width, height, display: 'grid', placeItems: 'center', color: theme.colors.text.secondary }}
+      >
+        {panel.fieldConfig.defaults.noValue}
+      </div>
+    );
   }
   return <Kind panel={panel} frames={looked} width={width} height={height} marks={marks} />;
 }

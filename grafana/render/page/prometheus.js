@@ -27,7 +27,8 @@ export const instant = async (query) => (await ask('query', { query, time: setti
 
 export async function range(query, step) {
   const align = (time) => Math.floor(time / 1000 / step) * step;
-  return (await ask('query_range', { query, start: align(settings.from), end: align(settings.to), step })).result;
+  return (await ask('query_range', { query, start: align(settings.from), end: align(settings.to), step }))
+    .result;
 }
 
 export async function labelValues(selector, label) {
