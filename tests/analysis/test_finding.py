@@ -246,6 +246,13 @@ class TestHowMuchIsNeeded:
         assert set(found(**nothing, kv_cache_usage=0.95, preemptions=3)) == {"kv_pressure"}
         assert found(**nothing) == {}
 
+    def test_a_single_draft_is_one(self, found):
+        assert found(drafts=1, positions=(1,), estimate=None)["few_drafts"].values["drafts"] == 1
+        assert found(drafts=0, positions=(0,), estimate=None) == {}
+
+    def test_an_engine_that_counts_nothing_has_nothing(self, make_window, evidence):
+        assert findings(replace(evidence(), window=make_window(), state=State.DISABLED)) == ()
+
     @pytest.mark.parametrize("positions", [(), (0, 0, 0, 0)])
     def test_nothing_is_said_of_positions_that_are_not_told(self, found, positions):
         assert found(positions=positions, draft_tokens=4000, accepted=2000) == {}
@@ -276,6 +283,12 @@ class TestCliff:
     def test_its_ratio_is_configured(self, found):
         policy = Policy.model_validate({"findings": {"cliff_ratio": 0.9}})
         assert found(positions=(800, 571, 400), policy=policy)["cliff"].values["position"] == 1
+
+
+class TestDepths:
+    def test_no_speculation_is_not_another_depth(self, found):
+        assert set(found(cost=cost(), depth=depth(0))) == {"no_depth_pays"}
+        assert set(found(cost=cost(), depth=depth(1))) == {"another_depth"}
 
 
 class TestLastPosition:
