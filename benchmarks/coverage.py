@@ -14,13 +14,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
 
+from exporter.analysis.acceptance import acceptance_length_tokens
 from exporter.analysis.bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
+    independent_variance,
     passing_requests,
 )
 from exporter.analysis.cost import Cost, CostSource
@@ -44,6 +47,8 @@ CONCURRENT = (1, 4, 16, 64)
 LENGTHS = (30, 300)
 BANDS = ((7, 10), (10, 15), (15, 25), (25, 50), (50, 100), (100, 10**9))
 """Requests passing through a window; there are no bounds below the first."""
+NORMAL = 1.96
+"""The 0.975 quantile of the normal distribution."""
 ENOUGH = 10
 FEWEST = 300
 """Of fewer windows no share is told: it would be uncertain by more than a point or two."""
@@ -103,12 +108,14 @@ class Requests:
     @property
     def accepted(self) -> Array:
         """Tokens accepted of a draft, on average."""
-        return np.cumprod(self.conditional, axis=1).sum(axis=1)
+        survival: Array = np.cumprod(self.conditional, axis=1)
+        return np.asarray(survival.sum(axis=1))
 
 
 def draw(random: np.random.Generator, mix: Mix, tokens: tuple[int, int], number: int) -> Requests:
     """Draw requests; how many tokens they have is spread evenly over the logarithm."""
-    wanted = np.exp(random.uniform(*np.log(tokens), number))
+    least, most = map(log, tokens)
+    wanted = np.exp(random.uniform(least, most, number))
     certainty = mix.acceptance * (1 - mix.acceptance) / mix.spread**2 - 1
     first = random.beta(mix.acceptance * certainty, (1 - mix.acceptance) * certainty, number)
     lengths = random.integers(1, mix.tokens + 1, number) if mix.searches else np.full(number, mix.tokens)
@@ -223,6 +230,13 @@ def window(totals: Array, begin: int, length: int) -> Window:
     )
 
 
+def as_if_independent(seen: Window) -> Estimate:
+    """Return the acceptance length with the bounds that it had if drafts were independent."""
+    length = acceptance_length_tokens(seen) or 1.0
+    error = sqrt((independent_variance(seen) or 0.0) / max(seen[Counter.DRAFTS] or 0, 1))
+    return Estimate(length, length - NORMAL * error, length + NORMAL * error, error)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of one window."""
@@ -233,12 +247,19 @@ class Outcome:
     requests: float
     """Passing through the window."""
     estimates: dict[str, Estimate | None]
+    independent: Estimate
+    """Of the length."""
     truth: dict[str, float]
 
     def holds(self, name: str) -> bool:
         """Return whether the bounds hold the truth; there must be some."""
         found = self.estimates[name]
         return found is not None and found.lower <= self.truth[name] <= found.upper
+
+    @property
+    def holds_if_independent(self) -> bool:
+        """Whether bounds hold the truth that take drafts as independent."""
+        return self.independent.lower <= self.truth["length"] <= self.independent.upper
 
     @property
     def bounded(self) -> bool:
@@ -263,7 +284,8 @@ def outcomes(
         for begin, length in product(range(0, number * longest, longest), LENGTHS):
             seen = window(totals, begin, length)
             estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
-            yield Outcome(load, length, mix, passing_requests(seen) or 0.0, estimates, true)
+            requests = passing_requests(seen) or 0.0
+            yield Outcome(load, length, mix, requests, estimates, as_if_independent(seen), true)
         windows -= number
 
 
@@ -274,7 +296,7 @@ def percent(part: float, whole: float) -> str:
 def coverages(among: list[Outcome]) -> list[str]:
     """Return the share of windows whose bounds hold the truth, of each estimate; of few it says nothing."""
     if len(among) < FEWEST:
-        return ["" for _ in ESTIMATES]
+        return ["-" for _ in ESTIMATES]
     return [percent(sum(each.holds(name) for each in among), len(among)) for name in ESTIMATES]
 
 
@@ -306,9 +328,15 @@ def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
     for length, (least, most) in product(LENGTHS, BANDS):
         among = [each for each in all_of_them if each.length == length and least <= each.requests < most]
         among = [each for each in among if each.bounded]
-        width = np.mean([each.half_width for each in among]) if among else 0.0
-        label = f"{least} to {most}" if most < MANY else f"from {least}"
-        yield [f"{length} s", label, str(len(among)), *coverages(among), f"{100 * width:.0f} %"]
+        if len(among) >= FEWEST:
+            yield [
+                f"{length} s",
+                f"{least} to {most}" if most < MANY else f"from {least}",
+                str(len(among)),
+                *coverages(among),
+                f"{100 * np.mean([each.half_width for each in among]):.0f} %",
+                percent(sum(each.holds_if_independent for each in among), len(among)),
+            ]
 
 
 def by_mix(all_of_them: list[Outcome]) -> Iterator[list[str]]:
@@ -341,7 +369,8 @@ def main() -> None:
         ["tokens", "arrivals", "running", "window", "with bounds", f"{ENOUGH} requests or more", *heads],
         by_load(found),
     )
-    table(["window", "requests passing", "windows", *heads, "half-width of the length"], by_requests(found))
+    more = ["half-width of the length", "as if drafts were independent"]
+    table(["window", "requests passing", "windows", *heads, *more], by_requests(found))
     table(["speculation", "window", f"{ENOUGH} requests or more", *heads], by_mix(found))
 
 
