@@ -1,0 +1,28 @@
+"""docs/semantics.md names everything that the analysis can say, with the figures that it uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.analysis.drop import DropKind
+from exporter.analysis.finding import FindingName
+from exporter.analysis.method_costs import _METHOD_COSTS
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+
+SEMANTICS = (Path(__file__).parents[1] / "docs" / "semantics.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("word", [*State, *Verdict, *Action, *FindingName, *DropKind])
+def test_every_word_is_explained(word):
+    assert f"`{word}`" in SEMANTICS
+
+
+@pytest.mark.parametrize(("method", "cost"), _METHOD_COSTS.items())
+def test_every_default_cost_is_in_the_table(method, cost):
+    (row,) = [line for line in SEMANTICS.splitlines() if line.startswith("|") and f"`{method}`" in line]
+    _, _, per_token, fixed, *_ = (cell.strip() for cell in row.split("|"))
+    assert (float(per_token), float(fixed)) == (cost.draft_cost_ratio, cost.fixed_cost_ratio)
