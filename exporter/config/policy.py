@@ -114,7 +114,7 @@ class FindingPolicy(Section):
     )
     repetition_first_position: Share = Field(
         default=0.98,
-        description="The first position is accepted in more than this part of the drafts: the model may be "
+        description="The first position is accepted in at least this part of the drafts: the model may be "
         "repeating itself.",
     )
 
