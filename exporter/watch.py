@@ -160,7 +160,7 @@ class TargetWatch:
         """Put together what is known of the target's engines besides their counters."""
         target, config = self.target, self._config
         return Assumptions(
-            resolve(target.speculative, target.method_label, self._record.speculation),
+            resolve(target.speculative, target.method_label, self._record.speculation, target.pod_arguments),
             target.cost or config.cost,
             merged(target.policy, config.policy),
         )

@@ -18,7 +18,7 @@ class Speculation:
     method: str = ""
     """As vLLM calls it: ``eagle3``, ``ngram``, …."""
     source: str = ""
-    """Where the method is known from: ``configured``, ``label`` or ``server_info``."""
+    """Where the method is known from: ``configured``, ``label``, ``pod_arguments`` or ``server_info``."""
     draft_model: str = ""
     tokens: int | None = None
     """K, the most tokens that are drafted at a time."""
@@ -34,7 +34,10 @@ class Speculation:
 
 
 def resolve(
-    settings: SpeculativeSettings | None, method_label: str, served: ServedSpeculation | None
+    settings: SpeculativeSettings | None,
+    method_label: str,
+    served: ServedSpeculation | None,
+    pod_arguments: ServedSpeculation | None = None,
 ) -> Speculation:
     """Return what is known, field by field from the surest that names it.
 
@@ -42,18 +45,21 @@ def resolve(
         settings: What the configuration says of the target.
         method_label: What discovery says, as the target's label ``method``.
         served: What the server says of itself.
+        pod_arguments: What the server's pod is told on its command line.
     """
-    configured, told = settings or _NOTHING_SET, served or _NOTHING_SERVED
+    configured = settings or _NOTHING_SET
+    ordered, told = pod_arguments or _NOTHING_SERVED, served or _NOTHING_SERVED
     methods = {
         "configured": configured.method,
         "label": method_label,
+        "pod_arguments": ordered.method,
         "server_info": told.method,
     }
     source = next((source for source, method in methods.items() if method), "")
     return Speculation(
         method=methods.get(source) or "",
         source=source,
-        draft_model=configured.draft_model or told.draft_model,
-        tokens=configured.tokens or told.tokens,
-        schedule=told.schedule,
+        draft_model=configured.draft_model or ordered.draft_model or told.draft_model,
+        tokens=configured.tokens or ordered.tokens or told.tokens,
+        schedule=ordered.schedule or told.schedule,
     )

@@ -69,7 +69,7 @@ _LABELS: Final = {
     "latency": _values(Latency),
     "percentile": _values(dict.fromkeys(name for name, _ in (*SPREAD_PERCENTILES, *PERCENTILES))),
     "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty where it is not known",
-    "method_source": "`configured`, `label`, `server_info`; empty where the method is not known",
+    "method_source": "`configured`, `label`, `pod_arguments`, `server_info`; empty where it is not known",
     "draft_model": "the draft model; empty where it is not known or there is none",
     "source": _values(CostSource),
     "tokens": "a number of draft tokens, from `1`",

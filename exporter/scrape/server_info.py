@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from exporter.scrape.reader import MOST_POSITIONS
 
@@ -44,11 +45,16 @@ def served_speculation(body: bytes) -> ServedSpeculation | None:
     """Read an answer; None for one that says nothing of speculation."""
     match _loaded(body):
         case {"vllm_config": {"speculative_config": {**settings}}}:
-            return _usable(*(settings.get(field) for field in _FIELDS))
+            return speculation_of(settings)
         case {"vllm_config": str(text)} if found := _TEXT.search(text):
             method, model, tokens = found.groups()
             return _usable(method, model, int(tokens))
     return None
+
+
+def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
+    """Take from vLLM's own settings of speculation what can be used; they may hold anything."""
+    return _usable(*(settings.get(field) for field in _FIELDS))
 
 
 def _loaded(body: bytes) -> object:

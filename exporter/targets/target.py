@@ -8,6 +8,7 @@ from exporter.config.http_settings import HttpSettings
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
 from exporter.config.url import address
+from exporter.scrape.server_info import ServedSpeculation
 
 __all__ = ["Target", "address"]
 
@@ -25,9 +26,11 @@ class Target:
     http: HttpSettings = field(default_factory=HttpSettings)
     """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
     discovery: str = "static"
-    """Which way it was found: ``static``, ``file``, ``http`` or ``dns``."""
+    """Which way it was found: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
     method_label: str = ""
     """The method of speculation, where discovery gave it as the label ``method``."""
+    pod_arguments: ServedSpeculation | None = None
+    """How it is told to speculate on the command line of its pod."""
     speculative: SpeculativeSettings | None = None
     """How it speculates, as far as that is configured."""
     cost: CostSettings | None = None

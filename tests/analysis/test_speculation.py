@@ -37,6 +37,17 @@ def test_each_field_is_resolved_for_itself():
     assert speculation == Speculation("eagle3", "server_info", "mine", 4)
 
 
+def test_the_arguments_of_the_pod_go_before_what_the_server_says_and_after_the_label():
+    pod = ServedSpeculation("mtp", 2, "pod/draft", ((1, 2), (9, 0)))
+    assert resolve(None, "", SERVED, pod) == Speculation(
+        "mtp", "pod_arguments", "pod/draft", 2, ((1, 2), (9, 0))
+    )
+    assert resolve(None, "suffix", SERVED, pod).source == "label"
+    assert resolve(None, "", SERVED, ServedSpeculation(tokens=2)) == Speculation(
+        "eagle3", "server_info", "served/draft", 2
+    )
+
+
 @pytest.mark.parametrize(
     ("running", "off"), [(1, False), (16.9, False), (17, True), (500, True), (0, False), (None, False)]
 )
