@@ -45,7 +45,8 @@ class DropStatus:
     sigma: float | None = None
     """How far the acceptance length of the last drafts that are not in the baseline, of 20 to 25 s, is below
     it, in standard errors; negative if it is above."""
-    dropped: Mapping[DropKind, bool] = field(default_factory=lambda: dict.fromkeys(DropKind, False))
+    dropped: Mapping[DropKind, bool] = field(default_factory=dict)
+    """By kind, as far as enough was seen to judge by."""
     drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(DropKind, 0))
     """How many were found since the watch began."""
 
@@ -91,10 +92,8 @@ class DropWatch:
     def status(self) -> DropStatus:
         """Return how acceptance stands now."""
         sudden = self._sudden
-        dropped = {
-            DropKind.SUDDEN: sudden.state.alarm.dropped,
-            DropKind.SLOW: self._slow.state.alarm.dropped,
-        }
+        known = {DropKind.SUDDEN: sudden.dropped, DropKind.SLOW: self._slow.dropped}
+        dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None}
         if not sudden.variances:
             return DropStatus(dropped=dropped, drops=dict(self._drops))
         baseline, recent = sudden.state.baseline, sudden.state.stretches.newer_than(RECENT_SECONDS)

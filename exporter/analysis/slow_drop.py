@@ -46,6 +46,12 @@ class SlowDrop:
         self.policy = policy
         self.state = SlowState()
 
+    @property
+    def dropped(self) -> bool | None:
+        """Whether there is a drop; None as long as too little was seen to judge by."""
+        enough = self.state.differences.number >= LEAST_DIFFERENCES
+        return self.state.alarm.dropped if enough else None
+
     def observe(self, increment: Stretch) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
         complete = self.state.stretches.add(increment, STRETCH_SECONDS)
@@ -59,7 +65,7 @@ class SlowDrop:
     def _take(self, stretch: Stretch) -> DropChange | None:
         state = self.state
         self._learn()
-        if state.differences.number < LEAST_DIFFERENCES:
+        if self.dropped is None:
             return None
         usual = state.baseline.length
         step = Step((usual - stretch.length) / self._deviation(stretch) - ALLOWANCE, THRESHOLD)

@@ -65,6 +65,11 @@ class SuddenDrop:
         """Of the sums that matter, longest first; none until enough was seen to judge by."""
         self._limits: list[Limits] = []
 
+    @property
+    def dropped(self) -> bool | None:
+        """Whether there is a drop; None as long as too little was seen to judge by."""
+        return self.state.alarm.dropped if self._limits else None
+
     def observe(self, increment: Stretch) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
         state = self.state

@@ -229,9 +229,10 @@ def test_an_engine_with_8_positions_and_two_windows_has_at_most_190_series(busy)
     """Decision 6 says why not 180."""
     samples = samples_of(busy)
     assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
-    # Exactly as many as there are now: whoever adds some looks at the limit.
-    assert len(samples) == 189
-    assert len(samples) <= 190
+    # Exactly as many as there are now: whoever adds some looks at the limit. One more comes after two hours:
+    # whether there is a slow drop.
+    assert len(samples) == 188
+    assert len(samples) + 1 <= 190
 
 
 def test_every_metric_of_an_engine_but_the_engine_s_own_report_has_values(busy):
