@@ -4,8 +4,16 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+IMAGE       ?= spec-decode-exporter:$(VERSION)
+BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
+# The first that is there and works: Docker's client may be there without an engine.
+BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
+BUILD_FLAGS ?=
+VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__.py)
+REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format e2e e2e-vllm bench docs dashboards dashboards-pictures clean
+.PHONY: help run test lint format image lock e2e e2e-vllm bench docs dashboards dashboards-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -36,6 +44,15 @@ e2e: $(READY) ## the installed program, the simulator and a real Prometheus toge
 
 e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes some minutes
 	tests/e2e/vllm/run
+
+image: ## build the container image: IMAGE, BASE and BUILDER say under what name, from what and with what
+	@test -n '$(BUILDER)' || { echo 'make image: none of docker, podman and buildah works here' >&2; exit 1; }
+	$(BUILDER) build $(BUILD_FLAGS) --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$(REVISION) --tag $(IMAGE) .
+
+lock: $(READY) ## write anew what the image is built from: each package's version and digests
+	$(BIN)/pip install --quiet --disable-pip-version-check 'uv>=0.7,<1'
+	PATH=$(abspath $(BIN)):$$PATH image/lock
 
 bench: $(READY) ## run every benchmark that the README quotes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench

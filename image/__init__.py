@@ -1,0 +1,1 @@
+"""What the image is made with: see docs/image.md."""
