@@ -1,0 +1,31 @@
+{{/* The exporter's configuration in fleet mode: the values, and what the chart knows. */}}
+{{- define "spec-decode-exporter.fleetConfig" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- range get (get $config "discovery" | default dict) "kubernetes" | default list -}}
+{{- if not (or (get . "namespaces") (get . "all_namespaces") (get . "api_server")) -}}
+{{- $_ := set . "namespaces" (list (include "spec-decode-exporter.namespace" $)) -}}
+{{- end -}}
+{{- end -}}
+{{- $known := dict -}}
+{{- if .Values.sharding.enabled -}}
+{{- $known = dict "discovery" (dict "shard" (dict "count" (int .Values.replicas) "index" "auto")) -}}
+{{- end -}}
+{{- $state := dict "file" (include "spec-decode-exporter.stateFile" .) -}}
+{{- toYaml (mergeOverwrite (dict "state" $state) $config $known) -}}
+{{- end -}}
+
+{{/* That of a sidecar: it watches the vLLM of its pod. */}}
+{{- define "spec-decode-exporter.sidecarConfig" -}}
+{{- $state := dict "file" (include "spec-decode-exporter.stateFile" .) -}}
+{{- $target := dict "url" "http://localhost:${TARGET_PORT}/metrics" -}}
+{{- toYaml (mergeOverwrite (dict "state" $state "targets" (list $target)) .Values.sidecar.config) -}}
+{{- end -}}
+
+{{/* The namespaces of the vLLM pods in sidecar mode, as a list. */}}
+{{- define "spec-decode-exporter.sidecarNamespaces" -}}
+{{- toYaml (.Values.sidecar.namespaces | default (list (include "spec-decode-exporter.namespace" .))) -}}
+{{- end -}}
+
+{{- define "spec-decode-exporter.sidecarConfigName" -}}
+{{ include "spec-decode-exporter.fullname" . }}-sidecar
+{{- end -}}

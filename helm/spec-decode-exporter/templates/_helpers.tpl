@@ -1,0 +1,101 @@
+{{- define "spec-decode-exporter.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Short enough for what Kubernetes adds to the names of a StatefulSet's pods. */}}
+{{- define "spec-decode-exporter.fullname" -}}
+{{- $name := include "spec-decode-exporter.name" . -}}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- default $full .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "spec-decode-exporter.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{- define "spec-decode-exporter.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "spec-decode-exporter.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "spec-decode-exporter.labels" -}}
+{{ include "spec-decode-exporter.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: spec-decode-exporter
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* metadata of an object: a dict of root, and namespace, labels and name where they are not the usual ones. */}}
+{{- define "spec-decode-exporter.metadata" -}}
+name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) }}
+namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) }}
+labels:
+  {{- $own := include "spec-decode-exporter.labels" .root | fromYaml }}
+  {{- toYaml (merge (deepCopy (get . "labels" | default dict)) $own) | nindent 2 }}
+{{- end -}}
+
+{{- define "spec-decode-exporter.serviceAccountName" -}}
+{{- $own := .Values.serviceAccount.create | ternary (include "spec-decode-exporter.fullname" .) "default" -}}
+{{- default $own .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "spec-decode-exporter.image" -}}
+{{- $image := .Values.image -}}
+{{- $registry := .Values.global.imageRegistry | default $image.registry -}}
+{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end -}}
+
+{{/* Where the exporter's configuration and what it remembers are. */}}
+{{- define "spec-decode-exporter.configFile" -}}/etc/spec-decode-exporter/exporter.yml{{- end -}}
+{{- define "spec-decode-exporter.stateFile" -}}/var/lib/spec-decode-exporter/state.json{{- end -}}
+
+{{- define "spec-decode-exporter.mounts" -}}
+- name: spec-decode-exporter-state
+  mountPath: {{ dir (include "spec-decode-exporter.stateFile" .) }}
+{{- if .config }}
+- name: spec-decode-exporter-config
+  mountPath: {{ dir (include "spec-decode-exporter.configFile" .) }}
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{/* The namespaces in which the exporter looks for pods, as a mapping of their names; "*" is all of them.
+A cluster that is asked at an api_server is another one. */}}
+{{- define "spec-decode-exporter.watched" -}}
+{{- $root := . -}}
+{{- $watched := dict -}}
+{{- range get (get .Values.config "discovery" | default dict) "kubernetes" | default list -}}
+{{- $namespaces := get . "namespaces" | default (list (include "spec-decode-exporter.namespace" $root)) -}}
+{{- if get . "all_namespaces" }}{{ $namespaces = list "*" }}{{ end -}}
+{{- if get . "api_server" }}{{ $namespaces = list }}{{ end -}}
+{{- range $namespaces -}}
+{{- $_ := set $watched . true -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $watched -}}
+{{- end -}}
+
+{{/* What cannot work is refused before anything is installed. */}}
+{{- define "spec-decode-exporter.validate" -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.sharding.enabled) -}}
+{{- fail (printf "replicas is %d, and each exporter would watch every target, so that sums count twice: set sharding.enabled, or replicas to 1" (int .Values.replicas)) -}}
+{{- end -}}
+{{- if and (eq .Values.mode "fleet") .Values.sidecar.injection.enabled -}}
+{{- fail "sidecar.injection is for mode: sidecar; beside a fleet exporter, the injected sidecars would count the same engines twice" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "fleet") .Values.podMonitor.enabled -}}
+{{- fail "podMonitor is for mode: sidecar; the fleet exporter is scraped through serviceMonitor" -}}
+{{- end -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- range $key := list "serviceMonitor" "networkPolicy" "sharding" "persistence" -}}
+{{- if (index $.Values $key).enabled -}}
+{{- fail (printf "%s is for mode: fleet; a sidecar is part of vLLM's pod" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,84 @@
+{{/* The pod of the exporter in fleet mode, for a Deployment and a StatefulSet alike. */}}
+{{- define "spec-decode-exporter.pod" -}}
+metadata:
+  labels:
+    {{- $labels := include "spec-decode-exporter.labels" . | fromYaml }}
+    {{- toYaml (merge (deepCopy .Values.podLabels) (omit $labels "helm.sh/chart" "app.kubernetes.io/version" "app.kubernetes.io/managed-by")) | nindent 4 }}
+  {{- with .Values.podAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "spec-decode-exporter.serviceAccountName" . }}
+  automountServiceAccountToken: {{ not (empty (include "spec-decode-exporter.watched" . | fromYaml)) }}
+  enableServiceLinks: false
+  {{- with .Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  containers:
+    - name: exporter
+      image: {{ include "spec-decode-exporter.image" . | quote }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args:
+        - run
+        - --config.file={{ include "spec-decode-exporter.configFile" . }}
+        - --config.auto-reload
+        {{- with .Values.extraArgs }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with .Values.extraEnv }}
+      env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.extraEnvFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        - name: spec-decode
+          containerPort: 7732
+          protocol: TCP
+      {{- with .Values.livenessProbe }}
+      livenessProbe:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.readinessProbe }}
+      readinessProbe:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- toYaml .Values.securityContext | nindent 8 }}
+      volumeMounts:
+        {{- include "spec-decode-exporter.mounts" (dict "config" .Values.config) | nindent 8 }}
+        {{- with .Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    - name: spec-decode-exporter-config
+      configMap:
+        name: {{ include "spec-decode-exporter.fullname" . }}
+    {{- if not .Values.persistence.enabled }}
+    - name: spec-decode-exporter-state
+      emptyDir:
+        sizeLimit: 64Mi
+    {{- end }}
+    {{- with .Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
+  {{- with index $.Values $key }}
+  {{ $key }}:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,98 @@
+"""Bring rules, alerts and dashboards into the chart, and its values into its README: ``python -m helm.sync``.
+
+Helm reads nothing outside a chart, and several tools that fetch charts from a repository leave links out; so the
+chart has copies, and a test that they are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[1]
+CHART: Final = ROOT / "helm" / "spec-decode-exporter"
+
+_SOURCES: Final = {
+    "files/dashboards/": "grafana/dashboards/*.json",
+    "files/prometheus/alerts-": "config/prometheus/alerts/*.yml",
+    "files/prometheus/rules-": "config/prometheus/rules/*.yml",
+}
+_LEFT_OUT: Final = frozenset({"raw-counters.yml"})
+"""For those who have no exporter."""
+
+_BEGIN, _END = "<!-- values: python -m helm.sync -->", "<!-- end of values -->"
+
+
+def copies() -> Mapping[Path, str]:
+    """Return the text of every file that the chart has from elsewhere."""
+    return {
+        CHART / f"{place}{source.name}": source.read_text(encoding="utf-8")
+        for place, pattern in _SOURCES.items()
+        for source in sorted(ROOT.glob(pattern))
+        if source.name not in _LEFT_OUT
+    }
+
+
+def readme(text: str, values: str) -> str:
+    """Return the README with a table of the values in place of the one that it has."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{table(values)}\n{_END}{after}"
+
+
+def table(values: str) -> str:
+    """Return every value that has a description, as a table."""
+    described = dict(_described(values.splitlines()))
+    defaults = yaml.safe_load(values)
+    rows = [f"| `{key}` | {_default(_at(defaults, key))} | {text} |" for key, text in described.items()]
+    return "\n".join(["| Value | Default | Meaning |", "|---|---|---|", *rows])
+
+
+def _described(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Go through the values file: ``# --`` and the comments that follow are about the next key."""
+    path: list[str] = []
+    text = ""
+    for line in lines:
+        comment = re.match(r"\s*#\s?(-- )?(.*)", line)
+        key = re.match(r"(\s*)([A-Za-z]\w*):", line)
+        if comment:
+            text = f"{text} {comment[2]}".strip() if text or comment[1] else ""
+        elif key:
+            path = [*path[: len(key[1]) // 2], key[2]]
+            if text:
+                yield ".".join(path), text
+            text = ""
+
+
+def _at(values: Any, key: str) -> Any:  # noqa: ANN401 - values are of any type
+    for name in key.split("."):
+        values = values[name]
+    return values
+
+
+def _default(value: Any) -> str:  # noqa: ANN401 - values are of any type
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def main() -> None:
+    """Write the files, and remove those that are no longer anywhere else."""
+    texts = copies()
+    for path in (CHART / "files").rglob("*.*"):
+        if path not in texts:
+            path.unlink()
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    page = CHART / "README.md"
+    values = (CHART / "values.yaml").read_text(encoding="utf-8")
+    page.write_text(readme(page.read_text(encoding="utf-8"), values), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
