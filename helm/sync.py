@@ -1,19 +1,20 @@
-"""Bring rules, alerts and dashboards into the chart, and its values into its README: ``python -m helm.sync``.
+"""Bring rules, alerts and dashboards into the chart, and its values into its README.
 
-Helm reads nothing outside a chart, and several tools that fetch charts from a repository leave links out; so the
-chart has copies, and a test that they are the same.
+``python -m helm.sync``. Helm reads nothing outside a chart, and several tools that fetch charts from a repository
+leave links out; so the chart has copies, and a test that they are the same.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from exporter.config.schema import Config
 
 ROOT: Final = Path(__file__).parents[1]
 CHART: Final = ROOT / "helm" / "spec-decode-exporter"
@@ -36,6 +37,29 @@ def copies() -> Mapping[Path, str]:
         for place, pattern in _SOURCES.items()
         for source in sorted(ROOT.glob(pattern))
         if source.name not in _LEFT_OUT
+    }
+
+
+def schema(text: str) -> str:
+    """Return the schema of the values, with the exporter's own of its configuration in it."""
+    document = json.loads(text)
+    configuration = _plain(Config.model_json_schema())
+    document["$defs"] = {**configuration.pop("$defs"), "Config": configuration}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(schema: Any) -> Any:  # noqa: ANN401 - a schema holds values of any type
+    """Leave out what is for readers, and patterns with a look-ahead, which Helm's engine does not have."""
+    if isinstance(schema, list):
+        return [_plain(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _plain(item) for name, item in value.items()}
+        if key in {"properties", "$defs"}
+        else _plain(value)
+        for key, value in schema.items()
+        if key not in {"description", "default", "title"} and not (key == "pattern" and "(?" in value)
     }
 
 
@@ -70,6 +94,16 @@ def _described(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             text = ""
 
 
+def generated() -> Mapping[Path, str]:
+    """Return the text of every file that is written here in part."""
+    page, kinds = CHART / "README.md", CHART / "values.schema.json"
+    values = (CHART / "values.yaml").read_text(encoding="utf-8")
+    return {
+        page: readme(page.read_text(encoding="utf-8"), values),
+        kinds: schema(kinds.read_text(encoding="utf-8")),
+    }
+
+
 def _at(values: Any, key: str) -> Any:  # noqa: ANN401 - values are of any type
     for name in key.split("."):
         values = values[name]
@@ -89,10 +123,9 @@ def main() -> None:
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    page = CHART / "README.md"
-    values = (CHART / "values.yaml").read_text(encoding="utf-8")
-    page.write_text(readme(page.read_text(encoding="utf-8"), values), encoding="utf-8")
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
