@@ -129,7 +129,7 @@ class TestLimitBatch:
 
 
 class TestSwitchMethod:
-    @pytest.mark.parametrize("verdict", set(Verdict) - {Verdict.INSUFFICIENT})
+    @pytest.mark.parametrize("verdict", sorted(set(Verdict) - {Verdict.INSUFFICIENT}))
     def test_a_better_method_outweighs_everything(self, advised, verdict):
         more = {"depth": depth(0), "crossover": 1.0, "running": 2.0}
         assert advised(verdict, better_method=True, **more) is Action.SWITCH_METHOD
