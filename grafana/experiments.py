@@ -98,7 +98,9 @@ def _columns() -> list[Column]:
         Column("Load", _LOAD, cell(style.COMPARABLE, filled=False, unit=style.TIMES, decimals=2)),
         Column("Running", _RUNNING, {"decimals": 1}),
         Column("Waiting", _WAITING, {"decimals": 1}),
-        Column("Tokens a second", _increase("generation_tokens"), {"unit": "cps", "decimals": 0}),
+        Column(
+            "Tokens a second", _increase("generation_tokens"), {"unit": style.TOKENS_A_SECOND, "decimals": 0}
+        ),
         Column(
             "Engines",
             _arms(_of_arms("spec_decode_window_seconds", window="$short"), "count"),

@@ -49,6 +49,10 @@ def _of_target(metric: str, **matchers: str) -> str:
 _AGE = f"time() - {_of_target('last_success_timestamp_seconds')}"
 # One slow answer is no load; five minutes of them are.
 _SHARE = f"avg_over_time({_of_target('poll_seconds')}[5m]) / {_of_target('poll_interval_seconds')}"
+# Every tenth page or so is larger, for the histograms are on it.
+_READ_BYTES = (
+    f"avg_over_time({_of_target('poll_bytes')}[$__rate_interval]) / {_of_target('poll_interval_seconds')}"
+)
 
 
 def _tiles() -> Band:
@@ -193,7 +197,7 @@ def _costs() -> list[Band]:
     traffic = _own_graph(
         "Read from the servers",
         "Bytes a second of metrics pages, unpacked.",
-        by(("instance",), f"{_of_target('poll_bytes')} / {_of_target('poll_interval_seconds')}", "sum"),
+        by(("instance",), _READ_BYTES, "sum"),
         "Bps",
     )
     return [Band(7, [(8, cpu), (8, memory), (8, files)]), Band(7, [(8, scrape), (8, samples), (8, traffic)])]
@@ -214,7 +218,7 @@ def _exporters() -> Panel:
             by(("instance",), f"1000 * {_own('config_last_reload_success_timestamp_seconds')}"),
             {"unit": "dateTimeFromNow"},
         ),
-        Column("Hash", by(("instance",), _own("config_hash")), {"unit": "none", "decimals": 0}),
+        Column("Hash", by(("instance",), _own("config_hash")), wide(160, unit="none", decimals=0)),
     ]
     return rows(
         "Exporters",

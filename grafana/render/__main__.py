@@ -1,4 +1,4 @@
-"""Run the fleet for a while, then draw the dashboards: ``python -m grafana.render --minutes 25``."""
+"""Run the fleet for a while, then draw the dashboards: ``python -m grafana.render --minutes 17``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = "chat-2"
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m grafana.render", description=__doc__)
     parser.add_argument(
-        "--minutes", type=float, default=25, help="how long the fleet runs, and what is shown"
+        "--minutes", type=float, default=17, help="how long the fleet runs, and what is shown"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
     return parser.parse_args(given)
