@@ -1,7 +1,7 @@
 """Bring rules, alerts and dashboards into the chart, and its values into its README.
 
-``python -m helm.sync``. Helm reads nothing outside a chart, and several tools that fetch charts from a repository
-leave links out; so the chart has copies, and a test that they are the same.
+``python -m helm.sync``. Helm reads nothing outside a chart, and several tools that fetch charts from a
+repository leave links out; so the chart has copies, and a test that they are the same.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* metadata of an object: a dict of root, and namespace, labels and name where they are not the usual ones. */}}
 {{- define "spec-decode-exporter.metadata" -}}
 name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) }}
-namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) }}
+namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) | quote }}
 labels:
   {{- $own := include "spec-decode-exporter.labels" .root | fromYaml }}
   {{- toYaml (merge (deepCopy (get . "labels" | default dict)) $own) | nindent 2 }}

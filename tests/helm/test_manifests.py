@@ -1,0 +1,168 @@
+"""Every object that the chart makes, for every case in ci/: valid, safe, and named as it must be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+OPERATOR_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
+WHOLE_CLUSTER = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+}
+# The oldest that the chart takes, those between, and the newest that is known.
+VERSIONS = ["1.29", "1.33", "1.36"]
+
+
+def pods(rendered):
+    """The specs of all pods, those of workloads and that of the test."""
+    for one in rendered:
+        if one["kind"] == "Pod":
+            yield one["spec"]
+        elif one["kind"] in {"Deployment", "StatefulSet"}:
+            yield one["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_object_is_what_kubernetes_takes(render, case, version):
+    import kubernetes_validate
+
+    for one in render(case, kube_version=f"v{version}.0"):
+        if one["kind"] in OPERATOR_KINDS or "AdmissionPolicy" in one["kind"]:
+            continue
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_the_policy_is_what_kubernetes_takes(render):
+    import kubernetes_validate
+
+    rendered = render("injection")
+    for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"):
+        kubernetes_validate.validate(rendered.one(kind), "1.36", strict=True)
+
+
+def closed(schema):
+    """Let a schema refuse what it does not name, as the API server's strict check of fields does."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in schema.items()}
+    return {"additionalProperties": False, **inner} if "properties" in schema else inner
+
+
+@pytest.fixture(scope="module")
+def operator_schemas():
+    definitions = yaml.safe_load_all(Path(__file__).with_name("operator.yaml").read_text())
+    versions = {one["spec"]["names"]["kind"]: one["spec"]["versions"][0] for one in definitions}
+    return {kind: closed(version["schema"]["openAPIV3Schema"]) for kind, version in versions.items()}
+
+
+def test_every_object_is_what_the_operator_takes(rendered, operator_schemas):
+    import jsonschema
+
+    for one in rendered:
+        if one["kind"] in operator_schemas:
+            jsonschema.validate(one, operator_schemas[one["kind"]])
+
+
+def test_no_object_is_there_twice(rendered):
+    names = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in rendered]
+    assert len(names) == len(set(names))
+
+
+def test_names_are_those_of_dns_and_short_enough_for_what_is_added(rendered):
+    for one in rendered:
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", one["metadata"]["name"])
+
+
+def test_a_long_release_name_makes_names_that_are_short_enough(render):
+    for one in render("shards", name="a" * 53):
+        assert len(one["metadata"]["name"]) <= 63
+
+
+def test_only_what_is_asked_for_is_of_the_whole_cluster(rendered, case):
+    whole = {one["kind"] for one in rendered if "namespace" not in one["metadata"]}
+    asked = {"shards": {"ClusterRole", "ClusterRoleBinding"}}
+    asked["injection"] = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+    assert whole == asked.get(case, set())
+    assert whole <= WHOLE_CLUSTER
+
+
+def test_nothing_asks_for_more_than_pod_security_restricted_gives(rendered):
+    for pod in pods(rendered):
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["runAsUser"] == 65532
+
+
+def test_ports_that_are_named_are_there(rendered):
+    for pod in pods(rendered):
+        for container in pod["containers"]:
+            names = {port["name"] for port in container.get("ports", ())}
+            assert all(len(name) <= 15 for name in names)
+            for probe in ("livenessProbe", "readinessProbe"):
+                if probe in container:
+                    assert container[probe]["httpGet"]["port"] in names
+
+
+def test_volumes_that_are_mounted_are_there(rendered):
+    for pod in pods(rendered):
+        there = {volume["name"] for volume in pod.get("volumes", ())}
+        for workload in rendered.of("StatefulSet"):
+            claims = workload["spec"].get("volumeClaimTemplates", ())
+            there |= {claim["metadata"]["name"] for claim in claims}
+        for container in pod["containers"]:
+            assert {mount["name"] for mount in container.get("volumeMounts", ())} <= there
+
+
+def test_the_service_finds_the_exporter_and_nothing_else(render):
+    for case in ("fleet", "shards"):
+        rendered = render(case)
+        selector = rendered.one("Service")["spec"]["selector"].items()
+        workload = (rendered.of("Deployment") + rendered.of("StatefulSet"))[0]
+        assert selector <= workload["spec"]["template"]["metadata"]["labels"].items()
+        assert not selector <= rendered.one("Pod")["metadata"]["labels"].items()
+        monitored = rendered.one("ServiceMonitor")["spec"]["selector"]["matchLabels"].items()
+        assert monitored <= rendered.one("Service")["metadata"]["labels"].items()
+
+
+def test_common_labels_are_on_everything(render):
+    for one in render("shards"):
+        assert one["metadata"]["labels"]["team"] == "serving"
+
+
+def test_no_image_names_a_registry_unless_the_values_do(render):
+    assert {c["image"] for pod in pods(render()) for c in pod["containers"]} == {"spec-decode-exporter:0.1.0"}
+    named = {c["image"] for pod in pods(render("shards")) for c in pod["containers"]}
+    assert named == {"registry.example.org/spec-decode-exporter:1.2.3"}
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ({"tag": "2.0.0"}, "spec-decode-exporter:2.0.0"),
+        ({"digest": "sha256:" + "a" * 64, "tag": "2.0.0"}, "spec-decode-exporter@sha256:" + "a" * 64),
+        ({"registry": "r.example.org", "repository": "team/x"}, "r.example.org/team/x:0.1.0"),
+    ],
+)
+def test_the_image_is_made_of_its_values(render, image, reference):
+    (container,) = render({"image": image}).one("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == reference
+
+
+def test_the_global_registry_goes_first(render):
+    rendered = render({"image": {"registry": "own"}, "global": {"imageRegistry": "global.example.org"}})
+    (container,) = rendered.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"].startswith("global.example.org/")
