@@ -9,8 +9,8 @@ from types import FrameType
 
 def main() -> None:
     """Run the command line, which sets its own handlers once it serves."""
-    # The first process of a container is ended by no signal that it does not handle, and the imports take half
-    # a second: a pod that is deleted just then would be waited for until its grace period is over.
+    # The first process of a container is ended by no signal that it does not handle, and the imports take
+    # half a second: a pod that is deleted just then would be waited for until its grace period is over.
     signal.signal(signal.SIGTERM, _end)
     from exporter.cli import main as run
 

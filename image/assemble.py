@@ -1,8 +1,8 @@
 """Gather the files that a Python program needs from the image that this runs in: a root without a shell.
 
 ``python3 assemble.py ROOT TREE...`` fills ROOT with the interpreter, the shared libraries that it and the
-extension modules under each TREE load, the certificates, and what a resolver and a scanner look for. Run by the
-Dockerfile, as root, with nothing but the standard library.
+extension modules under each TREE load, the certificates, and what a resolver and a scanner look for.
+The Dockerfile runs it, as root, with nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -117,8 +117,13 @@ def loaded_by(file: Path) -> Iterator[Path]:
 
 def _binaries(tree: Path) -> Iterator[Path]:
     for path in sorted(tree.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path.open("rb").read(4) == b"\x7fELF":
+        if path.is_file() and not path.is_symlink() and _begin(path) == b"\x7fELF":
             yield path
+
+
+def _begin(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(4)
 
 
 def copy_file(file: Path, root: Path) -> None:

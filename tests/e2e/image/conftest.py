@@ -1,0 +1,195 @@
+"""The image, built by `make image` from a stand-in for its base, and containers of it."""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[3]
+KEPT = CHECKOUT / ".e2e" / "containers"
+"""The images stay here, apart from the user's own: the next run builds only what has changed."""
+
+MAKE_BASE = Path(__file__).with_name("make_base")
+IMAGE = "localhost/spec-decode-exporter:e2e"
+TOOLS = ("buildah", "podman", "runc", "mmdebstrap")
+
+_CONTAINERS = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+events_logger = "file"
+"""
+"""For machines without systemd, where limits may not be raised."""
+
+_STORAGE = """\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/images"
+runroot = "{folder}/running"
+"""
+
+
+def pytest_collection_modifyitems(items):
+    """Allow for the building; in front of the limit that other end-to-end tests have."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900), append=False)
+
+
+@pytest.fixture(scope="session")
+def image():
+    """Build the image as a user does, but from a stand-in for its base, and with what is here."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(
+            f"no image is built or tested: {', '.join(missing)} missing (apt-get install {' '.join(TOOLS)})"
+        )
+    if os.geteuid() != 0:
+        pytest.skip("no image is built or tested: mmdebstrap and the overlays of its layers need root here")
+    with pytest.MonkeyPatch.context() as patch:
+        _use_own_storage(patch)
+        flags = "--isolation chroot --pull-never --format docker --layers --timestamp 0"
+        _run(
+            *("make", "image", "BUILDER=buildah", f"IMAGE={IMAGE}", f"BASE={_base()}"),
+            f"BUILD_FLAGS={' '.join([flags, *_trust_of_this_machine()])}",
+        )
+        yield IMAGE
+
+
+def _use_own_storage(patch):
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for variable, text in {"CONTAINERS_CONF": _CONTAINERS, "CONTAINERS_STORAGE_CONF": _STORAGE}.items():
+        path = KEPT / f"{variable.lower()}.toml"
+        path.write_text(text.format(folder=KEPT) if variable.endswith("STORAGE_CONF") else text)
+        patch.setenv(variable, str(path))
+    patch.delenv("MAKEFLAGS", raising=False)
+
+
+def _base():
+    """Return the name of the stand-in, made anew where its making or the interpreter has changed."""
+    recipe = hashlib.sha256(MAKE_BASE.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    name = f"localhost/python-stand-in:{recipe}"
+    if _call("buildah", "inspect", "--type", "image", name).returncode:
+        _run(MAKE_BASE, name, sys.executable)
+    return name
+
+
+def _trust_of_this_machine():
+    """Where packages come through a proxy with certificates of its own, lend those to the build; none stays in it."""
+    answer = _call(sys.executable, "-m", "pip", "config", "get", "global.cert")
+    certificates = os.environ.get("PIP_CERT") or answer.stdout.strip()
+    if not certificates:
+        return []
+    config = configparser.ConfigParser()
+    config["global"] = {"cert": "/etc/ssl/lent.crt"}
+    with (KEPT / "pip.conf").open("w") as file:
+        config.write(file)
+    return [f"--volume {certificates}:/etc/ssl/lent.crt:ro", f"--volume {KEPT / 'pip.conf'}:/etc/pip.conf:ro"]
+
+
+def _call(*command):
+    return subprocess.run(list(map(str, command)), cwd=CHECKOUT, check=False, capture_output=True, text=True)
+
+
+def _run(*command):
+    """Run in the checkout; return what it prints, or fail with what it says."""
+    done = _call(*command)
+    assert done.returncode == 0, (
+        f"{command[0]} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-8000:]}"
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def inspected(image):
+    """What the image says of itself."""
+    return json.loads(_run("podman", "image", "inspect", image))[0]
+
+
+_RESTRICTED = (
+    *("podman", "run", "--rm", "--network", "host", "--pull", "never"),
+    # podman would give it a /tmp to write to.
+    *("--read-only", "--read-only-tmpfs=false"),
+    *(
+        "--cap-drop",
+        "ALL",
+        "--security-opt",
+        "no-new-privileges",
+        "--memory",
+        "128m",
+        "--memory-swap",
+        "128m",
+    ),
+)
+
+
+@pytest.fixture(scope="session")
+def ask(image):
+    """A function that runs a script with the image's interpreter, and returns what it prints as JSON."""
+
+    def ask(script, *flags):
+        return json.loads(_run(*_RESTRICTED, *flags, "--entrypoint", "python3", image, "-c", script))
+
+    return ask
+
+
+class Container:
+    """A container of the image, as restricted as can be, and what it wrote."""
+
+    def __init__(self, image, name, *words, flags=()):
+        self.name = name
+        # Its own --rm would take the log with it.
+        restricted = [word for word in _RESTRICTED if word != "--rm"]
+        _run(*restricted, "--detach", "--name", name, *flags, image, *words)
+
+    @property
+    def log(self):
+        logged = _call("podman", "logs", self.name)
+        return logged.stdout + logged.stderr
+
+    def changed(self):
+        """Return the paths that were written to, mounts aside."""
+        return _run("podman", "diff", self.name).split("\n")
+
+    def stop(self):
+        """Ask it to end; return its exit status and the seconds that it took, or fail after 10."""
+        begin = time.monotonic()
+        self.signal(signal.SIGTERM)
+        return self.wait(), time.monotonic() - begin
+
+    def wait(self):
+        """Return the exit status once it has ended, or fail after 10 seconds."""
+        return int(_run("timeout", "10", "podman", "wait", "--interval", "50ms", self.name))
+
+    def signal(self, number):
+        _run("podman", "kill", "--signal", number.name, self.name)
+
+    def remove(self):
+        _call("podman", "rm", "--force", "--time", "0", self.name)
+
+
+@pytest.fixture
+def start_container(image):
+    """A function that starts a container with these words and flags; all of them are removed in the end."""
+    containers = []
+
+    def start_container(*words, flags=()):
+        name = f"spec-decode-exporter-e2e-{os.getpid()}-{len(containers)}"
+        containers.append(Container(image, name, *words, flags=flags))
+        return containers[-1]
+
+    yield start_container
+    for container in containers:
+        container.remove()

@@ -1,0 +1,174 @@
+"""The image as a cluster runs it: read-only, without rights, under any user."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path, PurePath
+
+import pytest
+
+from exporter import __version__
+from image.assemble import STATE_DIRECTORY
+
+CHECKOUT = Path(__file__).parents[3]
+STATE = f"/{STATE_DIRECTORY}"
+LARGEST = 120_000_000
+
+FILES = """
+import json, os
+print(json.dumps([os.path.join(folder, name) for top in ("/etc", "/opt", "/usr", "/var")
+                  for folder, _, names in os.walk(top) for name in names]))
+"""
+
+INSTALLED = """
+import importlib.metadata, json
+print(json.dumps({found.name.lower().replace("_", "-"): found.version for found in importlib.metadata.distributions()}))
+"""
+
+TRUST_AND_NAMES = """
+import json, socket, ssl
+import dns.resolver
+print(json.dumps({
+    "certificates": len(ssl.create_default_context().get_ca_certs()),
+    "localhost": [found[4][0] for found in socket.getaddrinfo("localhost", 80)],
+}))
+"""
+
+IMPORTS_FOR_EVER = """
+import sys, time, types
+def main():
+    print("importing", flush=True)
+    time.sleep(600)
+sys.modules["exporter.cli"] = types.SimpleNamespace(main=main)
+from exporter.entry import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def files(ask):
+    return ask(FILES)
+
+
+def test_it_is_small(inspected):
+    assert inspected["Size"] < LARGEST
+
+
+def test_it_runs_as_a_user_by_number_and_says_its_port_and_origin(inspected):
+    config = inspected["Config"]
+    assert config["User"] == "65532:65532"
+    assert list(config["ExposedPorts"]) == ["7732/tcp"]
+    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert config["Labels"]["org.opencontainers.image.version"] == __version__
+    revision = config["Labels"]["org.opencontainers.image.revision"]
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", revision)
+    assert f"SPEC_DECODE_EXPORTER_REVISION={revision}" in config["Env"]
+    assert "Volumes" not in config
+    assert "Healthcheck" not in inspected
+
+
+def test_there_is_no_shell_and_nothing_to_install_with(files):
+    programs = {path for path in files if PurePath(path).parent.name == "bin"}
+    names = {re.sub(r"[\d.]+$", "", PurePath(path).name) for path in programs}
+    assert names == {"python", "spec-decode-exporter", "idna"}
+    assert not [path for path in files if re.search(r"/(pip|setuptools|ensurepip|hatchling)[-/]", path)]
+    assert not [path for path in files if "lent" in path or path.endswith("pip.conf")]
+
+
+def test_every_module_is_compiled(files):
+    compiled = {
+        re.sub(r"__pycache__/(.+)\.cpython-\d+\.pyc$", r"\1.py", path)
+        for path in files
+        if path.endswith(".pyc")
+    }
+    sources = {path for path in files if path.endswith(".py")}
+    assert len(sources) > 500
+    assert sources <= compiled
+
+
+def test_scanners_find_what_debian_packages_the_libraries_came_from(files):
+    packages = {PurePath(path).name for path in files if "/status.d/" in path}
+    assert "libc6" in packages
+    assert any(package.startswith("libssl3") for package in packages)
+
+
+def test_it_holds_just_what_is_locked(ask):
+    lock = (CHECKOUT / "image" / "requirements.lock").read_text()
+    locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, re.MULTILINE))
+    installed = ask(INSTALLED)
+    assert installed.pop("spec-decode-exporter")
+    assert installed.items() <= locked.items()
+    assert installed.keys() >= {"aiohttp", "dnspython", "pydantic"}
+
+
+def test_it_trusts_the_usual_authorities_and_resolves_names(ask):
+    answer = ask(TRUST_AND_NAMES)
+    assert answer["certificates"] > 50
+    assert "127.0.0.1" in answer["localhost"]
+
+
+def test_without_words_it_is_a_sidecar(start_container, e2e):
+    port = e2e.free_port()
+    container = start_container(flags=["--env", f"SPEC_DECODE_EXPORTER_WEB_LISTEN_ADDRESS=127.0.0.1:{port}"])
+    e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
+    page = e2e.fetch(f"http://127.0.0.1:{port}/metrics")[2]
+    assert 'target="localhost:8000"' in page
+    status, seconds = container.stop()
+    assert status == 0
+    assert seconds < 2
+
+
+@pytest.mark.parametrize("user", ["65532:65532", "1000720000:0"], ids=["its own", "one of OpenShift's"])
+def test_it_serves_on_a_read_only_root_and_writes_nothing_but_its_state(user, start_container, e2e, tmp_path):
+    port = e2e.free_port()
+    # As the directory is in the image, so is a new volume on it.
+    os.chown(tmp_path, 65532, 0)
+    tmp_path.chmod(0o775)
+    container = start_container(
+        *("run", "--simulate", "steady", "--web.listen-address", f"127.0.0.1:{port}"),
+        *("--state.file", f"{STATE}/state.json"),
+        flags=["--user", user, "--volume", f"{tmp_path}:{STATE}"],
+    )
+    e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
+    e2e.eventually(
+        lambda: "\nspec_decode_acceptance_length_tokens{" in e2e.fetch(f"http://127.0.0.1:{port}/metrics")[2]
+    )
+    written = container.changed()
+    status, seconds = container.stop()
+    assert status == 0
+    assert seconds < 2
+    assert "Traceback" not in container.log
+    state = tmp_path / "state.json"
+    assert json.loads(state.read_text())["data"]
+    assert state.stat().st_uid == int(user.split(":")[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    # Only the mount points that the engine makes.
+    assert not [line for line in written if line and not re.fullmatch(r"C /(etc|var|var/lib|opt|usr)", line)]
+
+
+def test_the_state_directory_can_be_written_to_by_its_user_and_by_an_arbitrary_one(ask):
+    found = ask(
+        f"import json, os; s = os.stat('{STATE}'); print(json.dumps([s.st_uid, s.st_gid, s.st_mode & 0o777]))"
+    )
+    assert found == [65532, 0, 0o775]
+
+
+def test_as_the_first_process_it_ends_on_sigterm_while_it_still_imports(start_container, e2e):
+    container = start_container("-c", IMPORTS_FOR_EVER, flags=["--entrypoint", "python3"])
+    e2e.eventually(lambda: "importing" in container.log)
+    status, seconds = container.stop()
+    assert status == 128 + signal.SIGTERM
+    assert seconds < 2
+
+
+def test_a_mistake_in_the_configuration_is_said_and_ends_it(start_container, tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "exporter.yml").write_text("tagrets: []\n")
+    container = start_container(
+        "check-config", "/etc/exporter/exporter.yml", flags=["--volume", f"{tmp_path}:/etc/exporter:ro"]
+    )
+    assert container.wait() == 1
+    assert "tagrets" in container.log
