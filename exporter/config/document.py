@@ -36,9 +36,10 @@ can check a file as it is written: put `# yaml-language-server: $schema=PATH` wi
 
 Without a file, flags say the little that a sidecar needs: `--target`, `--poll.interval`, `--state.file`,
 `--cost.draft-cost-ratio` or `--cost.draft-parameters` with `--cost.target-parameters`, and
-`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`. Each is
-an environment variable too: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag goes before the file's key; those
-about targets stand in the place of a file.
+`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`, or
+`--speculative.config` with what vLLM is given as `--speculative-config`. Each is an environment variable too:
+`SPEC_DECODE_EXPORTER_STATE_FILE`. A flag goes before the file's key; those about targets stand in the place
+of a file. `--shard.index` and `--shard.count` go beside either.
 
 - **Durations** are written as in Prometheus, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
 - **Sizes** too, in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).
@@ -53,8 +54,9 @@ about targets stand in the place of a file.
 - A key that holds a path to a secret, a certificate or a list of targets is read again when that file
   changes.
 
-SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`, reads the file again. If there is a mistake in
-it, the old configuration stays in effect. Targets that did not change keep their windows.
+SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`, reads the file again; with `--config.auto-reload`
+that happens by itself within 5 s of a change, as when Kubernetes updates a ConfigMap. If there is a mistake
+in it, the old configuration stays in effect. Targets that did not change keep their windows.
 """
 
 _DISCOVERED: Final = """\
@@ -63,8 +65,11 @@ How a discovered server becomes a target:
 - Lists name it as `host:port`. The labels `__scheme__`, `__metrics_path__` and `__param_<name>` say how
   to ask it, `target` gives it a name (otherwise `host:port`), `method` says how it speculates. Other labels
   that begin with `__` are left out, and so are labels that a target may not have, with a warning.
+- Pods that the API of Kubernetes names have the labels `namespace` and `pod`, are called `namespace/pod`
+  and speculate as the arguments of their containers say; see [Kubernetes discovery](kubernetes-discovery.md).
 - A page that is found in several ways is watched once, under the name that it was found with first:
-  `targets` come before `files`, these before `http`, these before `dns`. Its labels are put together,
+  `targets` come before `files`, these before `http`, these before `dns`, these before
+  `kubernetes`. Its labels are put together,
   the first value counts.
 - A second page of the same name is called `host:port` of its address; if that is taken too,
   `host:port/path`, and after that a number is added.

@@ -173,4 +173,7 @@ def _check_credentials(config: Config, source: _Source) -> None:
 def _asked(config: Config) -> Iterator[tuple[KeyPath, HttpSettings]]:
     yield from ((("targets", index), target) for index, target in enumerate(config.targets))
     yield from ((("discovery", "http", index), way) for index, way in enumerate(config.discovery.http))
+    yield from (
+        (("discovery", "kubernetes", index), way) for index, way in enumerate(config.discovery.kubernetes)
+    )
     yield ("discovery", "scrape"), config.discovery.scrape

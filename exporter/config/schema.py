@@ -18,10 +18,12 @@ from exporter.config.http_settings import (
     Section,
     TlsConfig,
 )
+from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.labels import RESERVED_LABELS
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, LoadCost, SpeculativeSettings
 from exporter.config.policy import Policy, merged, misordered
+from exporter.config.shard_settings import ShardSettings
 from exporter.config.target_settings import (
     Discovery,
     DnsDiscovery,
@@ -45,12 +47,14 @@ __all__ = [
     "HeaderValues",
     "HttpDiscovery",
     "HttpSettings",
+    "KubernetesDiscovery",
     "LoadCost",
     "Log",
     "Metrics",
     "Policy",
     "Poll",
     "Scrape",
+    "ShardSettings",
     "SpeculativeSettings",
     "StateSettings",
     "TargetSettings",

@@ -17,10 +17,12 @@ from pydantic import (
 )
 
 from exporter.config.http_settings import HttpSettings, Section
+from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.labels import LabelName, LabelValue, writable
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
+from exporter.config.shard_settings import ShardSettings
 from exporter.config.url import address, identity
 from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
 
@@ -165,9 +167,16 @@ class Discovery(Section):
     )
     http: tuple[HttpDiscovery, ...] = Field(default=(), description="Servers that list targets.")
     dns: tuple[DnsDiscovery, ...] = Field(default=(), description="DNS names whose records are the targets.")
+    kubernetes: tuple[KubernetesDiscovery, ...] = Field(
+        default=(), description="Pods of a Kubernetes cluster."
+    )
     scrape: Scrape = Field(default_factory=Scrape, description="How to ask the servers that are found.")
+    shard: ShardSettings = Field(
+        default_factory=ShardSettings,
+        description="Which part of all targets, the configured ones too, is watched by this exporter.",
+    )
 
     @property
     def ways(self) -> int:
-        """How many files, servers and names are asked for targets; 0 if discovery is not used."""
-        return len(self.files) + len(self.http) + len(self.dns)
+        """How many files, servers, names and clusters are asked for targets; 0 if discovery is not used."""
+        return len(self.files) + len(self.http) + len(self.dns) + len(self.kubernetes)

@@ -16,7 +16,9 @@ from exporter.config.url import address, identity
 from exporter.targets.dns import DnsNameDiscovery
 from exporter.targets.file_sd import FileDiscovery
 from exporter.targets.http_sd import HttpListDiscovery
+from exporter.targets.kubernetes import PodDiscovery
 from exporter.targets.protocol import Discovery, DiscoveryError
+from exporter.targets.shard import shard_of
 from exporter.targets.static import static_targets
 from exporter.targets.target import Target
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from exporter.clock import Clock
     from exporter.config.schema import Config
 
-KINDS: Final = ("static", "file", "http", "dns")
+KINDS: Final = ("static", "file", "http", "dns", "kubernetes")
 """The ways of finding a target; where two find the same one, the earlier counts."""
 
 _NOTHING_KNOWN: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
@@ -44,6 +46,11 @@ def discoveries(config: Config) -> list[Discovery]:
             DnsNameDiscovery(name, settings, discovery.scrape)
             for settings in discovery.dns
             for name in settings.names
+        ),
+        *(
+            PodDiscovery(namespace, settings, discovery.scrape)
+            for settings in discovery.kubernetes
+            for namespace in settings.watched
         ),
     ]
 
@@ -64,8 +71,12 @@ def merge(results: Iterable[Sequence[Target]]) -> tuple[Target, ...]:
 
 def _with_labels(first: Target, other: Target) -> Target:
     labels = {**dict(other.labels), **dict(first.labels)}
-    method = first.method_label or other.method_label
-    return replace(first, labels=tuple(sorted(labels.items())), method_label=method)
+    return replace(
+        first,
+        labels=tuple(sorted(labels.items())),
+        method_label=first.method_label or other.method_label,
+        pod_arguments=first.pod_arguments or other.pod_arguments,
+    )
 
 
 def _named_apart(targets: Iterable[Target]) -> Iterator[Target]:
@@ -100,6 +111,7 @@ class Discoverer:
         """
         self._clock = clock
         self._on_change = on_change
+        self._shard = config.discovery.shard
         self._static = static_targets(config)
         self._ways = discoveries(config)
         self._failures: dict[str, str] = {}
@@ -148,7 +160,10 @@ class Discoverer:
             _log.warning("discovery_failed", discovery=way.name, reason=reason)
 
     def _publish(self) -> None:
-        targets = merge([self._static, *self.found.values()])
+        targets = tuple(filter(self._is_ours, merge([self._static, *self.found.values()])))
         if targets != self._targets:
             self._targets = targets
             self._on_change(targets)
+
+    def _is_ours(self, target: Target) -> bool:
+        return shard_of(target, self._shard.count) == self._shard.index

@@ -20,14 +20,17 @@ class DiscoveryError(Exception):
 
 
 class Discovery(Protocol):
-    """One file pattern, one list or one DNS name, and the targets behind it."""
+    """One file pattern, one list, one DNS name or one namespace, and the targets behind it."""
 
     name: str
     """What it is called in the log: its kind and its pattern, address or name."""
     key: str
     """What tells it from all others: its name may leave out a port or a secret query. Not for the log."""
-    refresh: float
-    """Seconds from one look to the next."""
+
+    @property
+    def refresh(self) -> float:
+        """Seconds from the end of one look to the next; none where a look waits until something changes."""
+        ...
 
     async def targets(self) -> Sequence[Target]:
         """Look again.

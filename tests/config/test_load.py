@@ -14,7 +14,9 @@ from exporter.config.load import ConfigError, load
 from exporter.config.schema import DEFAULT_URL, Config, HttpSettings, StateSettings
 
 EXAMPLES = Path(__file__).parents[2] / "config"
-SECRETS = dict.fromkeys(["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN"], "hunter2")
+SECRETS = dict.fromkeys(
+    ["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN", "KUBERNETES_TOKEN"], "hunter2"
+)
 
 
 def test_without_a_file_the_vllm_next_door_is_watched():
@@ -347,7 +349,7 @@ keys = st.sampled_from(
     ["poll", "interval", "windows", "targets", "url", "name", "labels", "discovery", "files", "http", "dns",
      "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca", "scrape", "<<",
      "cost", "loads", "draft_cost_ratio", "draft_parameters", "target_parameters", "running_requests", "speculative",
-     "tokens", "policy", "speedup", "poor", "drops", "warm_up", "state", "file"]
+     "kubernetes", "ports", "shard", "index", "tokens", "policy", "speedup", "poor", "drops", "warm_up", "state", "file"]
 )  # fmt: skip
 documents = st.recursive(
     scalars,

@@ -5,7 +5,15 @@ import asyncio
 import pytest
 
 from exporter.config.load import load
-from exporter.config.schema import Config, Discovery, DnsDiscovery, HttpDiscovery, TargetSettings
+from exporter.config.schema import (
+    Config,
+    Discovery,
+    DnsDiscovery,
+    HttpDiscovery,
+    KubernetesDiscovery,
+    ShardSettings,
+    TargetSettings,
+)
 from exporter.targets import discovery as module
 from exporter.targets.discovery import Discoverer, discoveries, merge
 from exporter.targets.protocol import DiscoveryError
@@ -41,12 +49,15 @@ def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
         files=(tmp_path / "a.yml",),
         http=(HttpDiscovery(url="http://sd/list"),),
         dns=(DnsDiscovery(names=("a", "b"), type="A", port=1, refresh_interval=7.0),),
+        kubernetes=(KubernetesDiscovery(namespaces=("x", "y"), label_selector="app=vllm"),),
     )
     assert [(way.name, way.refresh) for way in discoveries(Config(discovery=ways))] == [
         (f"file {tmp_path}/a.yml", 5.0),
         ("http http://sd/list", 60.0),
         ("dns A a", 7.0),
         ("dns A b", 7.0),
+        ("kubernetes namespace x app=vllm", 0.0),
+        ("kubernetes namespace y app=vllm", 0.0),
     ]
 
 
@@ -146,9 +157,9 @@ async def test_a_fault_in_one_way_does_not_end_the_others(start, clock, log):
 
 async def test_targets_are_counted_by_the_way_they_were_found(start, clock):
     discoverer, _ = start(Way("file", 5.0, [A]), Way("dns", 5.0, [A, B]))
-    assert discoverer.counts() == {"static": 0, "file": 0, "http": 0, "dns": 0}
+    assert discoverer.counts() == {"static": 0, "file": 0, "http": 0, "dns": 0, "kubernetes": 0}
     await clock.advance(0)
-    assert discoverer.counts() == {"static": 1, "file": 1, "http": 0, "dns": 1}
+    assert discoverer.counts() == {"static": 1, "file": 1, "http": 0, "dns": 1, "kubernetes": 0}
 
 
 async def test_a_reload_loses_no_target_meanwhile(start, clock):
@@ -172,3 +183,22 @@ def test_ways_that_differ_only_in_a_port_or_a_query_are_told_apart(tmp_path):
     )
     ways = discoveries(load(file, environ={}))
     assert len({way.key for way in ways}) == len(ways) == 4
+
+
+async def test_of_several_exporters_each_target_has_one_whichever_way_it_is_found(clock, monkeypatch):
+    found = [target(f"http://10.0.0.{number}:8000/metrics", f"pod-{number}") for number in range(20)]
+    monkeypatch.setattr(module, "discoveries", lambda _config: [Way("file", 5.0, found)])
+    static = tuple(TargetSettings(url=f"http://static-{number}:1/metrics") for number in range(20))
+    told: list[list[str]] = []
+    for index in range(3):
+        shard = ShardSettings(index=index, count=3)
+        config = Config(targets=static, discovery=Discovery(shard=shard))
+        lists = []
+        task = asyncio.ensure_future(Discoverer(config, clock, lists.append).run())
+        await clock.advance(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        told.append([one.name for one in lists[-1]])
+    every = [*(f"static-{number}:1" for number in range(20)), *(one.name for one in found)]
+    assert sorted(name for names in told for name in names) == sorted(every)
+    assert all(5 < len(names) < 25 for names in told)

@@ -1,0 +1,186 @@
+"""Pods as Kubernetes describes them, and the targets that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from exporter.config.kubernetes_settings import port_problem
+from exporter.config.url import normalise
+from exporter.targets.arguments import pod_speculation
+from exporter.targets.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from exporter.config.kubernetes_settings import KubernetesDiscovery
+    from exporter.config.target_settings import Scrape
+    from exporter.scrape.server_info import ServedSpeculation
+
+KIND: Final = "kubernetes"
+
+
+class UnusablePodError(Exception):
+    """A pod that should be a target cannot be one; the text says why."""
+
+
+class _Part(BaseModel):
+    """A part of the API's answer. What is not of interest is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class _Port(_Part):
+    name: str = ""
+    container_port: int
+
+
+class _Variable(_Part):
+    name: str
+    value: str | None = None
+
+
+class _Container(_Part):
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[_Variable, ...] = ()
+    ports: tuple[_Port, ...] = ()
+
+
+class _Spec(_Part):
+    containers: tuple[_Container, ...] = ()
+
+
+class _Metadata(_Part):
+    name: str
+    namespace: str
+    resource_version: str = ""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+
+
+class _Condition(_Part):
+    type: str
+    status: str
+
+
+class _Status(_Part):
+    phase: str = ""
+    pod_ip: str = Field(default="", alias="podIP")
+    conditions: tuple[_Condition, ...] = ()
+
+
+class Pod(_Part):
+    """A pod of the core API, version v1."""
+
+    metadata: _Metadata
+    spec: _Spec = Field(default_factory=_Spec)
+    status: _Status = Field(default_factory=_Status)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and its name."""
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has an address that a server may answer at. One that is being deleted still has."""
+        return self.status.phase == "Running" and bool(self.status.pod_ip)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Kubernetes would send requests to it."""
+        return any(found.type == "Ready" and found.status == "True" for found in self.status.conditions)
+
+    def speculation(self) -> ServedSpeculation | None:
+        """Return how the first of its containers that says so speculates."""
+        found = (
+            pod_speculation(
+                (*container.command, *container.args),
+                {variable.name: variable.value for variable in container.env if variable.value},
+            )
+            for container in self.spec.containers
+        )
+        return next(filter(None, found), None)
+
+
+class PodReader:
+    """Makes targets of pods."""
+
+    def __init__(self, settings: KubernetesDiscovery, scrape: Scrape) -> None:
+        """Take ports and labels as ``settings`` say; ask the targets as ``scrape`` says."""
+        self._settings = settings
+        self._scrape = scrape
+        self._http = scrape.http
+
+    def targets(self, pod: Pod) -> tuple[Target, ...]:
+        """Return a target for each of the pod's ports; none while it does not run.
+
+        Raises:
+            UnusablePodError: Its annotations name what is no port or no path.
+        """
+        if not pod.is_running or (self._settings.only_ready and not pod.is_ready):
+            return ()
+        ports = self._ports(pod)
+        labels, speculation = self._labels(pod), pod.speculation()
+        return tuple(
+            Target(
+                url=self._url(pod, port),
+                name="/".join(pod.key) + (f":{port}" if len(ports) > 1 else ""),
+                labels=labels,
+                http=self._http,
+                discovery=KIND,
+                pod_arguments=speculation,
+            )
+            for port in ports
+        )
+
+    def _ports(self, pod: Pod) -> list[int]:
+        """Return the numbers of the ports, each once, in the order in which they are named."""
+        annotated = self._annotation(pod, "port").split(",")
+        wanted = [port.strip() for port in annotated if port.strip()] or self._settings.ports
+        for port in wanted:
+            problem = port_problem(port)
+            if problem is not None:
+                raise UnusablePodError(f"the port of its annotation {problem}")
+        return list(dict.fromkeys(number for port in wanted for number in _numbers(pod, port)))
+
+    def _url(self, pod: Pod, port: int) -> str:
+        host = f"[{pod.status.pod_ip}]" if ":" in pod.status.pod_ip else pod.status.pod_ip
+        scheme = self._annotation(pod, "scheme") or self._scrape.scheme
+        path = self._annotation(pod, "path") or self._scrape.metrics_path
+        try:
+            return normalise(f"{scheme}://{host}:{port}/{path.removeprefix('/')}")
+        except ValueError as error:
+            raise UnusablePodError(
+                f"its address with the scheme and path of its annotations {error}"
+            ) from None
+
+    def _annotation(self, pod: Pod, name: str) -> str:
+        prefix = self._settings.annotation_prefix
+        return pod.metadata.annotations.get(f"{prefix}/{name}", "").strip() if prefix else ""
+
+    def _labels(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+        found = {
+            **_picked(self._settings.annotations, pod.metadata.annotations),
+            **_picked(self._settings.labels, pod.metadata.labels),
+            "namespace": pod.metadata.namespace,
+            "pod": pod.metadata.name,
+        }
+        return tuple(sorted(found.items()))
+
+
+def _numbers(pod: Pod, port: str) -> Iterator[int]:
+    """Yield the number of a port; for a name, those of the containers' ports that are called so."""
+    if port.isdecimal():
+        yield int(port)
+        return
+    for container in pod.spec.containers:
+        yield from (found.container_port for found in container.ports if found.name == port)
+
+
+def _picked(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
+    return {label: there[key] for label, key in wanted.items() if key in there}

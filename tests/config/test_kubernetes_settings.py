@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+
+def test_without_namespaces_it_is_the_exporters_own(read):
+    def watched(keys):
+        return read(f"discovery: {{kubernetes: [{{{keys}}}]}}").discovery.kubernetes[0].watched
+
+    assert watched("label_selector: app=vllm") == (None,)
+    assert watched("namespaces: [a, b]") == ("a", "b")
+    assert watched("all_namespaces: true") == ("",)
+
+
+def test_pods_take_the_place_of_the_vllm_beside_the_exporter(read):
+    found = read("discovery: {kubernetes: [{label_selector: app=vllm}]}")
+    assert (found.targets, found.discovery.ways) == ((), 1)
+
+
+def test_ports_are_numbers_or_names(read):
+    found = read("discovery: {kubernetes: [{ports: [8000, http, vllm-2]}]}")
+    assert found.discovery.kubernetes[0].ports == ("8000", "http", "vllm-2")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "HTTP", "a-very-long-port-name", "-a", "''"])
+def test_what_is_no_port_is_refused(mistakes, port):
+    [told] = mistakes(f"discovery: {{kubernetes: [{{ports: [{port}]}}]}}")
+    assert told.startswith("1: discovery.kubernetes[0].ports[0] is neither the number of a port")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("namespaces: [A]", "namespaces[0] is not the name of a namespace"),
+        ("ports: []", "ports must not be empty"),
+        ("namespaces: [a], all_namespaces: true", "all_namespaces cannot stand beside `namespaces`"),
+        ("labels: {pod: x}", "labels.pod is a label that every pod's target has"),
+        ("annotations: {namespace: x}", "annotations.namespace is a label that every pod's target has"),
+        ("labels: {job: x}", "labels.job is a label that Prometheus sets"),
+        ("labels: {team: 'a b'}", "labels.team is not the key of a pod's label"),
+    ],
+)
+def test_mistakes_are_told_at_their_key(mistakes, keys, message):
+    [told] = mistakes(f"discovery: {{kubernetes: [{{{keys}}}]}}")
+    assert told.startswith(f"1: discovery.kubernetes[0].{message}")
+
+
+def test_credentials_for_the_api_are_checked(mistakes, tmp_path):
+    (tmp_path / "ca.pem").write_text("nothing")
+    keys = "api_server: https://a, tls_config: {ca_file: ca.pem}"
+    [told] = mistakes(f"discovery: {{kubernetes: [{{{keys}}}]}}")
+    assert told.startswith("1: discovery.kubernetes[0] cannot be used: tls_config")

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from exporter.config.shard_settings import ShardSettings
+
+
+def test_without_any_all_targets_are_this_exporters(read):
+    assert read("").discovery.shard == ShardSettings(index=0, count=1)
+
+
+@pytest.mark.parametrize(("host", "index"), [("exporter-2", 2), ("spec-exporter-11.svc.cluster", 11)])
+def test_the_index_may_be_that_of_a_statefulset(read, monkeypatch, host, index):
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    assert read("discovery: {shard: {index: auto, count: 12}}").discovery.shard.index == index
+
+
+@pytest.mark.parametrize("host", ["exporter", "exporter-6d4cf56db6-x7k2p", "2", "a-"])
+def test_a_host_that_has_no_number_is_told(mistakes, monkeypatch, host):
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    [told] = mistakes("discovery: {shard: {index: auto, count: 3}}")
+    assert told.startswith(f"1: discovery.shard.index is auto, but the host's name, {host}, does not end in")
+
+
+@pytest.mark.parametrize("shard", ["index: 3, count: 3", "index: 1"])
+def test_an_index_that_none_has_is_refused(mistakes, shard):
+    [told] = mistakes(f"discovery: {{shard: {{{shard}}}}}")
+    assert told.startswith("1: discovery.shard.index must be less than `count`")
+
+
+@pytest.mark.parametrize("shard", ["count: 0", "count: 1001", "index: -1", "index: automatic"])
+def test_numbers_that_cannot_be_are_refused(mistakes, shard):
+    assert len(mistakes(f"discovery: {{shard: {{{shard}}}}}")) == 1
