@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import structlog
+
 from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.config.environment import FromVariable
@@ -21,6 +23,7 @@ from exporter.config.schema import DEFAULT_URL, Config
 from exporter.export.catalogue import NAMES
 from exporter.log import configure_log
 from exporter.service import REVISION, Options, Service
+from exporter.targets.arguments import config_speculation
 from exporter.web.listen import ListenError, parse_listen_address
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
@@ -28,6 +31,8 @@ DEFAULT_ADDRESS: Final = ":7732"
 _COMMANDS: Final = ("run", "check-config", "simulate")
 
 Result = TypeVar("Result")
+
+_log = structlog.get_logger()
 
 _SWITCH: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -40,6 +45,8 @@ _OVERRIDES: Final = {
     "cost_draft_parameters": "cost.draft_parameters",
     "cost_target_parameters": "cost.target_parameters",
     "state_file": "state.file",
+    "shard_index": "discovery.shard.index",
+    "shard_count": "discovery.shard.count",
     "log_level": "log.level",
     "log_format": "log.format",
 }
@@ -51,6 +58,9 @@ _SPECULATIVE: Final = {
     "--speculative.draft-model": "draft_model",
 }
 """Flags that stand for a key under ``speculative``, on every target that no file names."""
+
+_SPECULATIVE_CONFIG: Final = "--speculative.config"
+"""The flag that stands for all of them, in vLLM's own words; each of them goes before it."""
 
 
 class UsageError(Exception):
@@ -196,6 +206,7 @@ def _parts(value: FromVariable | None) -> list[str]:
 
 def _add_run_flags(flags: _Flags) -> None:
     flags.one("--config.file", "FILE", "the configuration; without one, flags and defaults")
+    flags.switch("--config.auto-reload", "read the configuration again when its file changes")
     flags.several("--target", "URL", "a metrics page to watch, without a configuration; repeatable")
     flags.one(
         "--poll.interval", "DURATION", "how often a server is asked, such as 1s; goes before the file's"
@@ -203,10 +214,13 @@ def _add_run_flags(flags: _Flags) -> None:
     flags.one("--speculative.method", "METHOD", "how the target speculates, such as eagle3 or ngram")
     flags.one("--speculative.tokens", "NUMBER", "how many tokens the target drafts at a time")
     flags.one("--speculative.draft-model", "NAME", "the name of the target's draft model")
+    flags.one(_SPECULATIVE_CONFIG, "JSON", "or what the target's vLLM is given as --speculative-config")
     flags.one("--cost.draft-cost-ratio", "RATIO", "what a draft token costs, in plain decode steps")
     flags.one("--cost.draft-parameters", "NUMBER", "or the size of the draft model, such as 500M …")
     flags.one("--cost.target-parameters", "NUMBER", "… beside that of the model that is served, such as 8B")
     flags.one("--state.file", "FILE", "what is remembered over a restart of the exporter", read=_absolute)
+    flags.one("--shard.count", "NUMBER", "how many exporters share the targets")
+    flags.one("--shard.index", "NUMBER", "which of them this is, from 0, or auto for a StatefulSet's pod")
     flags.several(
         "--web.listen-address", "ADDRESS", f"where to serve; repeatable (default {DEFAULT_ADDRESS})"
     )
@@ -246,17 +260,39 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
 
 def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Return the targets that the flags name; none, if they say nothing of targets."""
-    said = {flag: getattr(arguments, _destination(flag)) for flag in _SPECULATIVE}
+    said = {flag: getattr(arguments, _destination(flag)) for flag in (*_SPECULATIVE, _SPECULATIVE_CONFIG)}
     if arguments.simulate and (arguments.target or arguments.config_file):
         raise UsageError("--simulate is for use without --target and --config.file; it brings its own target")
     if arguments.config_file:
         _refuse_beside_file({"--target": next(iter(arguments.target), None), **said})
-    speculative = {_SPECULATIVE[flag]: value for flag, value in said.items() if value is not None}
+    speculative = {
+        **_understood(said.pop(_SPECULATIVE_CONFIG)),
+        **{_SPECULATIVE[flag]: value for flag, value in said.items() if value is not None},
+    }
     more = {"speculative": speculative} if speculative else {}
     if arguments.simulated:
         return [{**arguments.simulated, **more}]
     urls = arguments.target or ([DEFAULT_URL] if speculative else [])
     return [{"url": url, **more} for url in urls]
+
+
+def _understood(text: str | None) -> dict[str, object]:
+    """Return what vLLM's ``--speculative-config`` says.
+
+    Who injects a sidecar copies it from the pod into the variable unseen: what cannot be understood there is
+    no reason not to start.
+    """
+    if text is None:
+        return {}
+    try:
+        found = config_speculation(text)
+    except ValueError as error:
+        if not isinstance(text, FromVariable):
+            raise UsageError(f"{_SPECULATIVE_CONFIG} {error}") from None
+        _log.warning("variable_not_understood", variable=text.variable, reason=str(error))
+        return {}
+    said = {"method": found.method, "tokens": found.tokens, "draft_model": found.draft_model}
+    return {key: value for key, value in said.items() if value}
 
 
 def _refuse_beside_file(said: Mapping[str, str | None]) -> None:
@@ -332,8 +368,17 @@ async def _serve(arguments: argparse.Namespace) -> None:
             ],
             telemetry_path=arguments.web_telemetry_path,
             lifecycle=arguments.web_enable_lifecycle,
+            watched=_watched(arguments),
         )
         await Service(read, options, SystemClock()).run(_show_page)
+
+
+def _watched(arguments: argparse.Namespace) -> Path | None:
+    if not arguments.config_auto_reload:
+        return None
+    if not arguments.config_file:
+        raise UsageError("--config.auto-reload is for use with --config.file; there is no file to watch")
+    return Path(arguments.config_file)
 
 
 def _show_page(urls: Sequence[str]) -> None:

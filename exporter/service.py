@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +36,9 @@ from exporter.web.state import AppState, TargetRow
 REVISION = os.environ.get("SPEC_DECODE_EXPORTER_REVISION", "unknown")
 """The revision that the image was built from; the build passes it on."""
 
+_LOOK_AGAIN_AFTER = 5.0
+"""Seconds from one look at the configuration file to the next."""
+
 _log = structlog.get_logger()
 
 
@@ -46,6 +50,8 @@ class Options:
     telemetry_path: str = "/metrics"
     lifecycle: bool = False
     """Whether ``/-/reload`` is served."""
+    watched: Path | None = None
+    """The configuration file, if it is read again by itself when its content is another."""
 
 
 class Service:
@@ -71,9 +77,12 @@ class Service:
         self._background: set[asyncio.Task[None]] = set()
         self._server: Server | None = None
         self._reload_successful = True
+        self._watching: asyncio.Task[None] | None = None
+        self._digest = b""
+        self._problems = ""
         self._baselines = Baselines()
         self._state_file: StateFile | None = None
-        self._adopt(read_config())
+        self._adopt(self._read())
 
     @property
     def urls(self) -> Sequence[str]:
@@ -89,6 +98,8 @@ class Service:
         """
         self._server = await serve(create_app(self._app_state()), self._options.addresses)
         self._saving = _spawn(self._save_for_ever())
+        if self._options.watched is not None:
+            self._watching = _spawn(self._reload_when_it_changes(self._options.watched))
         await self._discover()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
@@ -113,23 +124,30 @@ class Service:
         finally:
             await self.close()
 
-    async def reload(self) -> None:
-        """Read the configuration again and adopt it whole, or keep the old one and raise ConfigError."""
+    async def reload(self, *, once_told: bool = False) -> None:
+        """Read the configuration again and adopt it whole, or keep the old one and raise ConfigError.
+
+        With ``once_told``, mistakes that the log has already are not told again.
+        """
         async with self._reloading:
             self._reload_successful = False
             try:
-                config = self._read_config()
+                config = self._read()
             except ConfigError as error:
-                _log.error("reload_failed", problems="; ".join(map(str, error.problems)))
+                problems = "; ".join(map(str, error.problems))
+                if not once_told or problems != self._problems:
+                    _log.error("reload_failed", problems=problems)
+                self._problems = problems
                 raise
             self._adopt(config)
             self._reload_successful = True
+            self._problems = ""
             await self._discover()
             _log.info("reloaded")
 
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
-        await _cancel([*self._background, *filter(None, [self._discovery, self._saving])])
+        await _cancel([*self._background, *filter(None, [self._discovery, self._saving, self._watching])])
         if self._server:
             await self._server.close()
         async with self._changes:
@@ -157,6 +175,11 @@ class Service:
         for watch in list(self._watches.values()):
             watch.judge()
             await asyncio.sleep(0)
+
+    def _read(self) -> Config:
+        # Before it is read: a change in between is then noticed at the next look.
+        self._digest = _digest(self._options.watched)
+        return self._read_config()
 
     def _adopt(self, config: Config) -> None:
         self._config = config
@@ -213,6 +236,17 @@ class Service:
                 return  # it is in the log, and the old configuration goes on
 
         self._in_background(reload())
+
+    async def _reload_when_it_changes(self, path: Path) -> None:
+        """Look at the file again and again; try one that was refused again, for what it names may change.
+
+        The content counts, not the time: Kubernetes changes a ConfigMap by giving a link another aim.
+        """
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AGAIN_AFTER)
+            if await asyncio.to_thread(_digest, path) != self._digest or not self._reload_successful:
+                with suppress(ConfigError):  # it is in the log, and the old configuration goes on
+                    await self.reload(once_told=True)
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = _spawn(work)
@@ -273,6 +307,13 @@ class Service:
             await _cancel([self._tasks.pop(key)])
             await watch.change(target, self._config)
         self._tasks[key] = _spawn(watch.run())
+
+
+def _digest(path: Path | None) -> bytes:
+    """Return what tells a file's content from another; nothing if there is no such file."""
+    with suppress(OSError):
+        return blake2b(path.read_bytes()).digest() if path else b""
+    return b""
 
 
 def _spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:

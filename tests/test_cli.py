@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from exporter.cli import UsageError, build_parser, parse, read_config, run_loop
+from exporter.cli import UsageError, _watched, build_parser, parse, read_config, run_loop
 from exporter.config.load import ConfigError
 
 
@@ -246,3 +247,55 @@ def test_what_is_said_of_targets_beside_a_file_is_refused_by_the_name_it_has(tmp
         config("--config.file", str(file), "--speculative.tokens", "3")
     with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
         config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_TARGET": "http://a"})
+
+
+EAGLE = '{"method": "eagle3", "model": "draft", "num_speculative_tokens": 3}'
+
+
+def test_vllms_own_argument_says_how_the_targets_speculate():
+    for found in (
+        config("--speculative.config", EAGLE),
+        config(environ={"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": EAGLE}),
+    ):
+        (target,) = found.targets
+        assert target.url == "http://localhost:8000/metrics"
+        speculative = target.speculative
+        assert (speculative.method, speculative.tokens, speculative.draft_model) == ("eagle3", 3, "draft")
+
+
+def test_what_a_flag_says_goes_before_vllms_argument():
+    (target,) = config("--speculative.config", EAGLE, "--speculative.tokens", "5").targets
+    assert (target.speculative.method, target.speculative.tokens) == ("eagle3", 5)
+
+
+def test_an_argument_of_vllm_that_cannot_be_read_is_refused_as_a_flag_and_passed_over_as_a_variable():
+    with pytest.raises(UsageError, match=r"--speculative\.config is not vLLM's JSON"):
+        config("--speculative.config", "$(NOT_KNOWN)")
+    with capture_logs() as log:
+        found = config(environ={"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": "$(NOT_KNOWN)"})
+    assert found.targets[0].speculative is None
+    assert [entry["variable"] for entry in log] == ["SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"]
+
+
+def test_an_argument_of_vllm_beside_a_file_is_refused(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match=r"--speculative\.config is .*; put it into the file"):
+        config("--config.file", str(file), "--speculative.config", EAGLE)
+
+
+def test_a_shard_may_be_given_beside_a_file(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("discovery:\n  shard: {count: 2}\n")
+    found = config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_SHARD_INDEX": "1"})
+    assert (found.discovery.shard.index, found.discovery.shard.count) == (1, 2)
+    with pytest.raises(ConfigError, match=r"command line: discovery\.shard\.index must be less than"):
+        config("--shard.index", "2", "--shard.count", "2")
+
+
+def test_a_file_is_watched_only_where_there_is_one():
+    watching = parse(["--config.auto-reload", "--config.file", "/x"], {})
+    assert _watched(watching) == Path("/x")
+    assert _watched(parse(["--config.file", "/x"], {})) is None
+    with pytest.raises(UsageError, match="there is no file to watch"):
+        _watched(parse(["--config.auto-reload"], {}))

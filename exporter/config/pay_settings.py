@@ -25,7 +25,7 @@ _WAYS: Final = {
 
 _PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "draft_parameters"}
 
-ModelText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(writable)]
+ModelText = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(writable)]
 
 
 class SpeculativeSettings(Section):

@@ -57,7 +57,7 @@ def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedS
     return next(filter(None, map(_speculation, command_lines)), None)
 
 
-def config_speculation(text: str) -> ServedSpeculation | None:
+def config_speculation(text: str) -> ServedSpeculation:
     """Return what vLLM's ``--speculative-config`` means, or a command line that has one.
 
     A command line is one for a shell, or has each of its words, as they are, on a line of its own.

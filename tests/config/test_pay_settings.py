@@ -122,7 +122,7 @@ def test_how_a_server_speculates(read):
         ("tokens: 129", "tokens must be at most 128"),
         ("tokens: 2.5", "tokens must be a whole number, not '2.5'"),
         ("method: ''", "method must not be empty"),
-        (f"draft_model: {'a' * 201}", "draft_model must be at most 200 characters long"),
+        (f"draft_model: {'a' * 257}", "draft_model must be at most 256 characters long"),
         ("num_speculative_tokens: 3", "num_speculative_tokens is not a key that is known here; there are `method`, `tokens`, `draft_model`"),
     ],
 )  # fmt: skip
