@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -92,3 +93,32 @@ def refused(render):
         return str(caught.value)
 
     return why
+
+
+OWN_CHART = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: vllm
+spec:
+  initContainers:
+    {{- include "spec-decode-exporter.sidecar" (index .Subcharts "spec-decode-exporter") | nindent 4 }}
+  volumes:
+    {{- include "spec-decode-exporter.sidecarVolumes" (index .Subcharts "spec-decode-exporter") | nindent 4 }}
+"""
+
+
+@pytest.fixture
+def render_sidecar(tmp_path):
+    """Return the pod of a chart that has ours as a dependency and takes the sidecar from its templates."""
+
+    def rendered(values=None):
+        own = tmp_path / "own"
+        (own / "templates").mkdir(parents=True, exist_ok=True)
+        (own / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
+        (own / "templates" / "pod.yaml").write_text(OWN_CHART)
+        shutil.copytree(CHART, own / "charts" / CHART.name, dirs_exist_ok=True)
+        sub = {CHART.name: {"mode": "sidecar", **(values or {})}}
+        return render_chart(own, sub).one("Pod")["spec"]
+
+    return rendered

@@ -1,0 +1,72 @@
+"""The sidecar as people's own charts get it."""
+
+from __future__ import annotations
+
+import json
+
+SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4}'
+
+
+def environment(container):
+    return {one["name"]: one.get("value") for one in container["env"]}
+
+
+def test_it_is_a_native_sidecar_that_watches_the_vllm_beside_it(render_sidecar):
+    (sidecar,) = render_sidecar()["initContainers"]
+    assert sidecar["restartPolicy"] == "Always"
+    assert environment(sidecar) == {"SPEC_DECODE_EXPORTER_TARGET": "http://localhost:8000/metrics"}
+
+
+def test_no_probe_of_it_counts_for_the_pod(render_sidecar):
+    (sidecar,) = render_sidecar()["initContainers"]
+    assert "readinessProbe" not in sidecar
+    assert "startupProbe" not in sidecar
+    assert sidecar["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
+
+
+def test_it_is_told_how_its_vllm_speculates(render_sidecar):
+    (sidecar,) = render_sidecar({"sidecar": {"speculativeConfig": SPECULATION}})["initContainers"]
+    assert environment(sidecar)["SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"] == SPECULATION
+
+
+def test_a_configuration_of_its_own_is_mounted_and_read_again(render_sidecar):
+    pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}, "targetPort": 8200}})
+    (sidecar,) = pod["initContainers"]
+    assert "--config.auto-reload" in sidecar["args"]
+    assert environment(sidecar) == {"TARGET_PORT": "8200"}
+    assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in sidecar["volumeMounts"]}
+
+
+def test_its_configmap_has_the_name_that_the_pod_mounts(render, render_sidecar):
+    pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}}})
+    (mounted,) = [v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v]
+    rendered = render({"mode": "sidecar", "sidecar": {"config": {"policy": {"min_drafts": 5}}}})
+    assert rendered.one("ConfigMap")["metadata"]["name"] == mounted
+
+
+def test_its_configmap_is_in_every_namespace_of_the_pods(render):
+    rendered = render("sidecar")
+    assert [
+        one["metadata"]["namespace"] for one in rendered.of("ConfigMap") if "exporter.yml" in one["data"]
+    ] == [
+        "inference",
+        "research",
+    ]
+
+
+def test_sidecar_mode_runs_nothing_of_its_own(render):
+    kinds = {one["kind"] for one in render("sidecar")}
+    assert kinds == {"ConfigMap", "PodMonitor", "PrometheusRule"}
+
+
+def test_values_are_quoted_as_they_must_be_in_cel(render):
+    odd = "a\"b'c\\d\n$(X)"
+    rendered = render(
+        {
+            "mode": "sidecar",
+            "sidecar": {"injection": {"enabled": True}},
+            "extraEnv": [{"name": "ODD", "value": odd}],
+        }
+    )
+    mutation = rendered.one("MutatingAdmissionPolicy")["spec"]["mutations"][0]["jsonPatch"]["expression"]
+    assert json.dumps(odd) in mutation
