@@ -183,8 +183,9 @@ def _before_the_merge(file: Path) -> Path:
 
 
 def _packages(found: str) -> set[str]:
-    """Return the names in what ``dpkg-query --search`` prints: ``name:architecture: path``."""
-    return {line.split(":", 1)[0] for line in found.splitlines() if ": /" in line}
+    """Return the names in what ``dpkg-query --search`` prints: ``name:architecture, name: path``."""
+    owners = [line.split(": /", 1)[0] for line in found.splitlines() if not line.startswith("diversion ")]
+    return {name.split(":", 1)[0] for owner in owners for name in owner.split(", ")}
 
 
 def _dpkg_query(*words: str) -> str:

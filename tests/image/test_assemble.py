@@ -80,8 +80,9 @@ def test_accounts_and_the_state_directory_are_by_number(tmp_path, monkeypatch):
 
 
 def test_packages_are_read_from_what_dpkg_finds():
-    found = "libssl3:amd64: /usr/lib/libssl.so.3\nca-certificates: /etc/ssl\ndiversion by x from: y\n"
-    assert assemble._packages(found) == {"libssl3", "ca-certificates"}
+    found = "libssl3:amd64: /usr/lib/libssl.so.3\nca-certificates, openssl: /etc/ssl\n"
+    diverted = "diversion by libc6 from: /lib64/ld.so\ndiversion by libc6 to: /lib64/ld.so.usr-is-merged\n"
+    assert assemble._packages(found + diverted) == {"libssl3", "ca-certificates", "openssl"}
 
 
 def test_a_packages_status_is_recorded_under_its_name(tmp_path, monkeypatch):
