@@ -39,8 +39,8 @@ format: $(READY) ## format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-e2e: $(READY) ## the installed program, the simulator and a real Prometheus together
-	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm
+e2e: $(READY) ## the installed program, the simulator, a real Prometheus and Alertmanager together
+	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 3 --dist loadfile
 
 e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes some minutes
 	tests/e2e/vllm/run

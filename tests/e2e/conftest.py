@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import random
 import shutil
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -19,13 +21,16 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
+ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+"""Debian has another name for it."""
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(240))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(240))
 
 
 def free_port():
@@ -119,37 +124,43 @@ class Exporter(Running):
 class Simulator(Running):
     """A stand-in vLLM, as users start it."""
 
-    def __init__(self, folder, scenario, name="simulator"):
-        self.port = free_port()
+    def __init__(self, folder, scenario, name="simulator", port=None):
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}/metrics"
         address = ("--listen-address", f"127.0.0.1:{self.port}")
         super().__init__(name, [PROGRAM, "simulate", "--scenario", scenario, *address], folder)
 
 
 class Prometheus(Running):
-    """A real Prometheus that scrapes every second; ``jobs`` maps names to lists of ``host:port``."""
+    """A real Prometheus.
 
-    def __init__(self, folder, jobs, name="prometheus"):
+    It scrapes every second, and ``jobs`` maps names to lists of ``host:port``; or it does what ``config`` says.
+    """
+
+    def __init__(self, folder, jobs=None, name="prometheus", config=None):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        config = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-            "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()
-            ],
-        }
         path = folder / f"{name}.json"
-        path.write_text(json.dumps(config))
+        path.write_text(json.dumps(config or self._scraping(jobs)))
         super().__init__(
             name,
             [
                 shutil.which("prometheus"),
                 f"--config.file={path}",
-                f"--storage.tsdb.path={folder / 'tsdb'}",
+                f"--storage.tsdb.path={folder / f'{name}.tsdb'}",
                 f"--web.listen-address=127.0.0.1:{self.port}",
             ],
             folder,
         )
+
+    @staticmethod
+    def _scraping(jobs):
+        return {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()
+            ],
+        }
 
     def query(self, expression):
         """Return the samples of an instant query as pairs of labels and value."""
@@ -165,12 +176,83 @@ class Prometheus(Running):
         return found[0][1] if found else None
 
 
+class Alertmanager(Running):
+    """A real Alertmanager that does what ``config`` says."""
+
+    def __init__(self, folder, config, name="alertmanager"):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(config))
+        super().__init__(
+            name,
+            [
+                ALERTMANAGER,
+                f"--config.file={path}",
+                f"--storage.path={folder / name}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+                "--cluster.listen-address=",
+            ],
+            folder,
+        )
+
+    def inhibited(self):
+        """Return the labels of the alerts that another one silences."""
+        status, _, body = fetch(f"{self.url}/api/v2/alerts?active=false&silenced=false")
+        assert status == 200, body
+        return [alert["labels"] for alert in json.loads(body)]
+
+
+class Webhook:
+    """Takes what Alertmanager sends: ``received`` holds moment (monotonic), receiver and alert."""
+
+    def __init__(self, folder):
+        self.received = received = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                received.extend((time.monotonic(), self.path.strip("/"), alert) for alert in body["alerts"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def first(self, status, name, **labels):
+        """Return moment, receiver and alert of the first notification of an alert; None if none has come."""
+        for moment, receiver, alert in self.received:
+            wanted = {"alertname": name, **labels}.items()
+            if alert["status"] == status and wanted <= alert["labels"].items():
+                return moment, receiver, alert
+        return None
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
 @pytest.fixture(scope="session")
 def prometheus_tools():
     """Skip where Prometheus is not installed."""
     for tool in ("prometheus", "promtool"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: apt-get install prometheus, or another package with it")
+
+
+@pytest.fixture(scope="session")
+def alerting_tools(prometheus_tools):
+    """Skip where Alertmanager is not installed."""
+    if ALERTMANAGER is None or shutil.which("amtool") is None:
+        pytest.skip(
+            "Alertmanager is not installed: apt-get install prometheus-alertmanager, or another package"
+        )
 
 
 @pytest.fixture(scope="module")

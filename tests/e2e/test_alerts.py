@@ -1,0 +1,237 @@
+"""From a server's drop to somebody's pager: simulated servers, the exporter, Prometheus and Alertmanager, as shipped.
+
+Scrapes and evaluations are every 15 s, and every expression is the shipped one. Only waiting is cut short, or it would
+take a quarter of an hour: no alert is held longer than 30 s before it fires and 20 s after, and Alertmanager sends
+what is resolved after 10 s. test_alert_scenarios.py has all alerts with their own durations, by a faster clock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.timeout(420)
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "config"
+FOR, KEEP = "30s", "20s"
+
+DROP_AT, RECOVERY_AT = 90, 190
+DROPPING = f"""
+acceptance: {{mean: 0.85, spread: 0.08}}
+phases:
+  - at: {DROP_AT}s
+    acceptance: {{mean: 0.3}}
+  - at: {RECOVERY_AT}s
+    acceptance: {{mean: 0.85}}
+"""
+SCENARIOS = {
+    "chat": f"model_name: chat-model{DROPPING}",
+    "code-1": f"model_name: code-model{DROPPING}",
+    "code-2": f"model_name: code-model{DROPPING}",
+    "calm": "model_name: calm-model",
+    "away": "model_name: away-model",
+}
+"""One server drops alone, two of one model drop together, one does not, and one is stopped by the test."""
+
+MODEL_DROPPED = ("SpecDecodeModelAcceptanceDropped", {"model_name": "code-model"})
+CHAT_DROPPED = ("SpecDecodeSuddenDrop", {"target": "chat"})
+TARGET_DOWN = ("SpecDecodeTargetDown", {"target": "away"})
+
+
+def read(path):
+    return yaml.safe_load((CONFIG / path).read_text(encoding="utf-8"))
+
+
+def hurried(folder):
+    """Write the shipped alerts with less waiting; return where they are."""
+    for path in sorted((CONFIG / "prometheus" / "alerts").glob("*.yml")):
+        document = read(path)
+        for group in document["groups"]:
+            for rule in group["rules"]:
+                rule["for"] = FOR
+                if "keep_firing_for" in rule:
+                    rule["keep_firing_for"] = KEEP
+        (folder / path.name).write_text(yaml.safe_dump(document))
+    return str(folder / "*.yml")
+
+
+def prometheus_config(exporter, servers, alertmanager, alerts):
+    """Return the shipped configuration, with other addresses."""
+    config = read("prometheus/prometheus.yml")
+    rules = [pattern for pattern in config["rule_files"] if not pattern.startswith("alerts/")]
+    config["rule_files"] = [alerts, *(str(CONFIG / "prometheus" / pattern) for pattern in rules)]
+    addresses = {"spec-decode": [exporter], "vllm": servers}
+    for scraped in config["scrape_configs"]:
+        scraped["static_configs"] = [
+            {"targets": [f"127.0.0.1:{each.port}" for each in addresses[scraped["job_name"]]]}
+        ]
+    config["alerting"]["alertmanagers"] = [
+        {"static_configs": [{"targets": [f"127.0.0.1:{alertmanager.port}"]}]}
+    ]
+    return config
+
+
+def alertmanager_config(webhook):
+    """Return the shipped configuration, with the test's webhook in the place of the receivers."""
+    config = read("alertmanager/alertmanager.yml")
+    config["route"]["group_interval"] = "10s"
+    for receiver in config["receivers"]:
+        receiver["webhook_configs"] = [{"url": f"{webhook.url}/{receiver['name']}"}]
+    return config
+
+
+@pytest.fixture(scope="module")
+def stack(start, e2e, alerting_tools, tmp_path_factory):
+    """The shipped stack without containers."""
+    scenarios, alerts = tmp_path_factory.mktemp("scenarios"), tmp_path_factory.mktemp("alerts")
+    servers = {}
+    for name, text in SCENARIOS.items():
+        (scenarios / f"{name}.yml").write_text(text)
+        servers[name] = start(e2e.Simulator, scenarios / f"{name}.yml", name=name)
+    for server in servers.values():
+        server.wait_for(server.url)
+    began = time.monotonic()
+    targets = [{"name": name, "url": server.url} for name, server in servers.items()]
+    told = {"cost": {"draft_cost_ratio": 0.05}, "targets": targets}
+    exporter = start(e2e.Exporter, json.dumps(told))
+    webhook = start(e2e.Webhook)
+    alertmanager = start(e2e.Alertmanager, alertmanager_config(webhook))
+    alertmanager.wait_for(f"{alertmanager.url}/-/ready")
+    config = prometheus_config(exporter, list(servers.values()), alertmanager, hurried(alerts))
+    prometheus = start(e2e.Prometheus, config=config)
+    prometheus.wait_for(f"{prometheus.url}/-/ready")
+    return SimpleNamespace(
+        began=began,
+        scenarios=scenarios,
+        servers=servers,
+        exporter=exporter,
+        webhook=webhook,
+        alertmanager=alertmanager,
+        prometheus=prometheus,
+    )
+
+
+@pytest.fixture(scope="module")
+def alarmed(stack, start, e2e):
+    """What was seen until the three alerts have reached the webhook; then what is wrong ends."""
+    prometheus, webhook = stack.prometheus, stack.webhook
+    e2e.eventually(lambda: prometheus.value('spec_decode_exporter_target_up{target="away"}'))
+    stack.servers["away"].stop()
+    time.sleep(max(0.0, stack.began + DROP_AT - time.monotonic()))
+    seen = SimpleNamespace()
+    e2e.eventually(lambda: sample(stack.exporter, "spec_decode_acceptance_dropped", "chat", kind="sudden"))
+    seen.flagged = time.monotonic() - stack.began - DROP_AT
+    firing = 'ALERTS{alertname="SpecDecodeSuddenDrop", target="chat", alertstate="firing"}'
+    e2e.eventually(lambda: prometheus.value(firing), within=90)
+    seen.fired = time.monotonic() - stack.began - DROP_AT
+    moment, *seen.chat = e2e.eventually(lambda: notified(webhook, "firing", CHAT_DROPPED), within=90)
+    seen.notified = moment - stack.began - DROP_AT
+    seen.panels = {title: prometheus.query(expression(title)) for title in ("Alerts", "Firing alerts")}
+    _, *seen.model = e2e.eventually(lambda: notified(webhook, "firing", MODEL_DROPPED))
+    seen.inhibited = stack.alertmanager.inhibited()
+    _, *seen.down = e2e.eventually(lambda: notified(webhook, "firing", TARGET_DOWN), within=120)
+    port = stack.servers["away"].port
+    start(e2e.Simulator, stack.scenarios / "away.yml", name="back", port=port)
+    sys.stdout.write(
+        f"After the drop: flagged by the exporter {seen.flagged:.0f} s, firing in Prometheus {seen.fired:.0f} s,"
+        f" at the webhook {seen.notified:.0f} s\n"
+    )
+    return seen
+
+
+def notified(webhook, status, alert):
+    name, labels = alert
+    return webhook.first(status, name, **labels)
+
+
+def sample(exporter, name, target, **labels):
+    """Return a value from the exporter's page; None if it is absent."""
+    wanted = {"target": target, **labels}.items()
+    for family in text_string_to_metric_families(exporter.metrics()):
+        for one in family.samples:
+            if one.name == name and wanted <= one.labels.items():
+                return one.value
+    return None
+
+
+def expression(title):
+    """Return the query of a panel of the overview, about everything."""
+    path = ROOT / "grafana" / "dashboards" / "spec-decode-overview.json"
+    panels = json.loads(path.read_text(encoding="utf-8"))["panels"]
+    ((target,),) = [panel["targets"] for panel in panels if panel["title"] == title]
+    return re.sub(r"\$\w+", ".+", target["expr"])
+
+
+def test_a_drop_is_known_within_seconds_and_told_within_minutes(alarmed):
+    assert 0 < alarmed.flagged < 30
+    assert alarmed.flagged < alarmed.fired < alarmed.flagged + 30 + 2 * 15 + 10
+    assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15
+
+
+def test_the_notification_says_what_dropped_where_and_how_far(alarmed):
+    receiver, alert = alarmed.chat
+    assert receiver == "day"
+    assert alert["labels"]["severity"] == "warning"
+    assert alert["labels"]["model_name"] == "chat-model"
+    said = re.search(
+        r"gives (\d\.\d\d) tokens .* gave (\d\.\d\d) before", alert["annotations"]["description"]
+    )
+    now, before = map(float, said.groups())
+    assert 1 < now < 2.2 < before < 5
+
+
+def test_the_links_of_a_notification_lead_somewhere(alarmed):
+    for _, alert in (alarmed.chat, alarmed.model, alarmed.down):
+        runbook = alert["annotations"]["runbook_url"].rpartition("/")[2]
+        assert (ROOT / "docs" / "runbooks" / runbook).is_file()
+        uid = re.search(r"/d/([\w-]+)", alert["annotations"]["dashboard_url"])[1]
+        assert (ROOT / "grafana" / "dashboards" / f"{uid}.json").is_file()
+    assert "var-target=chat&" in alarmed.chat[1]["annotations"]["dashboard_url"]
+
+
+def test_a_model_that_drops_everywhere_is_one_alert_for_the_night(alarmed, stack):
+    receiver, alert = alarmed.model
+    assert receiver == "night"
+    assert "code-model: acceptance has dropped on 100% of its engines" in alert["annotations"]["description"]
+    assert not stack.webhook.first("firing", "SpecDecodeSuddenDrop", model_name="code-model")
+    inhibited = {
+        labels["target"] for labels in alarmed.inhibited if labels["alertname"] == "SpecDecodeSuddenDrop"
+    }
+    assert inhibited == {"code-1", "code-2"}
+
+
+def test_a_server_that_is_gone_is_told(alarmed):
+    receiver, alert = alarmed.down
+    assert receiver == "night"
+    assert alert["annotations"]["description"].startswith("away (127.0.0.1:")
+
+
+def test_the_overview_shows_what_fires(alarmed):
+    assert alarmed.panels["Alerts"][0][1] >= 3
+    shown = {(labels["alertname"], labels.get("target")) for labels, _ in alarmed.panels["Firing alerts"]}
+    assert {("SpecDecodeSuddenDrop", "chat"), ("SpecDecodeModelAcceptanceDropped", None)} <= shown
+
+
+@pytest.mark.parametrize("alert", [CHAT_DROPPED, MODEL_DROPPED, TARGET_DOWN], ids=lambda alert: alert[0])
+def test_what_is_over_is_told_too(alert, alarmed, stack, e2e):
+    e2e.eventually(lambda: notified(stack.webhook, "resolved", alert), within=180)
+
+
+def test_nothing_is_said_of_a_server_that_is_well(alarmed, stack):
+    assert not [alert for _, _, alert in stack.webhook.received if alert["labels"].get("target") == "calm"]
+
+
+def test_no_rule_fails(alarmed, e2e, stack):
+    _, _, body = e2e.fetch(f"{stack.prometheus.url}/api/v1/rules")
+    rules = [rule for group in json.loads(body)["data"]["groups"] for rule in group["rules"]]
+    assert len(rules) > 100
+    assert not [rule["name"] for rule in rules if rule["health"] == "err"]
