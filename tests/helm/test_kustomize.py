@@ -98,7 +98,7 @@ def test_the_engines_of_the_production_stack_get_it_and_its_router_does_not(buil
     )
     assert names(engine["template"]["spec"], "initContainers") == {"spec-decode-exporter", "init"}
     assert names(engine["template"]["spec"], "volumes") == {"stack-storage", "spec-decode-exporter-state"}
-    assert MARK.split(":")[0] not in engine["selector"]["matchLabels"], "a selector cannot change"
+    assert MARK.split(":", maxsplit=1)[0] not in engine["selector"]["matchLabels"], "a selector cannot change"
     assert "initContainers" not in router["template"]["spec"]
 
 

@@ -1,0 +1,173 @@
+"""The admission policy, in a real API server: who gets a sidecar, and what it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.targets.arguments import config_speculation
+from helm.sync import CHART
+
+from .conftest import eventually
+
+SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4}'
+MARK = {"spec-decode-exporter/inject": "true"}
+NAME = "spec-decode-exporter"
+
+
+@pytest.fixture
+def injecting(render, cluster, namespace):
+    """Return the namespace of a release that injects; values are further ones."""
+    policies = []
+
+    def install(values=None):
+        home = namespace()
+        sidecar = {"injection": {"enabled": True}, **(values or {})}
+        rendered = render({"mode": "sidecar", "sidecar": sidecar}, namespace=home)
+        policies.append(rendered.one("MutatingAdmissionPolicy")["metadata"]["name"])
+        cluster.apply(*rendered)
+        eventually(lambda: sidecar_of(cluster.create(pod(home, generate=True))))
+        return home
+
+    yield install
+    for name in policies:
+        cluster.run("delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", name)
+
+
+def pod(
+    namespace, labels=MARK, name="vllm", generate=False, annotations=None, words=("vllm", "serve"), **spec
+):
+    metadata = {"namespace": namespace, "labels": labels, "annotations": annotations or {}}
+    metadata |= {"generateName": "first-"} if generate else {"name": name}
+    container = {"name": "vllm", "image": "vllm", "args": list(words)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"automountServiceAccountToken": False, "containers": [container], **spec},
+    }
+
+
+def sidecar_of(created):
+    return next((c for c in created["spec"].get("initContainers", ()) if c["name"] == NAME), None)
+
+
+def environment(created):
+    return {one["name"]: one.get("value") for one in sidecar_of(created)["env"]}
+
+
+def test_a_labelled_pod_comes_out_with_the_sidecar_of_the_templates(cluster, injecting, render_sidecar):
+    created = cluster.create(pod(injecting()))
+    own = render_sidecar()
+    (container,), volumes = own["initContainers"], own["volumes"]
+    given = sidecar_of(created)
+    assert {key: given[key] for key in container if key not in {"livenessProbe", "env"}} == {
+        key: value for key, value in container.items() if key not in {"livenessProbe", "env"}
+    }
+    assert container["livenessProbe"].items() <= {**given["livenessProbe"]}.items() or (
+        given["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
+    )
+    assert volumes[0] in created["spec"]["volumes"]
+    assert environment(created)["SPEC_DECODE_EXPORTER_TARGET"] == "http://localhost:8000/metrics"
+
+
+def test_what_the_pod_has_already_stays(cluster, injecting):
+    volume = {"name": "own", "emptyDir": {}}
+    created = cluster.create(
+        pod(injecting(), volumes=[volume], initContainers=[{"name": "fetch", "image": "busybox"}])
+    )
+    assert [one["name"] for one in created["spec"]["initContainers"]] == ["fetch", NAME]
+    assert [one["name"] for one in created["spec"]["volumes"]] == ["own", f"{NAME}-state"]
+    assert len(created["spec"]["containers"]) == 1
+
+
+def test_pods_that_are_not_selected_stay_as_they_are(cluster, injecting, namespace):
+    home = injecting()
+    assert sidecar_of(cluster.create(pod(home, labels={"app": "vllm"}))) is None
+    assert sidecar_of(cluster.create(pod(namespace()))) is None
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"hostNetwork": True},
+        {"labels": {**MARK, "leaderworkerset.sigs.k8s.io/worker-index": "1"}},
+        {"labels": {**MARK, "ray.io/node-type": "worker"}},
+        {"words": ["vllm", "serve", "--headless"]},
+        {"words": ["-c", "exec vllm serve llama --headless --data-parallel-size 2"]},
+    ],
+    ids=["host network", "worker of a group", "ray worker", "headless", "headless in a shell"],
+)
+def test_pods_without_a_page_of_their_own_stay_as_they_are(cluster, injecting, extra):
+    assert sidecar_of(cluster.create(pod(injecting(), **extra))) is None
+
+
+def test_the_leader_of_a_group_gets_it(cluster, injecting):
+    leader = {**MARK, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    assert sidecar_of(cluster.create(pod(injecting(), labels=leader)))
+
+
+@pytest.mark.parametrize("where", ["initContainers", "containers"])
+def test_a_pod_that_has_one_gets_no_second(cluster, injecting, where):
+    mine = {"name": NAME, "image": "mine"}
+    given = pod(injecting())
+    given["spec"].setdefault(where, []).append(mine)
+    created = cluster.create(given)
+    names = [c["name"] for key in ("initContainers", "containers") for c in created["spec"].get(key, ())]
+    assert names.count(NAME) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "annotations", "port"),
+    [
+        (["--port", "8200"], {}, "8200"),
+        (["--port=8200", "--x"], {}, "8200"),
+        (["-c", "vllm serve llama --port 8200 --x"], {}, "8200"),
+        (["-c", "vllm serve \\\n --port 8200\n"], {}, "8200"),
+        (["--port", "8200"], {"spec-decode-exporter/target-port": "9000"}, "9000"),
+        (["--data-parallel-rpc-port", "13345"], {}, "8000"),
+    ],
+)
+def test_the_port_is_the_one_that_the_pod_says(cluster, injecting, words, annotations, port):
+    created = cluster.create(pod(injecting(), words=words, annotations=annotations))
+    assert environment(created)["SPEC_DECODE_EXPORTER_TARGET"] == f"http://localhost:{port}/metrics"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["vllm", "serve", "llama", "--speculative-config", SPECULATION, "--api-key", "secret"],
+        ["--api-key", "secret", f"--speculative-config={SPECULATION}"],
+        ["--speculative_config", SPECULATION],
+        ["-sc", SPECULATION],
+        ["-c", f"exec vllm serve llama --speculative-config '{SPECULATION}' --port 8000"],
+        ["-c", f"set -e\nvllm serve llama \\\n  --speculative-config '{SPECULATION}'\n"],
+        ["--speculative-config.method", "eagle3", "--speculative-config.num_speculative_tokens=4"],
+        ["--spec-method", "eagle3", "--spec-tokens", "4"],
+    ],
+)
+def test_the_sidecar_is_told_how_its_vllm_speculates(cluster, injecting, words):
+    told = environment(cluster.create(pod(injecting(), words=words)))[
+        "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
+    ]
+    assert "secret" not in told
+    understood = config_speculation(told)
+    assert (understood.method, understood.tokens) == ("eagle3", 4)
+
+
+def test_a_pod_that_does_not_speculate_tells_nothing(cluster, injecting):
+    created = cluster.create(pod(injecting(), words=["vllm", "serve", "--seed", "1", "bash", "-scale"]))
+    assert not environment(created).get("SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG")
+
+
+def test_a_configuration_is_mounted_in_the_pod_s_own_namespace(cluster, injecting):
+    home = injecting({"config": {"policy": {"min_drafts": 5}}})
+    created = cluster.create(pod(home, words=["--port", "8200"]))
+    (mounted,) = [v["configMap"]["name"] for v in created["spec"]["volumes"] if "configMap" in v]
+    assert mounted in cluster.get("configmap", home)
+    assert environment(created) == {"TARGET_PORT": "8200"}
+
+
+def test_the_policy_of_the_chart_is_tried_here_in_whole(render):
+    expressions = render("injection").one("MutatingAdmissionPolicy")["spec"]
+    assert {one["name"] for one in expressions["variables"]} >= {"words", "port", "speculativeConfig"}
+    assert CHART.name == NAME
