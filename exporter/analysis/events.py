@@ -8,6 +8,7 @@ from exporter.analysis.drop import DropChange
 from exporter.analysis.held import Held
 from exporter.analysis.integrity import Check
 from exporter.analysis.judgement import Judgement
+from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.scrape.engines import Counter
@@ -67,11 +68,16 @@ class Teller:
     def __init__(self) -> None:
         self._verdict: Held[Verdict] = Held(TOLD_AFTER)
         self._told: Verdict | None = None
+        self._advice: tuple[Action, int | None] | None = None
         self._stalled = False
 
     def tell(self, judgement: Judgement, now: float) -> list[Event]:
         """Return what the log has not been told yet; ``now`` is monotonic, in seconds."""
-        return [*self._tell_state(judgement), *self._tell_verdict(judgement, now)]
+        return [
+            *self._tell_state(judgement),
+            *self._tell_verdict(judgement, now),
+            *self._tell_advice(judgement),
+        ]
 
     def _tell_state(self, judgement: Judgement) -> list[Event]:
         stalled = judgement.state is State.STALLED
@@ -94,7 +100,21 @@ class Teller:
         fields: dict[str, object] = {
             "verdict": str(verdict),
             "before": str(before or ""),
-            "recommendation": str(judgement.action),
             "findings": [str(finding.name) for finding in judgement.findings],
         }
         return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
+
+    def _tell_advice(self, judgement: Judgement) -> list[Event]:
+        """Tell other advice than the last; that there is none for a while is no news."""
+        depth = judgement.recommended
+        advice = judgement.action, None if depth is None else depth.tokens
+        if judgement.action is Action.COLLECT or advice == self._advice:
+            return []
+        before, self._advice = self._advice, advice
+        fields: dict[str, object] = {
+            "recommendation": str(judgement.action),
+            "before": str(before[0]) if before else "",
+            "recommended_tokens": advice[1],
+            "verdict": str(judgement.verdict),
+        }
+        return [Event("recommendation_changed", fields)]

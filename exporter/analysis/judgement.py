@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from exporter.analysis.bounds import acceptance_length_estimate, acceptance_ratio_estimate
 from exporter.analysis.cost import Cost, cost_curve, cost_of
@@ -18,7 +19,7 @@ from exporter.analysis.evidence import Evidence
 from exporter.analysis.finding import Finding, findings
 from exporter.analysis.held import Held
 from exporter.analysis.integrity import Check
-from exporter.analysis.load import mean
+from exporter.analysis.load import drafting_requests, mean
 from exporter.analysis.recommendation import Action, recommendation
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.speedup import estimated_speedup_ratio, speedup_estimate
@@ -29,6 +30,9 @@ from exporter.config.policy import Policy
 from exporter.scrape.engines import Gauge, Latency
 from exporter.scrape.sample import Buckets
 from exporter.window.ledger import Window
+
+_BAD = (Verdict.POOR, Verdict.HARMFUL)
+_NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class Judgement:
     state: State
     verdict: Verdict = Verdict.INSUFFICIENT
     action: Action = Action.COLLECT
-    cost: Cost | None = None
+    costs: tuple[Cost | None, ...] = ()
+    """What speculation cost in each window, at the load of its draft tokens."""
     crossover: float | None = None
     """The running requests from which on speculation stops paying."""
     bounds: tuple[Bounds, ...] = ()
@@ -81,6 +86,11 @@ class Judgement:
     """One for each of the depths."""
     recommended: Depth | None = None
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def cost(self) -> Cost | None:
+        """What speculation cost in the longest window."""
+        return self.costs[-1] if self.costs else None
 
 
 UNREACHABLE = Judgement(State.UNREACHABLE)
@@ -97,13 +107,15 @@ class Judge:
     def keep(self, longest: float) -> None:
         """Take the length of another longest window."""
         self._longest = longest
-        self._forget_advice()
+        self._held: Held[tuple[Action, int | None]] = Held(longest)
+        self._advised_at = -inf
 
     def judge(self, facts: Facts, now: float) -> Judgement:
         """Judge what the engine showed until ``now`` (monotonic seconds)."""
         window, policy = facts.windows[-1], self.assumptions.policy
-        cost = self._cost(facts)
-        bounds = tuple(_bounds(each, cost) for each in facts.windows)
+        costs = tuple(self._cost(each, facts) for each in facts.windows)
+        bounds = tuple(map(_bounds, facts.windows, costs))
+        cost = costs[-1]
         evidence = Evidence(
             window,
             policy,
@@ -121,7 +133,7 @@ class Judge:
             evidence.state,
             evidence.verdict,
             action,
-            cost,
+            costs,
             evidence.crossover,
             bounds,
             known,
@@ -130,9 +142,9 @@ class Judge:
             findings(replace(evidence, depth=depth)),
         )
 
-    def _cost(self, facts: Facts) -> Cost | None:
-        assumed, running = self.assumptions, _running(facts)
-        return cost_of(assumed.cost, facts.costs, assumed.speculation.method, running)
+    def _cost(self, window: Window, facts: Facts) -> Cost | None:
+        assumed = self.assumptions
+        return cost_of(assumed.cost, facts.costs, assumed.speculation.method, drafting_requests(window))
 
     def _crossover(self, facts: Facts) -> float | None:
         assumed = self.assumptions
@@ -147,16 +159,32 @@ class Judge:
             window=facts.windows[-1],
             drafted_before=facts.drafted_before,
             method=speculation.method,
-            scheduled_off=speculation.scheduled_off(_running(facts)),
+            scheduled_off=speculation.scheduled_off(mean(facts.windows[-1], Gauge.RUNNING_REQUESTS)),
             min_drafts=self.assumptions.policy.min_drafts,
         )
 
     def _advice(self, evidence: Evidence, known: Sequence[Depth], now: float) -> tuple[Action, Depth | None]:
-        """Say what to do, from enough drafts and a whole long window, and stay with it for as long."""
-        window, cost, policy = evidence.window, evidence.cost, evidence.policy.depth
-        if evidence.verdict is Verdict.INSUFFICIENT or not is_whole(window):
-            self._forget_advice()
+        """Say what to do, from enough drafts and a whole long window, and stay with it for as long.
+
+        While too little is known there is no advice. If that does not last for a whole long window either,
+        the advice is afterwards what it was, so that it does not flicker where drafts are only just enough.
+        """
+        if evidence.verdict is Verdict.INSUFFICIENT or not is_whole(evidence.window):
+            if now - self._advised_at >= self._longest:
+                self._held = Held(self._longest)
             return Action.COLLECT, None
+        self._advised_at = now
+        advice = self._fresh_advice(evidence, known)
+        action, tokens = self._held.offer(advice, now)
+        if action in _NEEDS_A_BAD_VERDICT and evidence.verdict not in _BAD:
+            self._held = Held(self._longest)
+            action, tokens = self._held.offer(advice, now)
+        shown = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == tokens)
+        return action, next(shown, None)
+
+    def _fresh_advice(self, evidence: Evidence, known: Sequence[Depth]) -> tuple[Action, int | None]:
+        """Return what to do, and the recommended tokens, by the window alone."""
+        window, cost, policy = evidence.window, evidence.cost, evidence.policy.depth
         best = None if cost is None else recommended(window, cost, known, policy.tolerance)
         action = recommendation(
             window,
@@ -166,17 +194,7 @@ class Judge:
             better_method=False,
             policy=policy,
         )
-        tokens = self._tokens.offer(None if best is None else best.tokens, now)
-        shown = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == tokens)
-        return self._action.offer(action, now), next(shown, None)
-
-    def _forget_advice(self) -> None:
-        self._tokens: Held[int | None] = Held(self._longest)
-        self._action: Held[Action] = Held(self._longest)
-
-
-def _running(facts: Facts) -> float | None:
-    return mean(facts.windows[-1], Gauge.RUNNING_REQUESTS)
+        return action, None if best is None else best.tokens
 
 
 def _bounds(window: Window, cost: Cost | None) -> Bounds:

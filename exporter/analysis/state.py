@@ -9,8 +9,8 @@ from exporter.analysis.load import mean
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.ledger import Window
 
-WHOLE_WINDOW = 0.9
-"""The share of its length that a window must cover to be whole; jitter may leave it a little short."""
+WHOLE_WINDOW = 0.85
+"""The share of its length that a window must cover to be whole; jitter and a failed poll or two take some."""
 
 _DRAFTS_WHAT_IT_FINDS = ("ngram", "suffix")
 """How the methods begin that draft only where the text repeats itself: silence is no fault of theirs."""

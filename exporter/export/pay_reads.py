@@ -34,8 +34,7 @@ def each_window_at_cost(formula: Callable[[Window, Cost], float | None]) -> Read
     """Read a formula that needs the cost, for every window; absent where the cost is unknown."""
 
     def read(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
-        cost = findings.judgement.cost
-        for window in findings.windows:
+        for window, cost in zip(findings.windows, findings.judgement.costs, strict=False):
             yield (window_label(window),), None if cost is None else formula(window, cost)
 
     return read

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from exporter.analysis import acceptance, positions, speedup
+from exporter.analysis.cost import Cost
 from exporter.analysis.drops import DropStatus
 from exporter.analysis.engine import Findings
 from exporter.analysis.estimate import Estimate
-from exporter.analysis.judgement import Bounds, Judgement
+from exporter.analysis.judgement import Bounds
 from exporter.export.collector import Snapshot
 from exporter.export.reads import window_label
 from exporter.window.ledger import Window
@@ -44,12 +45,12 @@ def _engine(labels: Mapping[str, str], findings: Findings) -> dict[str, Any]:
 
 
 def _windows(findings: Findings) -> Iterator[dict[str, Any]]:
-    for window, bounds in zip(findings.windows, findings.judgement.bounds, strict=False):
-        yield _window(window, bounds, findings.judgement)
+    judgement = findings.judgement
+    for window, bounds, cost in zip(findings.windows, judgement.bounds, judgement.costs, strict=False):
+        yield _window(window, bounds, cost)
 
 
-def _window(window: Window, bounds: Bounds, judgement: Judgement) -> dict[str, Any]:
-    cost = judgement.cost
+def _window(window: Window, bounds: Bounds, cost: Cost | None) -> dict[str, Any]:
     value = None if cost is None else speedup.estimated_speedup_ratio(window, cost)
     return {
         "window": window_label(window),

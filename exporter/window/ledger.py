@@ -44,6 +44,10 @@ class Increments:
         """Return the accepted tokens of a draft position in each increment."""
         return self._column(_POSITIONS + position)
 
+    def gauge(self, gauge: Gauge) -> list[float]:
+        """Return one of ``MEAN_GAUGES`` at the end of each increment; of merged ones, their sum."""
+        return [value / NANO for value in self._column(_GAUGES + MEAN_GAUGES.index(gauge))]
+
     def seconds(self) -> list[float]:
         """Return the time that each increment covers."""
         return [nanoseconds / NANO for nanoseconds in self._column(_COVERED)]

@@ -10,14 +10,14 @@ from exporter.scrape.engines import Counter
 from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window
 
 
-def _row(seconds=1.0, positions=(), **counters):
+def _row(seconds=1.0, positions=(), gauges=(0.0, 0.0, 0.0), **counters):
     """One increment as the ledger keeps it; counters by their names in lower case."""
     names = [one.name.lower() for one in Counter]
     assert counters.keys() <= set(names), counters
     return [
         round(seconds * NANO),
         *(counters.get(name, 0) for name in names),
-        *(0 for _ in MEAN_GAUGES),
+        *(round(value * NANO) for value in gauges),
         *positions,
     ]
 
@@ -25,7 +25,7 @@ def _row(seconds=1.0, positions=(), **counters):
 @pytest.fixture(scope="session")
 def make_increments():
     def make_increments(*increments):
-        """Make increments, each of a dict of counters, and ``positions`` and ``seconds``."""
+        """Make increments, each of a dict of counters, and ``positions``, ``gauges`` and ``seconds``."""
         rows = [_row(**one) for one in increments]
         empty = [0] * max(map(len, rows), default=0)
         return Increments(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.analysis.depth import Depth
 from exporter.analysis.drop import DropChange, DropKind
 from exporter.analysis.events import TOLD_AFTER, Teller, drop_event
 from exporter.analysis.finding import Finding, FindingName, Severity
@@ -15,8 +16,9 @@ from exporter.analysis.verdict import Verdict
 FINDING = Finding(FindingName.CLIFF, Severity.WARNING, {}, "")
 
 
-def judged(verdict=Verdict.HEALTHY, state=State.ACTIVE):
-    return Judgement(state, verdict, Action.KEEP, findings=(FINDING,))
+def judged(verdict=Verdict.HEALTHY, state=State.ACTIVE, action=Action.COLLECT, tokens=None):
+    depth = None if tokens is None else Depth(tokens, 2.0, extrapolated=False)
+    return Judgement(state, verdict, action, recommended=depth, findings=(FINDING,))
 
 
 @pytest.fixture(name="teller")
@@ -29,13 +31,12 @@ def told(teller, judgement, now):
 
 
 class TestAVerdict:
-    def test_is_told_with_the_advice_and_what_was_found(self, teller):
+    def test_is_told_with_what_was_found(self, teller):
         (event,) = teller.tell(judged(), 0.0)
         assert (event.name, event.is_bad) == ("verdict_changed", False)
         assert event.fields == {
             "verdict": "healthy",
             "before": "",
-            "recommendation": "keep",
             "findings": ["cliff"],
         }
 
@@ -61,6 +62,22 @@ class TestAVerdict:
         assert told(teller, judged(Verdict.INSUFFICIENT), 5.0) == []
         assert told(teller, judged(Verdict.INSUFFICIENT), 500.0) == []
         assert told(teller, judged(), 505.0) == []
+
+
+def test_advice_is_told_when_it_is_another(teller):
+    teller.tell(judged(), 0.0)
+    (event,) = teller.tell(judged(action=Action.DECREASE, tokens=3), 300.0)
+    assert (event.name, event.is_bad) == ("recommendation_changed", False)
+    assert event.fields == {
+        "recommendation": "decrease",
+        "before": "",
+        "recommended_tokens": 3,
+        "verdict": "healthy",
+    }
+    assert told(teller, judged(action=Action.COLLECT), 305.0) == []
+    assert told(teller, judged(action=Action.DECREASE, tokens=3), 310.0) == []
+    (event,) = teller.tell(judged(action=Action.DECREASE, tokens=2), 900.0)
+    assert (event.fields["before"], event.fields["recommended_tokens"]) == ("decrease", 2)
 
 
 def test_a_stall_is_told_when_it_begins_and_when_it_ends(teller):

@@ -45,7 +45,14 @@ def test_a_third_value_interrupts_another(held):
     held.offer(5, 10.0)
     held.offer(6, 200.0)
     assert held.offer(5, 310.0) == 4
-    assert held.offer(5, 610.0) == 5
+    assert held.offer(5, 599.9) == 4
+
+
+def test_a_value_that_was_not_offered_for_twice_as_long_gives_way_to_whatever_is_newest(held):
+    held.offer(4, 0.0)
+    for moment in range(100, 600, 100):
+        assert held.offer(5 + moment // 100 % 2, float(moment)) == 4
+    assert held.offer(5, 600.0) == 5
 
 
 def test_without_a_time_every_value_is_shown_at_once():
@@ -54,7 +61,7 @@ def test_without_a_time_every_value_is_shown_at_once():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 200)), min_size=1), st.floats(0, 500))
-def test_what_is_shown_was_offered_without_interruption(offers, seconds):
+def test_what_is_shown_has_stayed_or_what_was_shown_is_long_gone(offers, seconds):
     """Held against the whole past, searched anew at every offer."""
     held, now, past, shown = Held(seconds), 0.0, [], None
     for value, later in offers:
@@ -65,6 +72,7 @@ def test_what_is_shown_was_offered_without_interruption(offers, seconds):
             if earlier != value:
                 break
             since = when
-        if shown is None or now - since >= seconds:
+        gone = now - max((when for earlier, when in past if earlier == shown), default=now)
+        if shown is None or now - since >= seconds or gone >= 2 * seconds:
             shown = value
         assert held.offer(value, now) == shown

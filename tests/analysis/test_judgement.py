@@ -45,7 +45,7 @@ def window_fixture(make_window):
             length=length,
             seconds=float(seconds),
             gauges=(running, 0.0, 0.2),
-            increments=[{**one, "positions": accepted}] * polls,
+            increments=[{**one, "positions": accepted, "gauges": (running, 0.0, 0.2)}] * polls,
             **whole,
         )
 
@@ -159,7 +159,7 @@ def test_beyond_the_crossover_the_batch_is_to_be_limited(facts):
     assert FindingName.ABOVE_CROSSOVER in {finding.name for finding in judgement.findings}
 
 
-@pytest.mark.parametrize("seconds", [160, 260])
+@pytest.mark.parametrize("seconds", [160, 250])
 def test_advice_takes_a_whole_long_window_and_a_verdict_does_not(facts, seconds):
     judgement = judge_at(0.1).judge(facts(seconds=seconds), 1000.0)
     assert (judgement.verdict, judgement.action) == (Verdict.OPTIMAL, Action.COLLECT)
@@ -182,11 +182,27 @@ class TestAdvice:
         shown = judge.judge(facts(POOR), 1305.0)
         assert (shown.recommended.tokens, shown.action) == (1, Action.DECREASE)
 
-    def test_begins_anew_once_there_was_too_little_to_say(self, facts):
+    def test_is_none_while_there_is_too_little_to_say_and_then_what_it_was(self, facts):
         judge = judge_at(0.1)
         judge.judge(facts(), 1000.0)
-        assert judge.judge(facts(drafts=0, survival=(0.0,) * 4), 1005.0).action is Action.COLLECT
-        assert judge.judge(facts(POOR), 1010.0).recommended.tokens == 1
+        shown = judge.judge(facts(drafts=0, survival=(0.0,) * 4), 1005.0)
+        assert (shown.action, shown.recommended) == (Action.COLLECT, None)
+        shown = judge.judge(facts(POOR), 1010.0)
+        assert (shown.action, shown.recommended.tokens) == (Action.KEEP, 4)
+
+    def test_begins_anew_once_there_was_too_little_to_say_for_a_whole_long_window(self, facts):
+        judge = judge_at(0.1)
+        judge.judge(facts(), 1000.0)
+        for moment in (1005.0, 1305.0):
+            judge.judge(facts(drafts=0, survival=(0.0,) * 4), moment)
+        assert judge.judge(facts(POOR), 1310.0).recommended.tokens == 1
+
+    def test_to_disable_or_to_limit_the_batch_ends_with_the_verdict_that_it_rests_on(self, facts):
+        judge = judge_at(0.5)
+        assert judge.judge(facts(POOR), 1000.0).action is Action.DISABLE
+        shown = judge.judge(facts(), 1005.0)
+        assert (shown.verdict, shown.action) == (Verdict.MARGINAL, Action.DECREASE)
+        assert shown.recommended.tokens == 1
 
     def test_begins_anew_with_another_longest_window(self, facts):
         judge = judge_at(0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.analysis.load import mean, per_second, prefix_cache_hit_ratio
+from exporter.analysis.load import drafting_requests, mean, per_second, prefix_cache_hit_ratio
 from exporter.scrape.engines import Gauge
 
 
@@ -29,3 +29,21 @@ def test_a_rate_over_no_time_or_of_nothing_known_has_no_value(make_window):
 def test_prefix_cache_hits_are_a_share_of_the_tokens_looked_up(make_window, queries, hits, expected):
     window = make_window(prefix_cache_queries=queries, prefix_cache_hits=hits)
     assert prefix_cache_hit_ratio(window) == expected
+
+
+class TestTheLoadOfDrafts:
+    def polls(self, *polls):
+        """Increments of so many draft tokens, at so many running requests."""
+        return [{"draft_tokens": drafted, "gauges": (running, 0.0, 0.0)} for drafted, running in polls]
+
+    def test_is_the_mean_over_draft_tokens_and_not_over_time(self, make_window):
+        polls = self.polls((0, 0.0), (0, 0.0), (100, 4.0), (300, 60.0))
+        window = make_window(increments=polls, gauges=(16.0, 0.0, 0.0))
+        assert drafting_requests(window) == (100 * 4 + 300 * 60) / 400
+
+    def test_is_the_mean_over_the_polls_where_nothing_is_drafted(self, make_window):
+        window = make_window(increments=self.polls((0, 2.0), (0, 4.0)), gauges=(3.0, 0.0, 0.0))
+        assert drafting_requests(window) == 3.0
+
+    def test_is_unknown_where_the_server_does_not_tell(self, make_window):
+        assert drafting_requests(make_window(increments=self.polls((100, 0.0)))) is None

@@ -78,8 +78,8 @@ def test_one_that_has_no_reason_to_draft_is_not(found, excuse):
 
 
 def test_only_a_whole_window_can_be_stalled(found):
-    assert found({"length": 300.0, "seconds": 270.0, **SILENT}) is State.STALLED
-    assert found({"length": 300.0, "seconds": 269.0, **SILENT}) is State.ACTIVE
+    assert found({"length": 300.0, "seconds": 255.0, **SILENT}) is State.STALLED
+    assert found({"length": 300.0, "seconds": 254.0, **SILENT}) is State.ACTIVE
 
 
 @pytest.mark.parametrize(
