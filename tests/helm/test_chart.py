@@ -1,0 +1,59 @@
+"""The chart as a whole: linted, packed, rendered as it was reviewed, and what it says after it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helm.sync import CHART
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def values_of(case):
+    return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
+
+
+def test_helm_has_nothing_to_say_against_it(case):
+    from helm_python import chart
+
+    found = chart.lint(str(CHART), values_of(case), strict=True, namespace="obs")
+    assert not [one for one in found["messages"] if one["severity"] > 1]
+    assert not found["errors"]
+
+
+def test_it_is_small_enough_for_the_secret_of_a_release(tmp_path):
+    from helm_python import chart
+
+    packed = chart.package(str(CHART), destination=str(tmp_path))
+    assert Path(packed).stat().st_size < 300_000, "a release holds the chart and its rendering in 1 MiB"
+
+
+@pytest.mark.parametrize(("case", "values"), [("defaults", {}), ("injection", values_of("injection"))])
+def test_it_renders_what_was_reviewed(render, case, values):
+    """A change here is meant to be looked at: remove the file, run the test, and read the difference."""
+    path = GOLDEN / f"{case}.yaml"
+    text = yaml.safe_dump_all(render(values), sort_keys=False, width=120)
+    if not path.exists():
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ({}, "It watches pods in: obs."),
+        ({}, "Nothing scrapes it yet"),
+        ("shards", "It watches pods in: all namespaces."),
+        ("static", "port-forward service/rel-spec-decode-exporter"),
+        ("injection", "kubectl rollout restart"),
+        ("sidecar", "how the container gets into a pod"),
+        ({"mode": "sidecar"}, "Nothing scrapes the sidecars yet"),
+        ("fleet", "--disable-access-log-for-endpoints /metrics,/metrics/"),
+        ({}, "counted twice"),
+    ],
+)
+def test_what_it_says_after_it_is_installed(render, values, part):
+    assert part in render(values).notes

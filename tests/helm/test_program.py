@@ -1,0 +1,90 @@
+"""What the chart tells the exporter is what the exporter takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.cli import parse
+from exporter.config.load import load
+
+
+@pytest.fixture
+def accepted(tmp_path):
+    """Return the configuration that the exporter reads from a ConfigMap."""
+
+    def read(rendered, **environ):
+        configs = [one for one in rendered.of("ConfigMap") if "exporter.yml" in one["data"]]
+        path = tmp_path / "exporter.yml"
+        path.write_text(configs[0]["data"]["exporter.yml"])
+        return load(path, environ=environ)
+
+    return read
+
+
+def container(rendered):
+    workload = (rendered.of("Deployment") + rendered.of("StatefulSet"))[0]
+    return workload["spec"]["template"]["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize("case", ["fleet", "shards", "static", "sidecar"])
+def test_its_configurations_are_accepted(render, accepted, case, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "rel-spec-decode-exporter-2")
+    config = accepted(render(case), VLLM_TOKEN="secret", TARGET_PORT="8000")
+    assert str(config.state.file) == "/var/lib/spec-decode-exporter/state.json"
+
+
+def test_a_shard_knows_its_number_by_the_name_of_its_pod(render, accepted, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "rel-spec-decode-exporter-2")
+    shard = accepted(render("shards")).discovery.shard
+    assert (shard.count, shard.index) == (3, 2)
+
+
+def test_the_namespace_is_that_of_the_release_where_none_is_named(render, accepted):
+    (kubernetes,) = accepted(render()).discovery.kubernetes
+    assert kubernetes.namespaces == ("obs",)
+    assert kubernetes.label_selector == "spec-decode-exporter/watch=true"
+
+
+def test_a_sidecar_watches_the_port_of_its_own_pod(render, accepted):
+    (target,) = accepted(render("sidecar"), TARGET_PORT="8200").targets
+    assert target.url == "http://localhost:8200/metrics"
+
+
+@pytest.mark.parametrize("case", ["fleet", "shards", "static"])
+def test_its_arguments_are_accepted(render, case):
+    arguments = parse(container(render(case))["args"], {})
+    assert arguments.config_auto_reload
+    assert arguments.config_file == "/etc/spec-decode-exporter/exporter.yml"
+
+
+@pytest.mark.parametrize("values", [{}, {"sidecar": {"config": {"policy": {"min_drafts": 5}}}}])
+def test_those_of_a_sidecar_too(render_sidecar, values):
+    (sidecar,) = render_sidecar(values)["initContainers"]
+    environ = {one["name"]: one["value"] for one in sidecar["env"]}
+    arguments = parse(sidecar["args"], environ)
+    assert arguments.web_listen_address == [":7732"]
+    assert bool(arguments.config_file) == bool(values)
+    assert arguments.target == ([] if values else ["http://localhost:8000/metrics"])
+
+
+def test_it_gets_a_token_only_where_it_asks_the_api(render):
+    def token(case):
+        workload = render(case).one("Deployment")
+        return workload["spec"]["template"]["spec"]["automountServiceAccountToken"]
+
+    assert token("fleet") is True
+    assert token("static") is False
+
+
+def test_rights_are_those_of_the_namespaces_where_it_looks(render):
+    roles = render("fleet").of("Role")
+    assert {one["metadata"]["namespace"] for one in roles} == {"inference", "research"}
+    for one in roles:
+        assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert not render("static").of("Role")
+    assert not render({"rbac": {"create": False}}).of("Role")
+
+
+def test_another_cluster_gives_no_rights_in_this_one(render):
+    there = [{"api_server": "https://api.example.org", "namespaces": ["inference"]}]
+    assert not render({"config": {"discovery": {"kubernetes": there}}}).of("Role")
