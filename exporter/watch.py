@@ -52,9 +52,11 @@ class TargetWatch:
     async def change(self, target: Target, config: Config) -> None:
         """Go on with another configuration; windows and counters stay. Not while ``run`` is under way."""
         await self._client.close()
+        windows_differ = config.windows != self._config.windows
         self._configure(target, config)
         for engine in self._engines.values():
-            engine.keep(config.windows)
+            if windows_differ:
+                engine.keep(config.windows)
             engine.assume(self._assumptions())
 
     async def run(self) -> None:
@@ -101,8 +103,9 @@ class TargetWatch:
         """Hand what the engines have learnt to the baselines."""
         offset = self._clock.wall() - self._clock.monotonic()
         for name, engine in self._engines.items():
-            seen = engine.history.last_seen + offset
-            self._baselines.keep(self._key(name), engine.learnt(), seen)
+            learnt = engine.learnt()
+            if learnt is not None:
+                self._baselines.keep(self._key(name), learnt, engine.history.last_seen + offset)
 
     def status(self) -> TargetStatus:
         """Return how the polls go."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.baselines import Baselines
+from exporter.baselines import Baselines, Key
 from exporter.config.schema import Config
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
@@ -312,6 +312,17 @@ async def test_longer_windows_fill_up_from_the_change_on(watch, clock):
     assert drafts(findings(watch, clock)["m", "0"])[1] == pytest.approx(5000, abs=20)
 
 
+async def test_only_other_windows_take_the_advice_back(watch, clock, monkeypatch):
+    await polls(watch, clock, 3)
+    (engine,) = watch._engines.values()
+    kept = []
+    monkeypatch.setattr(engine, "keep", kept.append)
+    await watch.change(target(labels=()), config(timeout="1s"))
+    assert kept == []
+    await watch.change(target(labels=()), config("1m"))
+    assert kept == [(60.0,)]
+
+
 @pytest.mark.parametrize(
     ("other", "configured", "fits"),
     [
@@ -385,3 +396,70 @@ async def test_another_front_end_behind_the_same_address_is_read_as_what_it_is(w
     server.page = lambda: page().replace("_created", "_other")
     await polls(watch, clock, 1)
     assert findings(watch, clock)["m", "0"].windows[0][Counter.DECODE_STEPS] is None
+
+
+# Defects of ours.
+
+
+async def test_an_engine_that_cannot_be_judged_costs_the_others_nothing(watch, clock, server, monkeypatch):
+    server.engines = {("m", str(number)): 0 for number in range(3)}
+    await polls(watch, clock, 3)
+    spoilt = watch._engines["m", "1"]
+    for owner, method in ((spoilt._judge, "judge"), (spoilt._experience._drops, "observe")):
+        monkeypatch.setattr(owner, method, None)
+    await clock.advance(1)
+    with capture_logs() as logs:
+        await polls(watch, clock, 20)
+    assert [(log["event"], log["engine"], log["part"], log["log_level"]) for log in logs] == [
+        ("analysis_failed", "1", "learning", "warning"),
+        ("analysis_failed", "1", "judgement", "warning"),
+    ]
+    watch.judge()
+    found = findings(watch, clock)
+    assert [drafts(one) for one in found.values()] == [[220, 220]] * 3
+    assert [len(one.judgement.bounds) for one in found.values()] == [2, 0, 2]
+    assert watch.status().up is True
+    assert watch.status().failures == {}
+
+
+async def test_what_an_engine_cannot_hand_over_leaves_what_was_kept(server, clock, monkeypatch):
+    baselines = Baselines()
+    watch = TargetWatch(target(), config(), clock, baselines)
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 3)
+    watch.remember()
+    before = {number: baselines.known(Key("one", "m", number)) for number in ("0", "1")}
+    await clock.advance(1)
+    await polls(watch, clock, 3)
+    monkeypatch.setattr(watch._engines["m", "0"]._experience, "saved", None)
+    watch.remember()
+    assert baselines.known(Key("one", "m", "0")) == before["0"]
+    assert baselines.known(Key("one", "m", "1")) != before["1"]
+
+
+# What is remembered.
+
+
+async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(watch, clock, server):
+    await polls(watch, clock, 100)
+    baselines = watch._baselines
+    watch.remember()
+    learnt = baselines.known(Key("one", "m", "0"))
+    again = TargetWatch(target(), config(), clock, baselines)
+    again.remember()
+    await polls(again, clock, 1)
+    again.remember()
+    assert baselines.known(Key("one", "m", "0")) == learnt
+    await clock.advance(1)
+    await polls(again, clock, 2)
+    again.remember()
+    kept = baselines.known(Key("one", "m", "0"))["drops"]["sudden"]["baseline"]["drafts"]
+    assert kept >= learnt["drops"]["sudden"]["baseline"]["drafts"] > 0
+
+
+async def test_of_an_engine_that_never_drafted_nothing_is_kept(watch, clock, server):
+    page = server.page
+    server.page = lambda: page().replace("spec_decode", "other")
+    await polls(watch, clock, 10)
+    watch.remember()
+    assert watch._baselines.saved(clock.wall()) == {"engines": []}

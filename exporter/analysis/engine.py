@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from exporter.analysis.containment import Containment
+from exporter.analysis.drop import DropChange
 from exporter.analysis.drops import DropStatus
 from exporter.analysis.events import Event, Teller, check_event, drop_event, reset_events
 from exporter.analysis.experience import Experience
@@ -14,10 +16,10 @@ from exporter.analysis.integrity import Check, broken_checks
 from exporter.analysis.judgement import UNREACHABLE, Assumptions, Facts, Judge, Judgement
 from exporter.analysis.latency import counts_tokens_as_steps
 from exporter.analysis.speculation import Speculation
-from exporter.analysis.state import is_whole
-from exporter.scrape.engines import Latency
+from exporter.analysis.state import State, is_whole
+from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
-from exporter.window.counts import Counts
+from exporter.window.counts import Counts, Increment
 from exporter.window.engine import EngineHistory, Totals
 from exporter.window.ledger import Window
 
@@ -45,7 +47,11 @@ class Findings:
 
 
 class EngineWatch:
-    """Feeds an engine's history, judges it now and then, and watches for drops and broken identities."""
+    """Feeds an engine's history, judges it now and then, and watches for drops and broken identities.
+
+    A defect of ours in the judgement or in what is learnt leaves everything else as it is: what was counted
+    is shown, and so are the other engines.
+    """
 
     def __init__(self, windows: Sequence[float], assumptions: Assumptions | None = None) -> None:
         """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``."""
@@ -55,7 +61,9 @@ class EngineWatch:
         self._judge = Judge(assumptions, longest=windows[-1])
         self._judgement = UNREACHABLE
         self._judged_at = -inf
+        self._told_at = -inf
         self._teller = Teller()
+        self._containment = Containment()
         self._experience = Experience(assumptions)
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
@@ -82,26 +90,33 @@ class EngineWatch:
         if sample.latencies is not None:
             history.observe_latencies(sample, moment, max(interval, latency_interval))
             self._recognise_steps()
-        changes = self._experience.observe(taken.increment, sample, history) if taken.increment else ()
+        changes = self._experienced(taken.increment, sample) if taken.increment else ()
         return [
             *reset_events(taken),
             *self._check(taken.counts),
             *map(drop_event, changes),
             *self._judge_in_time(moment),
+            *self._containment.events(),
         ]
 
     def judge(self) -> Judgement:
-        """Judge by the newest poll; it takes half a millisecond, and nothing if that was judged already."""
-        history = self.history
-        if self._judged_at < history.last_seen:
-            self._judged_at = history.last_seen
-            self._judgement = self._judge.judge(self._facts(), history.last_seen)
+        """Judge by the newest poll; it takes half a millisecond, and nothing if that was judged already.
+
+        If that fails, the judgement says what is plain without one, until there is another poll to judge by.
+        """
+        moment = self.history.last_seen
+        if self._judged_at < moment:
+            judgement = self._containment.attempt(
+                "judgement", moment, lambda: self._judge.judge(self._facts(), moment)
+            )
+            self._judgement = judgement or Judgement(self._plain_state())
+            self._judged_at = moment
         return self._judgement
 
     def findings(self, now: float) -> Findings:
         """Sum up the engine at ``now`` (monotonic)."""
         history = self.history
-        gone, drops = history.is_gone(now), self._experience.drops()
+        gone, drops = history.is_gone(now), self._drops()
         return Findings(
             totals=history.totals(),
             broken=self._broken,
@@ -114,9 +129,12 @@ class EngineWatch:
             drops=DropStatus(drops=drops.drops) if gone else drops,
         )
 
-    def learnt(self) -> dict[str, Any]:
-        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold."""
-        return self._experience.saved(self.history.tokens)
+    def learnt(self) -> dict[str, Any] | None:
+        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold.
+
+        None where there is nothing new: then what was kept before is still the best that is known.
+        """
+        return self._containment.attempt("saving", self.history.last_seen, self._experience.saved)
 
     def remember(self, learnt: Mapping[str, Any]) -> None:
         """Go on with what ``learnt`` returned before a restart of the exporter."""
@@ -145,10 +163,34 @@ class EngineWatch:
             costs=self._experience.costs(),
         )
 
+    def _experienced(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
+        """Learn from an increment; return the drops that begin or end with it."""
+        changes = self._containment.attempt(
+            "learning", increment.end, lambda: self._experience.observe(increment, sample, self.history)
+        )
+        return changes or ()
+
+    def _drops(self) -> DropStatus:
+        """Return how acceptance stands; where that fails not even what was counted: 0 would be a reset."""
+        drops = self._containment.attempt("drops", self.history.last_seen, self._experience.drops)
+        return drops or DropStatus(drops={})
+
+    def _plain_state(self) -> State:
+        """Return what the counters alone say: whether it speculates, and drafts; not that it should."""
+        history = self.history
+        if not history.speculates:
+            return State.DISABLED
+        return State.ACTIVE if history.window(self._windows[-1])[Counter.DRAFTS] else State.IDLE
+
     def _judge_in_time(self, moment: float) -> list[Event]:
-        if moment < self._judged_at + JUDGED_EVERY:
+        """Judge every few seconds, however often others ask, and return what is new in it."""
+        if moment < self._told_at + JUDGED_EVERY:
             return []
-        return self._teller.tell(self.judge(), moment)
+        self._told_at = moment
+        judgement = self.judge()
+        if self._containment.failed("judgement", moment):
+            return []
+        return self._teller.tell(judgement, moment)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from exporter.analysis.cost import fixed_tokens
 from exporter.analysis.drop import DropChange
 from exporter.analysis.drops import DropStatus, DropWatch
 from exporter.analysis.judgement import Assumptions
 from exporter.analysis.method_costs import undrafted_steps_are_plain
+from exporter.analysis.speculation import Speculation
 from exporter.analysis.step_times import StepTimes
 from exporter.config.pay_settings import LoadCost
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.sample import Sample
 from exporter.window.counts import Increment
 from exporter.window.engine import EngineHistory
+
+SURE_AFTER: Final = 60.0
+"""Seconds of drafting after which an engine has shown all its positions: some front ends create them with
+the first draft, or one by one."""
+
+
+class Drafter(NamedTuple):
+    """What drafts, as far as it is known; unknown is empty."""
+
+    method: str = ""
+    draft_model: str = ""
+
+    def is_another(self, other: Drafter) -> bool:
+        """Return whether the two contradict each other: not knowing is no contradiction."""
+        return any(mine and its and mine != its for mine, its in zip(self, other, strict=True))
+
+    def completed(self, other: Drafter) -> Drafter:
+        """Return this, with what only the other knows."""
+        return Drafter(*(mine or its for mine, its in zip(self, other, strict=True)))
 
 
 class Experience:
@@ -27,25 +47,37 @@ class Experience:
         self._step_times = StepTimes()
         self._drops = DropWatch(assumptions.policy.drops)
         self._beginnings = 0
+        self._drafter = _drafter(assumptions.speculation)
+        self._tokens = 0
         self._remembered: Mapping[str, Any] | None = None
+        self._drafting = 0.0
 
     def assume(self, assumptions: Assumptions) -> None:
-        """Go on with other knowledge; of another drafter, what was learnt of the old one says nothing."""
-        before, self._assumptions = self._assumptions, assumptions
+        """Go on with other knowledge; of another drafter, what was learnt of the old one says nothing.
+
+        That the drafter is not known any more, or is known now, makes it no other one.
+        """
+        self._assumptions = assumptions
         self._drops.policy = assumptions.policy.drops
-        if _drafter(before) != _drafter(assumptions):
+        before, drafter = self._drafter, _drafter(assumptions.speculation)
+        if drafter.is_another(before):
+            self._drafter = drafter
             self._start_anew()
+        else:
+            self._drafter = drafter.completed(before)
 
     def observe(self, increment: Increment, sample: Sample, history: EngineHistory) -> Sequence[DropChange]:
         """Take an increment that ``history`` has already; return the drops that begin or end with it."""
         if history.beginnings != self._beginnings:
             self._beginnings = history.beginnings
             self._start_anew()
-        self._recall(history.tokens)
+        self._recall(history.tokens, increment)
         if history.knows_steps:
             plain = not history.speculates or undrafted_steps_are_plain(self._method)
             self._step_times.observe(increment, sample.gauge(Gauge.RUNNING_REQUESTS), plain=plain)
         counters = increment.counters
+        if counters[Counter.DRAFTS]:
+            self._tokens = max(self._tokens, history.tokens)
         return self._drops.observe(
             increment.begin,
             increment.end,
@@ -62,29 +94,53 @@ class Experience:
         """Return how the acceptance stands against what is usual."""
         return self._drops.status()
 
-    def saved(self, tokens: int) -> dict[str, Any]:
-        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold."""
-        return {"tokens": tokens, "method": self._method, "drops": self._drops.saved()}
+    def saved(self) -> dict[str, Any] | None:
+        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold.
+
+        That is what was learnt, with the K and the drafter that it was learnt of: the engine may be between
+        two processes, or without work. What waits to be recalled is kept as it is. None: nothing.
+        """
+        if self._remembered is not None:
+            return dict(self._remembered)
+        if not self._tokens:
+            return None
+        return {"tokens": self._tokens, **self._drafter._asdict(), "drops": self._drops.saved()}
 
     def remember(self, saved: Mapping[str, Any]) -> None:
         """Go on with what ``saved`` returned, as soon as the engine turns out to draft as it did then."""
-        self._remembered = saved
+        self._remembered, self._drafting = saved, 0.0
 
     @property
     def _method(self) -> str:
         return self._assumptions.speculation.method
 
-    def _recall(self, tokens: int) -> None:
-        if self._remembered is None or not tokens:
+    def _recall(self, tokens: int, increment: Increment) -> None:
+        """Go on with what is remembered, or leave it, as soon as it is clear whether that was this engine."""
+        if self._remembered is None:
+            return
+        if increment.counters[Counter.DRAFTS]:
+            self._drafting += increment.end - increment.begin
+        known = self._remembered.get("tokens")
+        may_show_more = isinstance(known, int) and tokens < known and self._drafting < SURE_AFTER
+        if may_show_more or not tokens:
             return
         remembered, self._remembered = self._remembered, None
-        if (remembered.get("tokens"), remembered.get("method")) == (tokens, self._method):
-            self._drops.restore(remembered.get("drops") or {})
+        drafter = _remembered_drafter(remembered)
+        if known != tokens or drafter.is_another(self._drafter):
+            return
+        if self._drops.restore(remembered.get("drops") or {}):
+            self._tokens = tokens
+            self._drafter = self._drafter.completed(drafter)
 
     def _start_anew(self) -> None:
         self._step_times.forget_drafting()
         self._drops.start_anew()
+        self._tokens = 0
 
 
-def _drafter(assumptions: Assumptions) -> tuple[str, str]:
-    return assumptions.speculation.method, assumptions.speculation.draft_model
+def _drafter(speculation: Speculation) -> Drafter:
+    return Drafter(speculation.method, speculation.draft_model)
+
+
+def _remembered_drafter(remembered: Mapping[str, Any]) -> Drafter:
+    return Drafter(*(str(remembered.get(field) or "") for field in Drafter._fields))

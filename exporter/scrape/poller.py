@@ -7,13 +7,14 @@ import math
 from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 
 from exporter.clock import Clock
 from exporter.scrape.client import Answer, Client
-from exporter.scrape.errors import PollError, Reason
+from exporter.scrape.errors import PollError, Reason, StatusError
 from exporter.scrape.filter import PageChoice
 from exporter.scrape.reader import Reader, Shown
 from exporter.scrape.sample import Reading
@@ -246,16 +247,21 @@ class Poller:
         return writable(version, _MOST_VERSION)
 
     async def _ask_speculation(self, *, again_at: float) -> None:
-        """Note how the server says that it speculates; if it takes too long, ask again at that moment."""
+        """Note how the server says that it speculates; if it takes too long, ask again at that moment.
+
+        A question that fails takes nothing back: what the server said holds until it says something else, or
+        that it has no such page.
+        """
         self._ask_again_at = math.inf
-        speculation = None
         try:
             answer = await self._client.get(beside(self._url, PATH))
-            speculation = served_speculation(answer.body)
         except PollError as error:
             if error.reason == "timeout":
                 self._ask_again_at = again_at
-        self.record.speculation = speculation
+            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND:
+                self.record.speculation = None
+        else:
+            self.record.speculation = served_speculation(answer.body)
 
 
 def beside(url: str, page: str) -> str:

@@ -145,10 +145,10 @@ class EngineHistory:
             self._histograms.add(sample.latencies, moment, interval)
 
     def configure_tokens(self, tokens: int) -> None:
-        """Take K as configured, 0 where it is not; another K begins the windows anew."""
+        """Take K as configured; another K begins the windows anew. 0 is none: nobody says any more."""
         before = self.tokens
         self._configured_tokens = tokens
-        if before and self.tokens != before:
+        if tokens and before and self.tokens != before:
             self._begin_anew()
 
     def keep(self, longest: float) -> None:

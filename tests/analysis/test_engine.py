@@ -6,11 +6,13 @@ from math import inf
 
 import pytest
 
+from exporter.analysis.drops import DropStatus
 from exporter.analysis.engine import EngineWatch
 from exporter.analysis.integrity import Check
-from exporter.analysis.judgement import UNREACHABLE, Assumptions
+from exporter.analysis.judgement import UNREACHABLE, Assumptions, Judgement
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
 from exporter.config.pay_settings import CostSettings
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets
@@ -282,6 +284,14 @@ class TestJudgement:
         watched.poll(good(4))
         assert judged == [1.0, 3.0]
 
+    def test_is_told_to_the_log_however_often_others_ask(self, watched, good):
+        tell, told = watched.watch._teller.tell, []
+        watched.watch._teller.tell = lambda judgement, now: told.append(now) or tell(judgement, now)
+        for n in range(12):
+            watched.poll(good(n))
+            watched.findings()
+        assert told == [1.0, 6.0, 11.0]
+
     def test_of_an_engine_that_is_gone_is_that_nobody_knows(self, watched, good):
         watched.poll(good(1))
         assert watched.findings().judgement.state is State.IDLE
@@ -301,3 +311,97 @@ class TestJudgement:
             watched.poll(good(n))
         assert watched.findings().tokens == 6
         assert watched.findings().windows[0].positions == (36, 16, 8, 0, 0, 0)
+
+
+class TestDefects:
+    """Whatever raises in the analysis, the polls count and what was counted is shown."""
+
+    @pytest.fixture(name="broken")
+    def broken_fixture(self, monkeypatch):
+        """Make a method raise from now on, and count how often it is tried."""
+
+        def broken(owner, method):
+            tried = []
+
+            def raises(*_args):
+                tried.append(method)
+                raise ZeroDivisionError(method)
+
+            monkeypatch.setattr(owner, method, raises)
+            return tried
+
+        return broken
+
+    @staticmethod
+    def polls(watched, pages):
+        return [event for page in pages for event in watched.poll(page)]
+
+    def test_a_judgement_that_fails_leaves_the_plain_state_and_is_told_once(self, watched, good, broken):
+        self.polls(watched, map(good, range(3)))
+        broken(watched.watch._judge, "judge")
+        (event,) = self.polls(watched, map(good, range(3, 30)))
+        assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "judgement")
+        assert watched.findings().judgement == Judgement(State.ACTIVE)
+        assert watched.findings().windows[0][Counter.DRAFTS] == 290
+
+    def test_the_state_without_a_judgement_is_what_the_counters_say(self, good, make_sample, broken):
+        for page, state in ((good(1), State.IDLE), (make_sample(), State.DISABLED)):
+            watched = Watched()
+            broken(watched.watch._judge, "judge")
+            watched.poll(page)
+            watched.poll(page)
+            assert watched.findings().judgement == Judgement(state)
+
+    def test_a_judgement_that_fails_is_not_tried_again_before_the_next_poll(self, watched, good, broken):
+        watched.poll(good(0))
+        tried = broken(watched.watch._judge, "judge")
+        watched.poll(good(1))
+        for _ in range(5):
+            assert watched.findings().judgement.verdict is Verdict.INSUFFICIENT
+        assert len(tried) == 1
+        watched.poll(good(2))
+        watched.findings()
+        assert len(tried) == 2
+
+    def test_a_failure_that_somebody_who_asked_met_is_told_with_the_next_poll(self, watched, good, broken):
+        self.polls(watched, map(good, range(2)))
+        broken(watched.watch._judge, "judge")
+        watched.findings()
+        assert [event.name for event in watched.poll(good(2))] == ["analysis_failed"]
+
+    def test_the_judgement_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
+        self.polls(watched, map(good, range(2)))
+        with monkeypatch.context() as patch:
+            patch.setattr(watched.watch._judge, "judge", None)
+            watched.poll(good(2))
+            assert watched.findings().judgement.bounds == ()
+        watched.poll(good(3))
+        assert len(watched.findings().judgement.bounds) == 2
+        events = self.polls(watched, map(good, range(4, 100)))
+        assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
+
+    def test_without_a_judgement_no_stall_ends(self, watched, good, broken, monkeypatch):
+        monkeypatch.setattr(watched.watch._judge, "judge", lambda *_: Judgement(State.STALLED))
+        assert [event.name for event in self.polls(watched, [good(1)])] == ["drafting_stalled"]
+        broken(watched.watch._judge, "judge")
+        assert [event.name for event in self.polls(watched, map(good, range(2, 20)))] == ["analysis_failed"]
+
+    def test_a_watch_for_drops_that_fails_loses_no_other_event(self, watched, good, torn, broken):
+        self.polls(watched, map(good, range(2)))
+        broken(watched.watch._experience._drops, "observe")
+        events = self.polls(watched, [torn(2), torn(3)])
+        assert [event.name for event in events] == ["analysis_failed", "check_broken"]
+        assert events[0].fields["part"] == "learning"
+        assert watched.findings().windows[0][Counter.DRAFTS] == 30
+
+    def test_a_status_of_drops_that_fails_is_absent_its_counts_too(self, watched, good, broken):
+        self.polls(watched, map(good, range(2)))
+        broken(watched.watch._experience._drops, "status")
+        assert watched.findings().drops == DropStatus(drops={})
+        assert watched.findings(later=60.0).drops == DropStatus(drops={})
+
+    def test_what_cannot_be_saved_is_nothing_new(self, watched, good, broken):
+        self.polls(watched, map(good, range(5)))
+        assert watched.watch.learnt() is not None
+        broken(watched.watch._experience._drops, "saved")
+        assert watched.watch.learnt() is None

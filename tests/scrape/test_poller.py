@@ -102,7 +102,7 @@ def received():
 def make(server, clock, received):
     """Make a poller of the server. Its receiver can be told to report a restart, or to crash."""
 
-    def make(url=URL, *, receive=None, **pace) -> Poller:
+    def make(url=URL, *, receive=None, record=None, **pace) -> Poller:
         whole = {
             "interval": 1,
             "histogram_interval": 10,
@@ -122,7 +122,7 @@ def make(server, clock, received):
             pace=Pace(**whole | pace),
             clock=clock,
             receive=take,
-            record=PollRecord(),
+            record=record or PollRecord(),
         )
 
     return make
@@ -691,6 +691,34 @@ async def test_after_a_restart_what_the_old_process_said_does_not_count(make, se
     restarts.append(True)
     await polls(poller, clock, 1)
     assert poller.record.speculation is None
+
+
+@pytest.mark.parametrize(
+    "failure", [PollError("timeout", "late"), PollError("refused", "no"), StatusError(503)], ids=range(3)
+)
+async def test_what_the_server_said_holds_until_it_says_something_else(make, server, clock, failure):
+    restarts = []
+    server.info = SERVED
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()), histogram_interval=1000)
+    await polls(poller, clock, 1)
+    server.info = failure
+    restarts.append(True)
+    await polls(poller, clock, 70)
+    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
+    server.info = b'{"vllm_config":{"speculative_config":null}}'
+    restarts.append(True)
+    await polls(poller, clock, 1)
+    assert poller.record.speculation is None
+
+
+async def test_what_the_server_said_holds_over_a_change_of_the_configuration(make, server, clock):
+    server.info = SERVED
+    poller = make()
+    await polls(poller, clock, 1)
+    server.info = PollError("timeout", "late")
+    again = make(record=poller.record)
+    await polls(again, clock, 1)
+    assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")
 
 
 async def test_a_server_that_takes_too_long_is_asked_once_more_a_minute_later(make, server, clock):

@@ -411,3 +411,23 @@ class TestSpeculationThatIsSwitched:
             engine.poll(make_sample(created=at(0), decode_steps=second))
         engine.poll(make_sample(created=at(5.5), decode_steps=7))
         assert engine.window(30.0)[Counter.DECODE_STEPS] == 4 + 7
+
+
+class TestConfiguredTokens:
+    @pytest.fixture(name="engine")
+    def engine_fixture(self, fed, busy, at):
+        engine = fed()
+        engine.history.configure_tokens(6)
+        for second in range(1, 6):
+            engine.poll(busy(second, created=at(0)))
+        return engine
+
+    def test_another_k_begins_the_windows_anew(self, engine):
+        assert engine.history.tokens == 6
+        engine.history.configure_tokens(7)
+        assert (engine.history.beginnings, engine.window(30.0).polls) == (1, 0)
+
+    def test_that_nobody_says_any_more_does_not(self, engine):
+        engine.history.configure_tokens(0)
+        assert engine.history.tokens < 6
+        assert (engine.history.beginnings, engine.window(30.0).polls) == (0, 4)
