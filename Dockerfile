@@ -5,7 +5,8 @@
 ARG BASE=python:3.12-slim-trixie
 
 
-# What the exporter depends on, each by the digest in the lock, compiled so that no start has to do it.
+# What the exporter depends on, each by the digest in the lock, compiled so that no start has to do it. All that is copied
+# from one stage to another has one time, so that what is the same is also the same image.
 FROM ${BASE} AS packages
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 COPY image/requirements.lock /build/
@@ -13,7 +14,8 @@ RUN python3 -m venv --without-pip /opt/spec-decode-exporter \
  && python3 -m pip --python /opt/spec-decode-exporter/bin/python3 install --quiet --no-compile \
     --require-hashes --only-binary :all: --no-deps --requirement /build/requirements.lock \
  && rm -rf /opt/spec-decode-exporter/include /opt/spec-decode-exporter/bin/[Aa]ctivate* \
- && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/spec-decode-exporter
+ && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/spec-decode-exporter \
+ && find /opt/spec-decode-exporter -exec touch --no-dereference --date=@0 {} +
 
 
 # The exporter itself, in a tree of its own: a release then changes one small layer.
@@ -26,14 +28,16 @@ COPY exporter /build/source/exporter
 RUN /build/tools/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir /build/wheels /build/source \
  && python3 -m pip --python /opt/spec-decode-exporter/bin/python3 install --quiet --no-compile --no-deps \
     --no-index --ignore-installed --prefix /program /build/wheels/*.whl \
- && python3 -m compileall -q --invalidation-mode unchecked-hash -s /program -p /opt/spec-decode-exporter /program
+ && python3 -m compileall -q --invalidation-mode unchecked-hash -s /program -p /opt/spec-decode-exporter /program \
+ && find /program -exec touch --no-dereference --date=@0 {} +
 
 
 # The interpreter and the few libraries that it and the packages load. No shell, no package manager.
 FROM packages AS system
 COPY image/assemble.py /build/
 RUN python3 /build/assemble.py /system /opt/spec-decode-exporter \
- && python3 -m compileall -q --invalidation-mode unchecked-hash -s /system -p / /system
+ && python3 -m compileall -q --invalidation-mode unchecked-hash -s /system -p / /system \
+ && find /system -exec touch --no-dereference --date=@0 {} +
 
 
 FROM scratch

@@ -60,7 +60,7 @@ def image():
         pytest.skip("no image is built or tested: mmdebstrap and the overlays of its layers need root here")
     with pytest.MonkeyPatch.context() as patch:
         _use_own_storage(patch)
-        flags = "--isolation chroot --pull-never --format docker --layers --timestamp 0"
+        flags = "--isolation chroot --pull-never --layers --timestamp 0"
         _run(
             *("make", "image", "BUILDER=buildah", f"IMAGE={IMAGE}", f"BASE={_base()}"),
             f"BUILD_FLAGS={' '.join([flags, *_trust_of_this_machine()])}",
