@@ -1,0 +1,52 @@
+"""The snippets of docs/kubernetes.md are what the chart makes, and can be used."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from helm.sync import ROOT
+
+TEXT = (ROOT / "docs" / "kubernetes.md").read_text()
+BLOCKS = [
+    block
+    for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)
+    if "{{" not in block
+]
+OUTSIDE = ("decode", "apiVersion", "resources")
+
+
+def after(mark):
+    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", TEXT, re.DOTALL)[1])
+
+
+@pytest.mark.parametrize(
+    "block", [one for one in BLOCKS if not re.search(rf"^({'|'.join(OUTSIDE)}):", one, re.MULTILINE)]
+)
+def test_values_are_accepted(render, block):
+    values = yaml.safe_load(re.sub(r"<[a-z ]*>", "example", block))
+    if "sidecar" in values:
+        values["mode"] = "sidecar"
+    assert render(values)
+
+
+def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
+    decode = after("llm-d")["decode"]
+    pod = render_sidecar({"sidecar": {"targetPort": 8200}})
+    (given,), (own,) = decode["initContainers"], pod["initContainers"]
+    assert {**given, "image": own["image"]} == own
+    assert given["image"].endswith(own["image"])
+    assert decode["volumes"] == pod["volumes"]
+
+
+def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):
+    import kubernetes_validate
+
+    from exporter.simulate.library import load_scenario
+
+    drill = after("drill")
+    kubernetes_validate.validate(drill, "1.36", strict=True)
+    (container,) = drill["spec"]["containers"]
+    assert load_scenario(container["args"][-1])
