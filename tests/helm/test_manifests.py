@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from exporter import __version__
+
 OPERATOR_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 WHOLE_CLUSTER = {
     "ClusterRole",
@@ -144,7 +146,9 @@ def test_common_labels_are_on_everything(render):
 
 
 def test_no_image_names_a_registry_unless_the_values_do(render):
-    assert {c["image"] for pod in pods(render()) for c in pod["containers"]} == {"spec-decode-exporter:0.1.0"}
+    assert {c["image"] for pod in pods(render()) for c in pod["containers"]} == {
+        f"spec-decode-exporter:{__version__}"
+    }
     named = {c["image"] for pod in pods(render("shards")) for c in pod["containers"]}
     assert named == {"registry.example.org/spec-decode-exporter:1.2.3"}
 
@@ -154,7 +158,7 @@ def test_no_image_names_a_registry_unless_the_values_do(render):
     [
         ({"tag": "2.0.0"}, "spec-decode-exporter:2.0.0"),
         ({"digest": "sha256:" + "a" * 64, "tag": "2.0.0"}, "spec-decode-exporter@sha256:" + "a" * 64),
-        ({"registry": "r.example.org", "repository": "team/x"}, "r.example.org/team/x:0.1.0"),
+        ({"registry": "r.example.org", "repository": "team/x"}, f"r.example.org/team/x:{__version__}"),
     ],
 )
 def test_the_image_is_made_of_its_values(render, image, reference):
