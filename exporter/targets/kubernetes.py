@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -99,9 +102,7 @@ class PodDiscovery:
         except TimeoutError:
             raise self._failure("the API server does not answer in time") from None
         except (ClientError, OSError) as error:
-            raise self._failure(
-                f"the API server cannot be reached: {str(error) or type(error).__name__}"
-            ) from None
+            raise self._failure(f"the API server cannot be reached: {_plainly(error)}") from None
         except ValidationError:
             raise self._failure("the API server answers something else than pods") from None
         self._failed = False
@@ -232,6 +233,17 @@ def _version(found: object) -> str:
         case {"metadata": {"resourceVersion": str(version)}}:
             return version
     return ""
+
+
+def _plainly(error: ClientError | OSError) -> str:
+    """Say what went wrong, in the same words each time: only a new reason is logged."""
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted: {cause.verify_message}"
+    number = cause.errno if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) else None
+    if number is not None and number in errno.errorcode:
+        return os.strerror(number)
+    return str(cause) or type(error).__name__
 
 
 def _now() -> float:

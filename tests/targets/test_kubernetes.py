@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 
 import pytest
+import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from exporter.config.http_settings import Authorization
+from exporter.config.http_settings import Authorization, TlsConfig
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Config, Discovery, Scrape
 from exporter.targets import kubernetes_api
@@ -347,8 +349,32 @@ async def test_what_is_no_list_of_pods_is_refused(api, discovery, answer, messag
 
 async def test_an_api_that_is_not_there_is_told(discovery, unused_tcp_port):
     way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
-    with pytest.raises(DiscoveryError, match="cannot be reached"):
+    with pytest.raises(DiscoveryError, match=r"^the API server cannot be reached: Connection refused$"):
         await way.targets()
+
+
+async def test_a_certificate_that_cannot_be_trusted_is_told(api, discovery, tmp_path):
+    authority, other = trustme.CA(), trustme.CA()
+    other.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", api.answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        secure = {
+            "api_server": str(server.make_url("/")),
+            "tls_config": TlsConfig(ca_file=tmp_path / "ca.pem"),
+        }
+        with pytest.raises(DiscoveryError, match="its certificate is not to be trusted: ") as caught:
+            await discovery(**secure).targets()
+        assert "object at" not in str(caught.value)
+        authority.cert_pem.write_to_path(tmp_path / "good.pem")
+        secure["tls_config"] = TlsConfig(ca_file=tmp_path / "good.pem")
+        assert names(await discovery(**secure).targets()) == ["inference/a"]
+    finally:
+        await server.close()
 
 
 async def test_a_pod_that_cannot_be_a_target_is_told_of_once_and_again_when_it_is_another(
