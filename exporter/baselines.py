@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+import structlog
+
 REMEMBERED: Final = 7 * 86_400.0
 """An engine that was not seen for so many seconds is forgotten for good."""
+MOST_KEPT: Final = 2000
+"""Engines. What one has learnt takes 5 kB, and its name 25 kB at worst: a state file is 10 MB then, and never
+larger than what is read back."""
+
+_log = structlog.get_logger(__name__)
 
 
 class Key(NamedTuple):
@@ -22,6 +29,7 @@ class Baselines:
 
     def __init__(self) -> None:
         self._entries: dict[Key, tuple[float, dict[str, Any]]] = {}
+        self._too_many = False
 
     def recall(self, saved: Mapping[str, Any]) -> None:
         """Take what ``saved`` once returned, for engines of which nothing is known yet.
@@ -49,9 +57,19 @@ class Baselines:
     def saved(self, now: float) -> dict[str, Any]:
         """Return everything that is not too old at ``now`` (Unix time), in a form that JSON can hold."""
         self._entries = {key: entry for key, entry in self._entries.items() if now - entry[0] <= REMEMBERED}
+        self._forget_surplus()
         return {
             "engines": [
                 {**key._asdict(), "seen": seen, "learnt": learnt}
                 for key, (seen, learnt) in self._entries.items()
             ]
         }
+
+    def _forget_surplus(self) -> None:
+        """Forget the engines that were not seen for longest; the log says so when that begins."""
+        surplus = len(self._entries) - MOST_KEPT
+        for key in sorted(self._entries, key=lambda key: self._entries[key][0])[: max(surplus, 0)]:
+            del self._entries[key]
+        if surplus > 0 and not self._too_many:
+            _log.warning("baselines_forgotten", forgotten=surplus, most_kept=MOST_KEPT)
+        self._too_many = surplus > 0

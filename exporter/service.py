@@ -7,11 +7,12 @@ import gc
 import os
 import platform
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
@@ -82,7 +83,12 @@ class Service:
         self._problems = ""
         self._baselines = Baselines()
         self._state_file: StateFile | None = None
-        self._adopt(self._read())
+        self._disk = asyncio.Lock()
+        self._saving_failed = False
+        config = self._read()
+        if config.state.file:
+            self._use_state_file(*_loaded(config.state.file))
+        self._adopt(config)
 
     @property
     def urls(self) -> Sequence[str]:
@@ -139,6 +145,7 @@ class Service:
                     _log.error("reload_failed", problems=problems)
                 self._problems = problems
                 raise
+            await self._open_state_file(config.state.file)
             self._adopt(config)
             self._reload_successful = True
             self._problems = ""
@@ -183,19 +190,22 @@ class Service:
 
     def _adopt(self, config: Config) -> None:
         self._config = config
-        self._open_state_file(config.state.file)
         self._enabled = enabled_metrics(config.metrics)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)
         self._adopted_at = self._clock.wall()
 
-    def _open_state_file(self, path: Path | None) -> None:
-        if path is None:
-            self._state_file = None
-        elif self._state_file is None or self._state_file.path != path:
-            self._state_file = StateFile(path)
-            self._baselines.recall(self._state_file.load())
+    async def _open_state_file(self, path: Path | None) -> None:
+        async with self._disk:
+            if path is None:
+                self._state_file = None
+            elif self._state_file is None or self._state_file.path != path:
+                self._use_state_file(*await asyncio.to_thread(_loaded, path))
+
+    def _use_state_file(self, file: StateFile, saved: Mapping[str, Any]) -> None:
+        self._state_file = file
+        self._baselines.recall(saved)
 
     def _app_state(self) -> AppState:
         return AppState(
@@ -260,12 +270,24 @@ class Service:
             await self._save()
 
     async def _save(self) -> None:
-        """Save what the engines have learnt, where there is a file for it."""
-        for watch in self._watches.values():
-            watch.remember()
-        if self._state_file:
-            learnt = self._baselines.saved(self._clock.wall())
-            await asyncio.to_thread(self._state_file.save, learnt)
+        """Save what the engines have learnt, where there is a file for it. Whatever comes, this returns."""
+        try:
+            # Who is cancelled here leaves the lock to the thread that writes on: there is one writer at most.
+            await asyncio.shield(self._write())
+        except Exception:  # noqa: BLE001
+            if not self._saving_failed:
+                _log.exception("saving_failed")
+            self._saving_failed = True
+        else:
+            self._saving_failed = False
+
+    async def _write(self) -> None:
+        async with self._disk:
+            for watch in self._watches.values():
+                watch.remember()
+            if self._state_file:
+                learnt = self._baselines.saved(self._clock.wall())
+                await asyncio.to_thread(self._state_file.save, learnt)
 
     async def _discover(self) -> None:
         """Find the targets anew, by the configuration in force."""
@@ -314,6 +336,11 @@ def _digest(path: Path | None) -> bytes:
     with suppress(OSError):
         return blake2b(path.read_bytes()).digest() if path else b""
     return b""
+
+
+def _loaded(path: Path) -> tuple[StateFile, Mapping[str, Any]]:
+    file = StateFile(path)
+    return file, file.load()
 
 
 def _spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:

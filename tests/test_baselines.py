@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
-from exporter.baselines import REMEMBERED, Baselines, Key
+from exporter.baselines import MOST_KEPT, REMEMBERED, Baselines, Key
+from exporter.scrape.reader import MOST_NAME
+from exporter.state_file import StateFile
 
 KEY = Key("one", "llama", "0")
 
@@ -30,6 +33,49 @@ def test_it_survives_being_written_as_json():
     again = recalled(json.loads(json.dumps(baselines.saved(200.0))))
     assert again.known(KEY) == {"tokens": 4, "drops": {"mean": 2.5}}
     assert again.saved(200.0) == baselines.saved(200.0)
+
+
+class TestTooManyEngines:
+    @pytest.fixture(name="baselines")
+    def baselines_fixture(self):
+        """Two more than are kept; the first ones were seen last."""
+        baselines = Baselines()
+        for number in range(MOST_KEPT + 2):
+            baselines.keep(KEY._replace(engine=str(number)), {}, 10_000.0 - number)
+        return baselines
+
+    def test_those_that_were_not_seen_for_longest_are_forgotten(self, baselines):
+        kept = {entry["engine"] for entry in baselines.saved(10_000.0)["engines"]}
+        assert kept == set(map(str, range(MOST_KEPT)))
+        assert baselines.known(KEY._replace(engine=str(MOST_KEPT))) is None
+
+    def test_the_log_says_so_when_it_begins(self, baselines):
+        with capture_logs() as logs:
+            baselines.saved(10_000.0)
+            for number in range(3):
+                baselines.keep(KEY._replace(engine=f"late-{number}"), {}, 20_000.0)
+                baselines.saved(20_000.0)
+        assert logs == [
+            {
+                "event": "baselines_forgotten",
+                "forgotten": 2,
+                "most_kept": MOST_KEPT,
+                "log_level": "warning",
+            }
+        ]
+        baselines.saved(20_000.0)  # they are few enough now
+        baselines.keep(KEY._replace(engine="one more"), {}, 20_000.0)
+        with capture_logs() as logs:
+            baselines.saved(20_000.0)
+        assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
+
+    def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
+        """Names of the longest kind that a page may have; what is learnt takes 5 kB in long recordings."""
+        name = "\N{ROCKET}" * MOST_NAME
+        entry = {"target": "t" * 100, "model_name": name, "engine": name, "seen": 1e9, "learnt": "x" * 5_000}
+        file = StateFile(tmp_path / "state.json")
+        file.save({"engines": [entry] * MOST_KEPT})
+        assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MOST_KEPT
 
 
 def test_an_engine_is_forgotten_after_a_week():

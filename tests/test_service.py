@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import aiohttp
 import pytest
@@ -12,6 +13,8 @@ from structlog.testing import capture_logs
 from exporter import service as module
 from exporter.config.load import ConfigError, load
 from exporter.service import Options, Service
+from exporter.state_file import StateFile
+from exporter.watch import TargetWatch
 from exporter.web.listen import parse_listen_address
 
 PAGE = """\
@@ -226,14 +229,19 @@ class TestWhatIsLearnt:
         await service.close()
         assert remembering.exists()
 
+    @pytest.mark.parametrize("polls", [0, 1, 2])
     async def test_goes_on_after_a_restart_of_the_exporter(
-        self, remembering, service, server, clock, until, file
+        self, remembering, service, server, clock, until, file, polls
     ):
-        await polled(server, clock, until, 2)
+        await polled(server, clock, until, 40)
         await service.close()
-        learnt = json.loads(remembering.read_text())["data"]
+        learnt = usual(remembering)
+        assert learnt > 100
         again = Service(lambda: load(file, environ={}), service._options, clock)
-        assert again._baselines.saved(clock.wall()) == learnt
+        await again.start()
+        await polled(server, clock, until, polls)
+        await again.close()
+        assert usual(remembering) >= learnt
 
     async def test_of_a_target_that_left_is_kept(self, remembering, service, server, clock, until, file):
         await polled(server, clock, until, 2)
@@ -244,6 +252,71 @@ class TestWhatIsLearnt:
         assert [saved["target"] for saved in json.loads(remembering.read_text())["data"]["engines"]] == [
             "one"
         ]
+
+    async def test_is_read_by_a_reload_in_a_thread(self, remembering, service, file, monkeypatch):
+        threads = []
+        monkeypatch.setattr(StateFile, "load", lambda _: threads.append(threading.get_ident()) or {})
+        file.write_text(file.read_text().replace("state.json", "other.json"))
+        await service.reload()
+        await service.reload()
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()
+        assert service._state_file.path.name == "other.json"
+
+    @pytest.mark.parametrize("culprit", [(StateFile, "save"), (TargetWatch, "remember")])
+    async def test_is_saved_later_if_something_raises_and_the_log_says_so_once(
+        self, remembering, service, server, clock, until, monkeypatch, culprit
+    ):
+        await polled(server, clock, until, 2)
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(*culprit, None)
+            for _ in range(3):
+                await clock.advance(60.0, turns=500)
+        assert [entry["event"] for entry in logs].count("saving_failed") == 1
+        assert not remembering.exists()
+        await clock.advance(60.0)
+        await until(remembering.exists)
+
+    async def test_is_written_by_one_writer_at_a_time_also_at_the_end(
+        self, remembering, service, server, clock, until, monkeypatch
+    ):
+        save, go_on, writing, most = StateFile.save, threading.Event(), [], []
+
+        def slow(file, data):
+            writing.append(data)
+            most.append(len(writing))
+            go_on.wait(10)
+            save(file, data)
+            writing.pop()
+
+        monkeypatch.setattr(StateFile, "save", slow)
+        await polled(server, clock, until, 2)
+        await clock.advance(60.0)
+        await until(lambda: writing)
+        closing = asyncio.create_task(service.close())
+        await until(service._saving.cancelled)
+        await clock.advance(0.0, turns=2000)
+        assert not closing.done()
+        go_on.set()
+        await closing
+        assert most == [1, 1]
+        assert remembering.exists()
+
+
+def usual(file):
+    """How many drafts the baseline in a state file is made of."""
+    (saved,) = json.loads(file.read_text())["data"]["engines"]
+    return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
+
+
+async def test_an_engine_that_cannot_be_judged_is_served_with_what_was_counted(
+    service, server, clock, until, monkeypatch
+):
+    monkeypatch.setattr("exporter.analysis.judgement.Judge.judge", None)
+    await polled(server, clock, until, 4)
+    found = await samples(service)
+    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
+    assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
 
 
 async def test_a_snapshot_names_what_was_found(service, server, clock, until):
