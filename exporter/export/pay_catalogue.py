@@ -68,7 +68,8 @@ PAY_METRICS: tuple[Metric[Findings], ...] = (
     _pay(
         "spec_decode_engine_info",
         help="How the engine speculates, as far as it is known, and where the method is known from; unknown is "
-        "empty. Always 1. From the configuration, or the server's /server_info; vllm: metrics do not say it.",
+        "empty. Always 1. From the configuration, the label method of discovery, the arguments of the pod, or the "
+        "server's /server_info; vllm: metrics do not say it.",
         labels=("method", "method_source", "draft_model"),
         read=pay_reads.engine_info,
     ),
