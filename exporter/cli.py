@@ -19,7 +19,7 @@ from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.config.environment import FromVariable
 from exporter.config.load import ConfigError, load
-from exporter.config.schema import DEFAULT_URL, Config
+from exporter.config.schema import DEFAULT_URL, Config, SpeculativeSettings, TargetSettings
 from exporter.export.catalogue import NAMES
 from exporter.log import configure_log
 from exporter.service import REVISION, Options, Service
@@ -60,7 +60,7 @@ _SPECULATIVE: Final = {
 """Flags that stand for a key under ``speculative``, on every target that no file names."""
 
 _SPECULATIVE_CONFIG: Final = "--speculative.config"
-"""The flag that stands for all of them, in vLLM's own words; each of them goes before it."""
+"""The flag that says it in vLLM's own words, where neither those flags nor a file do."""
 
 
 class UsageError(Exception):
@@ -255,20 +255,18 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
     if targets:
         overrides["targets"] = targets
     path = Path(arguments.config_file) if arguments.config_file else None
-    return load(path, environ=environ, overrides=overrides, metrics=NAMES)
+    config = load(path, environ=environ, overrides=overrides, metrics=NAMES)
+    return _told(config, _understood(arguments.speculative_config))
 
 
 def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Return the targets that the flags name; none, if they say nothing of targets."""
-    said = {flag: getattr(arguments, _destination(flag)) for flag in (*_SPECULATIVE, _SPECULATIVE_CONFIG)}
+    said = {flag: getattr(arguments, _destination(flag)) for flag in _SPECULATIVE}
     if arguments.simulate and (arguments.target or arguments.config_file):
         raise UsageError("--simulate is for use without --target and --config.file; it brings its own target")
     if arguments.config_file:
         _refuse_beside_file({"--target": next(iter(arguments.target), None), **said})
-    speculative = {
-        **_understood(said.pop(_SPECULATIVE_CONFIG)),
-        **{_SPECULATIVE[flag]: value for flag, value in said.items() if value is not None},
-    }
+    speculative = {_SPECULATIVE[flag]: value for flag, value in said.items() if value is not None}
     more = {"speculative": speculative} if speculative else {}
     if arguments.simulated:
         return [{**arguments.simulated, **more}]
@@ -293,6 +291,23 @@ def _understood(text: str | None) -> dict[str, object]:
         return {}
     said = {"method": found.method, "tokens": found.tokens, "draft_model": found.draft_model}
     return {key: value for key, value in said.items() if value}
+
+
+def _told(config: Config, said: Mapping[str, object]) -> Config:
+    """Give every configured target what is ``said`` of its speculation, where it does not say it itself."""
+    if not said:
+        return config
+    targets = (
+        target.model_copy(
+            update={"speculative": SpeculativeSettings.model_validate({**said, **_own(target)})}
+        )
+        for target in config.targets
+    )
+    return config.model_copy(update={"targets": tuple(targets)})
+
+
+def _own(target: TargetSettings) -> dict[str, object]:
+    return target.speculative.model_dump(exclude_none=True) if target.speculative else {}
 
 
 def _refuse_beside_file(said: Mapping[str, str | None]) -> None:

@@ -277,11 +277,14 @@ def test_an_argument_of_vllm_that_cannot_be_read_is_refused_as_a_flag_and_passed
     assert [entry["variable"] for entry in log] == ["SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"]
 
 
-def test_an_argument_of_vllm_beside_a_file_is_refused(tmp_path):
+def test_beside_a_file_vllms_argument_is_for_targets_that_do_not_say_it_themselves(tmp_path):
     file = tmp_path / "exporter.yml"
-    file.write_text("{}\n")
-    with pytest.raises(UsageError, match=r"--speculative\.config is .*; put it into the file"):
-        config("--config.file", str(file), "--speculative.config", EAGLE)
+    file.write_text("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
+    environ = {"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": EAGLE}
+    silent, telling = config("--config.file", str(file), environ=environ).targets
+    assert (silent.speculative.method, silent.speculative.tokens) == ("eagle3", 3)
+    assert (telling.speculative.method, telling.speculative.tokens) == ("mtp", 3)
+    assert config("--config.file", str(file)).targets[0].speculative is None
 
 
 def test_a_shard_may_be_given_beside_a_file(tmp_path):

@@ -36,10 +36,13 @@ can check a file as it is written: put `# yaml-language-server: $schema=PATH` wi
 
 Without a file, flags say the little that a sidecar needs: `--target`, `--poll.interval`, `--state.file`,
 `--cost.draft-cost-ratio` or `--cost.draft-parameters` with `--cost.target-parameters`, and
-`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`, or
-`--speculative.config` with what vLLM is given as `--speculative-config`. Each is an environment variable too:
-`SPEC_DECODE_EXPORTER_STATE_FILE`. A flag goes before the file's key; those about targets stand in the place
-of a file. `--shard.index` and `--shard.count` go beside either.
+`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`. Each is
+an environment variable too: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag goes before the file's key; those
+about targets stand in the place of a file.
+
+With or without a file, `--speculative.config` says in vLLM's own words, those of `--speculative-config`, how
+the configured targets speculate that do not say it themselves, and `--shard.index` and `--shard.count` say
+which part of all targets is watched.
 
 - **Durations** are written as in Prometheus, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
 - **Sizes** too, in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).

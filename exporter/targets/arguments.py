@@ -65,11 +65,17 @@ def config_speculation(text: str) -> ServedSpeculation:
     Raises:
         ValueError: It says nothing of speculation.
     """
-    ways = (["--speculative-config", text], [text], text.splitlines())
+    ways = (["--speculative-config", text], [text], _flags_of(text), text.splitlines())
     found = next(filter(None, (pod_speculation(words, {}) for words in ways)), None)
     if found is None:
         raise ValueError('is not vLLM\'s JSON, such as {"method": "ngram", "num_speculative_tokens": 4}')
     return found
+
+
+def _flags_of(text: str) -> list[str]:
+    """Return flags, each at the beginning of a line, with their values, which may have lines of their own."""
+    flags = re.split(r"\n(?=-)", text)
+    return [part for flag in flags for part in flag.split("\n", 1)]
 
 
 def _expanded(word: str, environ: Mapping[str, str]) -> str:

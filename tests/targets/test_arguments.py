@@ -143,6 +143,8 @@ def test_however_it_is_written_it_means_the_same(settings):
     assert pod_speculation(["-sc", "$(X)"], {"X": text}) == expected
     assert config_speculation(text) == expected
     assert config_speculation(shell) == expected
+    indented = json.dumps(settings, indent=1)
+    assert config_speculation(f"--port\n1\n--speculative-config\n{indented}\n--host\nx") == expected
     assert config_speculation(f"serve\nm\n--speculative-config\n{text}") == expected
 
 
