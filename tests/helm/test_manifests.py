@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings, strategies
 
 from exporter import __version__
 
@@ -138,6 +139,44 @@ def test_the_service_finds_the_exporter_and_nothing_else(render):
         assert not selector <= rendered.one("Pod")["metadata"]["labels"].items()
         monitored = rendered.one("ServiceMonitor")["spec"]["selector"]["matchLabels"].items()
         assert monitored <= rendered.one("Service")["metadata"]["labels"].items()
+
+
+NUMBERS = {"name": "123", "namespace": "1e3"}
+
+
+def test_names_that_look_like_numbers_stay_names(render, case):
+    import kubernetes_validate
+
+    values = {"fullnameOverride": "5", "nameOverride": "7", "serviceAccount": {"name": "6"}}
+    for one in (*render(case, **NUMBERS), *render(values, **NUMBERS)):
+        assert isinstance(one["metadata"]["name"], str)
+        if one["kind"] not in OPERATOR_KINDS:
+            kubernetes_validate.validate(one, "1.36", strict=True)
+        for selector in (one.get("spec", {}).get(key, {}) for key in ("selector", "podSelector")):
+            labels = selector.get("matchLabels", selector)
+            assert all(isinstance(value, str) for value in labels.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=strategies.text(strategies.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))))
+def test_any_text_comes_out_as_it_went_in(render, text):
+    rendered = render(
+        {
+            "podAnnotations": {"note": text},
+            "extraEnv": [{"name": "TEXT", "value": text}],
+            "dashboards": {"enabled": True, "folder": text},
+            "prometheusRule": {"enabled": True, "additionalRuleAnnotations": {"note": text}},
+        }
+    )
+    template = rendered.one("Deployment")["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"note": text}
+    assert template["spec"]["containers"][0]["env"] == [{"name": "TEXT", "value": text}]
+    folders = {
+        one["metadata"].get("annotations", {}).get("grafana_folder") for one in rendered.of("ConfigMap")
+    }
+    assert folders == {None, text}
+    rules = [rule for group in rendered.one("PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    assert {rule["annotations"]["note"] for rule in rules if "alert" in rule} == {text}
 
 
 def test_common_labels_are_on_everything(render):

@@ -14,8 +14,8 @@
 {{- end -}}
 
 {{- define "spec-decode-exporter.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "spec-decode-exporter.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "spec-decode-exporter.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "spec-decode-exporter.labels" -}}
@@ -31,7 +31,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* metadata of an object: a dict of root, and namespace, labels and name where they are not the usual ones. */}}
 {{- define "spec-decode-exporter.metadata" -}}
-name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) }}
+name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) | quote }}
 namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) | quote }}
 labels:
   {{- $own := include "spec-decode-exporter.labels" .root | fromYaml }}

@@ -9,7 +9,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include "spec-decode-exporter.serviceAccountName" . }}
+  serviceAccountName: {{ include "spec-decode-exporter.serviceAccountName" . | quote }}
   automountServiceAccountToken: {{ not (empty (include "spec-decode-exporter.watched" . | fromYaml)) }}
   enableServiceLinks: false
   {{- with .Values.image.pullSecrets }}
@@ -17,7 +17,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   securityContext:
     {{- toYaml .Values.podSecurityContext | nindent 4 }}
@@ -66,7 +66,7 @@ spec:
   volumes:
     - name: spec-decode-exporter-config
       configMap:
-        name: {{ include "spec-decode-exporter.fullname" . }}
+        name: {{ include "spec-decode-exporter.fullname" . | quote }}
     {{- if not .Values.persistence.enabled }}
     - name: spec-decode-exporter-state
       emptyDir:

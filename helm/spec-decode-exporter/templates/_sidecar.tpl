@@ -19,7 +19,7 @@ The sidecar as an item of a pod's initContainers. In a chart that has this one a
 {{- if .Values.sidecar.config }}
 - name: spec-decode-exporter-config
   configMap:
-    name: {{ include "spec-decode-exporter.sidecarConfigName" . }}
+    name: {{ include "spec-decode-exporter.sidecarConfigName" . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -31,7 +31,7 @@ It has no readiness and no startup probe: they would count for vLLM's pod.
 {{- define "spec-decode-exporter.sidecarContainer" -}}
 {{- $values := .root.Values -}}
 {{- $target := get .said "target" | default (printf "http://localhost:%v/metrics" .said.port) -}}
-name: {{ $values.sidecar.name }}
+name: {{ $values.sidecar.name | quote }}
 image: {{ include "spec-decode-exporter.image" .root | quote }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
 restartPolicy: Always
