@@ -85,8 +85,8 @@ def _rate(seconds: str) -> str:
 WAYS = (
     Way(
         "exporter: SpecDecodeSuddenDrop",
-        'last_over_time(spec_decode_acceptance_dropped{kind="sudden"}[3m]) == 1',
-        30,
+        'avg_over_time(spec_decode_acceptance_dropped{kind="sudden"}[2m]) > 0.5',
+        0,
     ),
     Way("raw, 1 min below 0.45, for 1 min", f"{_rate('1m')} < 0.45", 60),
     Way("raw, 5 min below 0.45, for 5 min", f"{_rate('5m')} < 0.45", 300),

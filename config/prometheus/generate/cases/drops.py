@@ -59,6 +59,12 @@ _SUDDEN: Final = (
     ),
     AlertCase(
         "SpecDecodeSuddenDrop",
+        "is silent when the flag is taken back within a minute",
+        _dropped("sudden", gauge((10, 0), (1, 1), (5, 0)), gauge((10, 2.10), (1, 1.9), (5, 2.10)), 16),
+        at=11,
+    ),
+    AlertCase(
+        "SpecDecodeSuddenDrop",
         "is silent when the drop is a slow one",
         _dropped("slow", gauge((10, 0), (5, 1)), gauge((10, 2.10), (5, 1.75)), 15),
         at=15,
