@@ -34,8 +34,12 @@ def coverage_ratio(window: Window) -> float | None:
 
 
 def effective_tokens_per_step(window: Window) -> float | None:
-    """Return the tokens that a decode step gives, with and without a draft: (G - F) / S."""
-    return ratio(decoded_tokens(window), window[Counter.DECODE_STEPS])
+    """Return the tokens that a decode step gives, with and without a draft: (G - F) / S.
+
+    None where more first tokens than tokens are counted, as over a moment of a torn page.
+    """
+    decoded = decoded_tokens(window)
+    return None if decoded is None or decoded < 0 else ratio(decoded, window[Counter.DECODE_STEPS])
 
 
 def rejected_tokens(window: Window) -> int | None:

@@ -95,7 +95,11 @@ def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], meth
 def cost_of(
     settings: CostSettings | None, measured: Sequence[LoadCost], method: str, running_requests: float | None
 ) -> Cost | None:
-    """Return what speculation costs at a load, from the surest source that says it; None if none does."""
+    """Return what speculation costs at a load, from the surest source that says it; None if none does.
+
+    Where the load is unknown, what is configured by load is that of the lowest known one, and does not speak
+    for the present one.
+    """
     if settings is not None and settings.ratio is not None:
         return Cost(
             settings.ratio, settings.fixed_cost_ratio, CostSource.CONFIGURED, settings.running_requests
@@ -103,6 +107,8 @@ def cost_of(
     curve = cost_curve(settings, measured, method)
     if curve is not None and running_requests is not None:
         return curve.at(running_requests)
+    if curve is not None and curve.source is CostSource.CONFIGURED:
+        return curve.at(curve.loads[0].running_requests)
     usual = method_cost(method)
     if usual is None:
         return None

@@ -17,7 +17,8 @@ from operator import mul, sub
 from exporter.analysis.acceptance import coverage_ratio, draft_length_tokens
 from exporter.analysis.bounds import cosines, grouped, standard_error
 from exporter.analysis.cost import Cost
-from exporter.analysis.positions import decay_ratio
+from exporter.analysis.latency import decoded_tokens
+from exporter.analysis.positions import decay_ratio, tells_positions
 from exporter.scrape.engines import Counter
 from exporter.window.ledger import Window
 
@@ -58,6 +59,7 @@ class _Drafts:
         coverage = coverage_ratio(window)
         self.coverage = 1.0 if coverage is None else coverage
         self._length = draft_length_tokens(window) or self.known
+        self._kept = _kept(window)
 
     def plain_steps(self, cost: Cost, tokens: int) -> float:
         """Return how many plain decode steps a step takes; an upper limit where drafts differ in length."""
@@ -68,6 +70,10 @@ class _Drafts:
         """Return S(k)."""
         return (1 + self.coverage * sum(self.reached[:tokens])) / self.plain_steps(cost, tokens)
 
+    def pays(self, depth: Depth) -> bool:
+        """Return whether a depth is no slower than none, less the share of tokens that come to nothing."""
+        return depth.speedup * self._kept >= 1
+
     def weights(self, cost: Cost, tokens: int) -> list[float]:
         """Return by how much S(k) grows with each of the K known p_i; the decay is taken as known."""
         gain = self.coverage / self.plain_steps(cost, tokens)
@@ -77,7 +83,10 @@ class _Drafts:
 
 
 def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
-    """Return S(1) … S(K), and of up to ``MOST_BEYOND`` more; empty where nothing was drafted."""
+    """Return S(1) … S(K), and of up to ``MOST_BEYOND`` more.
+
+    Empty where nothing was drafted, or positions are not told.
+    """
     drafts = _drafts(window)
     if drafts is None:
         return ()
@@ -91,14 +100,15 @@ def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: f
     """Return the smallest depth that pays and is as good as the best of ``known``; None if none is known.
 
     As good: within ``tolerance`` (a share of the best), or within one standard error of their difference.
-    No speculation if even the best does not pay. ``known`` is what ``depths`` returned.
+    No speculation if even the best does not pay; where tokens were accepted past the ends of answers, S(k)
+    is believed less by their share, as much as the estimated speed-up. ``known`` is what ``depths`` returned.
     """
     drafts = _drafts(window)
     if drafts is None or not known:
         return None
     best = max(known, key=lambda depth: depth.speedup)
     enough, sureness = (1 - tolerance) * best.speedup, _Sureness(window, drafts)
-    paying = (depth for depth in known if depth.speedup >= 1)
+    paying = filter(drafts.pays, known)
     return next(
         (
             depth
@@ -108,6 +118,27 @@ def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: f
         ),
         NO_SPECULATION,
     )
+
+
+def is_faster(window: Window, cost: Cost, depth: Depth, tolerance: float) -> bool:
+    """Return whether a depth is faster than the present one, so that a change is worth its while.
+
+    By more than ``tolerance`` (a share of its speed-up), and by more than one standard error of the
+    difference: as much as it takes for ``recommended`` to prefer more tokens to fewer.
+    """
+    present, drafts = present_depth(window, cost), _drafts(window)
+    if present is None or drafts is None or present.speedup >= (1 - tolerance) * depth.speedup:
+        return False
+    error = _Sureness(window, drafts).of_difference(cost, present, depth)
+    return present.speedup < depth.speedup - error
+
+
+def present_depth(window: Window, cost: Cost) -> Depth | None:
+    """Return S(K), the depth that runs; None where nothing was drafted, or positions are not told."""
+    drafts = _drafts(window)
+    if drafts is None:
+        return None
+    return Depth(drafts.known, drafts.speedup(cost, drafts.known), extrapolated=False)
 
 
 def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tuple[float, ...]:
@@ -127,7 +158,17 @@ def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tup
 
 def _drafts(window: Window) -> _Drafts | None:
     drafts = window[Counter.DRAFTS]
-    return _Drafts(window, drafts) if drafts and window.positions else None
+    told = window.positions and tells_positions(window)
+    return _Drafts(window, drafts) if drafts and told else None
+
+
+def _kept(window: Window) -> float:
+    """Return which share of the tokens comes to something: not what is accepted past an answer's end."""
+    steps, accepted = window[Counter.DECODE_STEPS], window[Counter.ACCEPTED_TOKENS]
+    decoded = decoded_tokens(window)
+    if not steps or accepted is None or decoded is None:
+        return 1.0
+    return min(max(decoded, 0) / (steps + accepted), 1.0)
 
 
 def _beyond(window: Window) -> int:

@@ -11,17 +11,19 @@ from exporter.analysis.acceptance import (
     draft_acceptance_ratio,
     effective_tokens_per_step,
 )
-from exporter.analysis.bounds import LEAST_REQUESTS
+from exporter.analysis.bounds import LEAST_REQUESTS, passing_requests
 from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.depth import Depth
+from exporter.analysis.depth import Depth, present_depth
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.integrity import Check
 from exporter.analysis.latency import decoded_tokens, quantile
-from exporter.analysis.load import mean
+from exporter.analysis.load import drafting_requests, mean
 from exporter.analysis.positions import least_drafted, tells_positions
 from exporter.analysis.ratio import ratio
-from exporter.analysis.recommendation import is_above
-from exporter.analysis.state import State, is_whole
+from exporter.analysis.recommendation import is_above, is_change
+from exporter.analysis.speculation import Speculation
+from exporter.analysis.state import State, drafts_what_it_finds, is_whole
+from exporter.analysis.verdict import LEAST_REQUESTS as LEAST_FOR_VERDICT
 from exporter.analysis.verdict import Verdict, half_width
 from exporter.config.policy import Policy
 from exporter.scrape.engines import Counter, Gauge, Latency
@@ -59,6 +61,7 @@ class Evidence:
     """The running requests from which on speculation stops paying."""
     latencies: Mapping[Latency, Buckets] = field(default_factory=dict)
     broken: frozenset[Check] = frozenset()
+    speculation: Speculation = field(default_factory=Speculation)
 
     @property
     def drafts(self) -> int:
@@ -72,8 +75,8 @@ class Evidence:
 
     @property
     def running(self) -> float | None:
-        """The mean number of running requests."""
-        return mean(self.window, Gauge.RUNNING_REQUESTS)
+        """The running requests that what drafting costs depends on."""
+        return drafting_requests(self.window)
 
     def survival(self, position: int) -> float | None:
         """Return p_i; None where the engine does not tell its positions. -1 is the last one."""
@@ -131,10 +134,10 @@ def too_unsure(evidence: Evidence) -> Values | None:
 
 def too_few_requests(evidence: Evidence) -> Values | None:
     """Too few requests pass through the window for bounds."""
-    began, running = evidence.window[Counter.FIRST_TOKENS], evidence.running
-    if evidence.length is not None or began is None or running is None:
+    requests = passing_requests(evidence.window)
+    if evidence.length is not None or requests is None or requests >= LEAST_REQUESTS:
         return None
-    return {"requests": began, "running": running, "threshold": LEAST_REQUESTS}
+    return {"requests": requests, "threshold": LEAST_REQUESTS, "least": LEAST_FOR_VERDICT}
 
 
 def drafter_is_dead(evidence: Evidence) -> Values | None:
@@ -222,11 +225,19 @@ def room_for_longer_draft(evidence: Evidence) -> Values | None:
 
 
 def another_depth(evidence: Evidence) -> Values | None:
-    """Another number of tokens than the present one is recommended."""
-    depth = evidence.depth
-    if depth is None or depth.tokens in (0, evidence.tokens):
+    """Another number of tokens is recommended, and so much faster that it is worth a change."""
+    window, cost, depth = evidence.window, evidence.cost, evidence.depth
+    present = None if cost is None else present_depth(window, cost)
+    if depth is None or present is None:
         return None
-    return {"tokens": evidence.tokens, "recommended_tokens": depth.tokens, "speedup": depth.speedup}
+    if not is_change(window, evidence.verdict, cost, depth, evidence.policy.depth.tolerance):
+        return None
+    return {
+        "tokens": present.tokens,
+        "recommended_tokens": depth.tokens,
+        "speedup": depth.speedup,
+        "present_speedup": present.speedup,
+    }
 
 
 def no_depth_pays(evidence: Evidence) -> Values | None:
@@ -262,7 +273,25 @@ def cost_out_of_range(evidence: Evidence) -> Values | None:
 
 
 def low_coverage(evidence: Evidence) -> Values | None:
-    """Many steps had no draft, so that the acceptance length tells of a part only."""
+    """Many steps had no draft, as is the way of a search for text that repeats itself."""
+    return None if _should_always_draft(evidence) else _coverage(evidence)
+
+
+def drafting_paused(evidence: Evidence) -> Values | None:
+    """Many steps had no draft, though the method has one for every step."""
+    return _coverage(evidence) if _should_always_draft(evidence) else None
+
+
+def _should_always_draft(evidence: Evidence) -> bool:
+    """Return whether the method has a draft for every step; of an unknown one nobody can say."""
+    method = evidence.speculation.method
+    return bool(method) and not drafts_what_it_finds(method)
+
+
+def _coverage(evidence: Evidence) -> Values | None:
+    """Return how much the acceptance length tells of; nothing where a schedule says not to draft at times."""
+    if any(tokens == 0 for _, tokens in evidence.speculation.schedule):
+        return None
     window = evidence.window
     length, effective = acceptance_length_tokens(window), effective_tokens_per_step(window)
     found = _below("coverage", coverage_ratio(window), evidence.policy.findings.low_coverage)

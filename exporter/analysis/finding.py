@@ -41,6 +41,7 @@ class FindingName(StrEnum):
     KV_PRESSURE = "kv_pressure"
     TOKEN_TIME_TAIL = "token_time_tail"  # noqa: S105 - a token of text
     DECODE_STEP_TAIL = "decode_step_tail"
+    DRAFTING_PAUSED = "drafting_paused"
     LOW_COVERAGE = "low_coverage"
     TRIMMED_TOKENS = "trimmed_tokens"
     ANOTHER_DEPTH = "another_depth"
@@ -94,6 +95,10 @@ def _broken(name: FindingName, check: Check, text: str) -> Rule:
 
 
 _LOG = "The exporter's log has the numbers (check_broken)."
+_COVERAGE = (
+    "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of "
+    "{length:.2f} is that of those alone; a step gives {effective_tokens:.2f} tokens: go by that."
+)
 _TRY = "It is a hypothesis: try it and compare."
 
 RULES = (
@@ -206,14 +211,21 @@ RULES = (
         "(max_num_batched_tokens).",
     ),
     Rule(
+        FindingName.DRAFTING_PAUSED,
+        Severity.INFO,
+        found.drafting,
+        found.drafting_paused,
+        f"{_COVERAGE} This method has a draft for every step, so drafting paused for a part of the window: "
+        "it stalled, or nothing is scheduled for batches of some size "
+        "(num_speculative_tokens_per_batch_size). See when the drafts stop, and the server's log of then.",
+    ),
+    Rule(
         FindingName.LOW_COVERAGE,
         Severity.INFO,
         found.drafting,
         found.low_coverage,
-        "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of "
-        "{length:.2f} is that of those alone; a step gives {effective_tokens:.2f} tokens: go by that. An "
-        "n-gram or suffix drafter proposes only where text repeats itself; if that is rare here, try "
-        "another method.",
+        f"{_COVERAGE} An n-gram or suffix drafter proposes only where text repeats itself; if that is rare "
+        "here, try another method.",
     ),
     Rule(
         FindingName.TRIMMED_TOKENS,
@@ -230,7 +242,8 @@ RULES = (
         found.drafting,
         found.another_depth,
         "{recommended_tokens:.0f} draft tokens instead of {tokens:.0f} should make decoding {speedup:.2f} "
-        f"times as fast as without speculation (num_speculative_tokens). {_TRY}",
+        "times as fast as without speculation, and not {present_speedup:.2f} times "
+        f"(num_speculative_tokens). {_TRY}",
     ),
     Rule(
         FindingName.LOW_FIRST_POSITION,
@@ -314,9 +327,9 @@ RULES = (
         Severity.INFO,
         found.drafting,
         found.too_few_requests,
-        "{requests:.0f} requests began while {running:.1f} ran. It takes {threshold:g} that pass through "
-        "the window one after the other to say how sure the figures are; until then nothing is called "
-        "harmful. A longer window sees more.",
+        "{requests:.1f} requests passed through the window one after the other. It takes {threshold:g} to "
+        "say how sure the figures are; until then nothing is called harmful and nothing is advised, and "
+        "with fewer than {least:g} there is no verdict. A longer window sees more.",
     ),
     Rule(
         FindingName.WIDE_BOUNDS,

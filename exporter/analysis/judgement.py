@@ -126,6 +126,7 @@ class Judge:
             crossover=self._crossover(facts),
             latencies=facts.latencies,
             broken=facts.broken,
+            speculation=self.assumptions.speculation,
         )
         known = () if cost is None else depths(window, cost)
         action, depth = self._advice(evidence, known, now)
@@ -143,6 +144,8 @@ class Judge:
         )
 
     def _cost(self, window: Window, facts: Facts) -> Cost | None:
+        if not facts.speculates:
+            return None
         assumed = self.assumptions
         return cost_of(assumed.cost, facts.costs, assumed.speculation.method, drafting_requests(window))
 
@@ -189,12 +192,14 @@ class Judge:
         action = recommendation(
             window,
             verdict=evidence.verdict,
+            length=evidence.length,
+            cost=cost,
             depth=best,
             crossover=evidence.crossover,
             better_method=False,
             policy=policy,
         )
-        return action, None if best is None else best.tokens
+        return action, None if best is None or action is Action.COLLECT else best.tokens
 
 
 def _bounds(window: Window, cost: Cost | None) -> Bounds:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from exporter.analysis.depth import Depth
+from exporter.analysis.bounds import passing_requests
+from exporter.analysis.cost import Cost
+from exporter.analysis.depth import Depth, is_faster
 from exporter.analysis.estimate import Estimate
-from exporter.analysis.load import mean
+from exporter.analysis.load import drafting_requests
 from exporter.analysis.positions import least_drafted, tells_positions
 from exporter.analysis.ratio import ratio
 from exporter.analysis.verdict import Verdict
 from exporter.config.policy import DepthPolicy
-from exporter.scrape.engines import Counter, Gauge
+from exporter.scrape.engines import Counter
 from exporter.window.ledger import Window
 
 
@@ -22,7 +24,7 @@ class Action(StrEnum):
     INCREASE = "increase"
     """Draft more tokens at a time."""
     DECREASE = "decrease"
-    """Draft fewer tokens at a time."""
+    """Draft fewer tokens at a time; none where 0 are recommended."""
     DISABLE = "disable"
     """Do not speculate: no number of draft tokens is known to pay."""
     LIMIT_BATCH = "limit_batch"
@@ -40,6 +42,8 @@ def recommendation(
     window: Window,
     *,
     verdict: Verdict,
+    length: Estimate | None,
+    cost: Cost | None,
     depth: Depth | None,
     crossover: float | None,
     better_method: bool,
@@ -51,24 +55,55 @@ def recommendation(
 
     Args:
         window: The longest window.
-        verdict: What it is worth. It is harmful only with bounds, and with a cost that is no default and
-            holds at the present load; so that is enough to disable, where no depth pays.
-        depth: The number of tokens that is recommended, by what drafting costs; None where that is unknown.
+        verdict: What it is worth. It is harmful only with bounds, and where the cost is sure or does not
+            matter; so that is enough to disable, where no depth pays.
+        length: Bounds of the acceptance length; None where the window has none.
+        cost: What drafting costs; None where that is unknown.
+        depth: The number of tokens that is recommended at this cost.
         crossover: The running requests from which on speculation stops paying; None where unknown.
         better_method: Another method that serves the same model is faster: see ``is_better``.
         policy: The thresholds.
     """
-    if verdict is Verdict.INSUFFICIENT:
+    if verdict is Verdict.INSUFFICIENT or is_unsure(window, length):
         return Action.COLLECT
     if better_method:
         return Action.SWITCH_METHOD
+    if depth is not None and is_change(window, verdict, cost, depth, policy.tolerance):
+        return Action.INCREASE if depth.tokens > len(window.positions) else Action.DECREASE
     if verdict in _BAD and is_above(crossover, window):
         return Action.LIMIT_BATCH
-    if verdict is Verdict.HARMFUL and not _another_pays(depth, window):
+    if verdict is Verdict.HARMFUL:
         return Action.DISABLE
-    if depth is not None:
-        return _towards(depth.tokens, window)
-    return _by_last_position(window, verdict, policy)
+    return _otherwise(window, verdict, depth, policy)
+
+
+def _otherwise(window: Window, verdict: Verdict, depth: Depth | None, policy: DepthPolicy) -> Action:
+    """Stay at the present depth, as far as the cost is known; where none pays, no tokens are fewer."""
+    if depth is None:
+        return _by_last_position(window, verdict, policy)
+    return Action.KEEP if depth.tokens else Action.DECREASE
+
+
+def is_unsure(window: Window, length: Estimate | None) -> bool:
+    """Return whether a window has no bounds although the engine tells of its requests: too few passed.
+
+    Other requests may well be different, and advice would be about these. An engine that does not count
+    requests never has bounds; its advice goes by the figures alone, and is never to disable.
+    """
+    return length is None and passing_requests(window) is not None
+
+
+def is_change(
+    window: Window, verdict: Verdict, cost: Cost | None, depth: Depth | None, tolerance: float
+) -> bool:
+    """Return whether the recommended number of tokens is worth a change from the present one.
+
+    It is where it should be faster by more than ``tolerance``, beyond doubt. From what is harmful any number
+    is that pays: docs/decisions/0007-advice-to-change.md. No speculation is not another number of tokens.
+    """
+    if depth is None or cost is None or depth.tokens in (0, len(window.positions)):
+        return False
+    return verdict is Verdict.HARMFUL or is_faster(window, cost, depth, tolerance)
 
 
 def is_better(other: Estimate, this: Estimate) -> bool:
@@ -78,20 +113,8 @@ def is_better(other: Estimate, this: Estimate) -> bool:
 
 def is_above(crossover: float | None, window: Window) -> bool:
     """Return whether more requests run than those at which speculation still pays."""
-    running = mean(window, Gauge.RUNNING_REQUESTS)
+    running = drafting_requests(window)
     return crossover is not None and running is not None and running > crossover
-
-
-def _another_pays(depth: Depth | None, window: Window) -> bool:
-    """Return whether another depth pays than the present one, of which it is known that it does not."""
-    return depth is not None and depth.tokens not in (0, len(window.positions))
-
-
-def _towards(tokens: int, window: Window) -> Action:
-    now = len(window.positions)
-    if tokens > now:
-        return Action.INCREASE
-    return _fewer(now) if tokens < now else Action.KEEP
 
 
 def _fewer(now: int) -> Action:

@@ -39,7 +39,10 @@ class Work:
 
 
 def work(window: Window) -> Work | None:
-    """Return what the window's steps did; None if there were none, or the engine does not tell."""
+    """Return what the window's steps did; None if there were none, or the engine does not tell.
+
+    Nor is there any where more first tokens than tokens are counted: what the steps gave is then unknown.
+    """
     drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
     accepted = window[Counter.ACCEPTED_TOKENS]
     if drafts is None or drafted is None or accepted is None:
@@ -47,7 +50,7 @@ def work(window: Window) -> Work | None:
     tokens, steps = decoded_tokens(window), window[Counter.DECODE_STEPS]
     if tokens is None or steps is None:
         tokens, steps = drafts + accepted, drafts
-    return Work(tokens, steps, drafted) if steps else None
+    return Work(tokens, steps, drafted) if steps and tokens >= 0 else None
 
 
 def estimated_speedup_ratio(window: Window, cost: Cost) -> float | None:
@@ -57,18 +60,20 @@ def estimated_speedup_ratio(window: Window, cost: Cost) -> float | None:
 
 
 def speedup_ceiling_ratio(window: Window) -> float | None:
-    """Return the speed-up if drafting cost nothing: effective tokens per step, else the acceptance length."""
-    effective = effective_tokens_per_step(window)
-    return acceptance_length_tokens(window) if effective is None else effective
+    """Return the speed-up if drafting cost nothing: effective tokens per step, else the acceptance length.
+
+    None where nothing was drafted.
+    """
+    if not window[Counter.DRAFTS]:
+        return None
+    return effective_tokens_per_step(window) if _knows_steps(window) else acceptance_length_tokens(window)
 
 
 def break_even_acceptance_ratio(window: Window, cost: Cost) -> float | None:
     """Return the share of draft tokens that must be accepted for speculation to pay: c + c0·S/T.
 
-    Without a fixed cost it is c, whatever was drafted.
+    None where nothing was drafted.
     """
-    if not cost.fixed_cost_ratio:
-        return cost.draft_cost_ratio
     done = work(window)
     steps = None if done is None else ratio(done.steps, done.draft_tokens)
     return None if steps is None else cost.draft_cost_ratio + cost.fixed_cost_ratio * steps

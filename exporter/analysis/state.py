@@ -59,15 +59,15 @@ def state(
         return State.DISABLED
     if window[Counter.DRAFTS]:
         return State.ACTIVE
-    silence_is_a_fault = drafted_before and not scheduled_off and not _drafts_what_it_finds(method)
+    silence_is_a_fault = drafted_before and not scheduled_off and not drafts_what_it_finds(method)
     if silence_is_a_fault and is_whole(window) and (_decoded(window) or 0) > min_drafts:
         return State.STALLED
     return State.ACTIVE if _is_busy(window) else State.IDLE
 
 
-def _drafts_what_it_finds(method: str) -> bool:
+def drafts_what_it_finds(method: str) -> bool:
     """Return whether a method drafts only where the text repeats itself, as n-gram and suffix do."""
-    return method.lower().replace("-", "").startswith(_DRAFTS_WHAT_IT_FINDS)
+    return method.strip("[] ").lower().replace("-", "").startswith(_DRAFTS_WHAT_IT_FINDS)
 
 
 def is_whole(window: Window) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 from exporter.analysis.acceptance import acceptance_length_tokens
+from exporter.analysis.bounds import passing_requests
 from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.estimate import Estimate
-from exporter.analysis.load import mean
+from exporter.analysis.load import drafting_requests
 from exporter.analysis.positions import pooled_acceptance_ratio
 from exporter.config.policy import AcceptancePolicy, Policy, SpeedupPolicy
-from exporter.scrape.engines import Counter, Gauge
+from exporter.scrape.engines import Counter
 from exporter.window.ledger import Window
 
 
@@ -26,6 +27,10 @@ class Verdict(StrEnum):
     """Slower than without speculation, beyond doubt."""
     INSUFFICIENT = "insufficient"
     """Too little was drafted, or too unevenly, to say."""
+
+
+LEAST_REQUESTS = 2.0
+"""With fewer passing through a window one after the other, it shows one kind of request and no more."""
 
 
 def verdict(
@@ -52,19 +57,23 @@ def verdict(
         return Verdict.INSUFFICIENT
     if cost is None or speedup_value is None:
         return _by_length(value, length, window, policy.acceptance)
-    sure = is_sure(cost, window)
+    sure = is_sure(cost, window) or _is_harmful_at_any_cost(cost, length, policy.acceptance)
     return _by_speedup(speedup_value, speedup.upper if speedup and sure else None, policy.speedup)
 
 
 def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> bool:
     """Return whether a window says too little for a verdict and for advice.
 
-    It is partial, has fewer than ``min_drafts`` drafts, or bounds too far from the acceptance length.
-    Bounds are clipped to what is possible, so the farther one counts.
+    It is partial, has fewer than ``min_drafts`` drafts, or bounds too far from the acceptance length; or it
+    has no bounds, because next to no requests pass through it. Bounds are clipped to what is possible, so the
+    farther one counts.
     """
     if window.partial or (window[Counter.DRAFTS] or 0) < policy.min_drafts:
         return True
-    return length is not None and half_width(length) > policy.max_half_width * length.value
+    if length is None:
+        requests = passing_requests(window)
+        return requests is not None and requests < LEAST_REQUESTS
+    return half_width(length) > policy.max_half_width * length.value
 
 
 def half_width(estimate: Estimate) -> float:
@@ -74,7 +83,16 @@ def half_width(estimate: Estimate) -> float:
 
 def is_sure(cost: Cost, window: Window) -> bool:
     """Return whether a cost is known well enough, and for the present load, to call speculation harmful."""
-    return cost.source is not CostSource.DEFAULT and cost.speaks_for(mean(window, Gauge.RUNNING_REQUESTS))
+    return cost.source is not CostSource.DEFAULT and cost.speaks_for(drafting_requests(window))
+
+
+def _is_harmful_at_any_cost(cost: Cost, length: Estimate | None, policy: AcceptancePolicy) -> bool:
+    """Return whether a default cost does not matter, since a draft gives hardly more than a plain step does.
+
+    An unknown cost would call that harmful; to know what the method usually costs makes it no better.
+    """
+    short = length is not None and length.upper < policy.harmful_length
+    return short and cost.source is CostSource.DEFAULT
 
 
 def _by_speedup(value: float, upper: float | None, policy: SpeedupPolicy) -> Verdict:

@@ -41,9 +41,15 @@ class TestWhereItComesFrom:
     def test_unknown_stays_unknown(self, method):
         assert cost_of(None, (), method, 20.0) is None
 
-    def test_costs_by_load_say_nothing_without_a_load(self):
+    def test_what_was_measured_by_load_says_nothing_without_a_load(self):
         assert cost_of(None, BY_LOAD, "", None) is None
-        assert cost_of(CostSettings(loads=BY_LOAD), BY_LOAD, "eagle3", None).source is CostSource.DEFAULT
+        assert cost_of(None, BY_LOAD, "eagle3", None).source is CostSource.DEFAULT
+
+    @pytest.mark.parametrize("method", ["", "eagle3"])
+    def test_what_is_configured_by_load_is_that_of_the_lowest_without_a_load(self, method):
+        cost = cost_of(CostSettings(loads=BY_LOAD, fixed_cost_ratio=0.03), (), method, None)
+        assert cost == Cost(0.1, 0.03, CostSource.CONFIGURED, 8)
+        assert not cost.speaks_for(None)
 
 
 class TestByLoad:

@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.depth import Depth, _drafts, _Sureness, depths, marginal_benefits, recommended
+from exporter.analysis.depth import (
+    Depth,
+    _drafts,
+    _Sureness,
+    depths,
+    is_faster,
+    marginal_benefits,
+    present_depth,
+    recommended,
+)
 from exporter.analysis.speedup import estimated_speedup_ratio
 
 TOLERANCE = 0.03
@@ -77,6 +86,66 @@ class TestWorkedExamples:
     def test_without_a_tolerance_the_best_is_recommended(self, good, poor):
         assert recommended(good, at(0.1), depths(good, at(0.1)), 0.0).tokens == 5
         assert recommended(poor, at(0.1), depths(poor, at(0.1)), 0.0).tokens == 2
+
+
+class TestWhetherAChangeIsWorthIt:
+    """S(1) … S(4) at c = .1 and p = .8 .6 .4 .2: 1.636 2.000 2.154 2.143."""
+
+    @pytest.mark.parametrize(
+        ("tokens", "tolerance", "expected"),
+        [(3, 0.03, False), (3, 0.005, True), (2, 0.0, False), (4, 0.0, False)],
+    )
+    def test_only_where_it_is_faster_than_the_present_one(self, drafted, tokens, tolerance, expected):
+        window = drafted(80, 60, 40, 20)
+        assert is_faster(window, at(0.1), depths(window, at(0.1))[tokens - 1], tolerance) is expected
+
+    def test_the_present_one_is_the_last_that_is_known(self, good):
+        assert present_depth(good, at(0.1)) == depths(good, at(0.1))[3]
+
+    @pytest.mark.parametrize(("swing", "expected"), [(0, True), (30, False)])
+    def test_not_where_it_may_as_well_be_chance(self, make_window, swing, expected):
+        # 1.8 / 1.3 = 1.385 with one token, 1.8 / 1.6 = 1.125 with two; the second is never accepted,
+        # or in half of the window for a time.
+        ons = [swing if second < 150 else 0 for second in range(300)]
+        window = make_window(
+            300 * 40,
+            300 * 80,
+            300 * 32 + sum(ons),
+            positions=(300 * 32, sum(ons)),
+            length=300.0,
+            seconds=300.0,
+            gauges=(4.0, None, None),
+            first_tokens=600,
+            increments=[
+                {"drafts": 40, "draft_tokens": 80, "accepted_tokens": 32 + on, "positions": (32, on)}
+                for on in ons
+            ],
+        )
+        cost = at(0.3)
+        one = depths(window, cost)[0]
+        assert present_depth(window, cost).speedup < one.speedup
+        assert is_faster(window, cost, one, 0.0) is expected
+
+    def test_nothing_is_where_nothing_was_drafted_or_positions_are_not_told(self, drafted, make_window):
+        for window in (drafted(0, 0, drafts=0), make_window(100, 200, 80, positions=(0, 0))):
+            assert present_depth(window, at(0.1)) is None
+            assert depths(window, at(0.1)) == ()
+            assert not is_faster(window, at(0.1), Depth(1, 2.0, extrapolated=False), 0.0)
+
+
+class TestTokensPastTheEndOfAnAnswer:
+    @pytest.mark.parametrize(("generated", "expected"), [(330, 4), (141, 4), (139, 5), (138, 0), (0, 0)])
+    def test_a_depth_must_pay_without_them(self, drafted, generated, expected):
+        # S(4) = 330 / 140, and the best, S(5), is 0.9 % more.
+        counters = {"decode_steps": 100, "generation_tokens": generated, "first_tokens": 0}
+        window = drafted(80, 65, 50, 35, **counters)
+        assert recommended(window, at(0.1), depths(window, at(0.1)), TOLERANCE).tokens == expected
+
+    def test_what_is_slower_as_it_ran_is_not_recommended(self, drafted):
+        counters = {"decode_steps": 100, "generation_tokens": 139, "first_tokens": 0}
+        window = drafted(80, 65, 50, 35, **counters)
+        assert estimated_speedup_ratio(window, at(0.1)) < 1 < depths(window, at(0.1))[3].speedup
+        assert recommended(window, at(0.1), depths(window, at(0.1)), TOLERANCE).tokens != 4
 
 
 class TestCoverage:

@@ -15,6 +15,7 @@ from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.pay_settings import CostSettings, LoadCost
 from exporter.config.policy import Policy
+from exporter.scrape.engines import Counter
 
 GOOD = (0.80, 0.65, 0.50, 0.35)
 POOR = (0.40, 0.15, 0.05, 0.01)
@@ -111,6 +112,30 @@ def test_where_no_depth_pays_speculation_is_to_be_disabled(facts):
     assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DISABLE)
     assert judgement.recommended.tokens == 0
     assert FindingName.NO_DEPTH_PAYS in {finding.name for finding in judgement.findings}
+
+
+@pytest.mark.parametrize("method", ["", "eagle3", "mtp"])
+@pytest.mark.parametrize("survival", [(0.01, 0.0, 0.0), (0.01,)])
+def test_a_dead_drafter_is_to_be_disabled_however_much_is_known_of_it(facts, method, survival):
+    judgement = judge_at(None, method=method).judge(facts(survival), 1000.0)
+    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DISABLE)
+    assert judgement.recommended is None or judgement.recommended.tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("first_tokens", "verdict"), [(0, Verdict.INSUFFICIENT), (7, Verdict.INSUFFICIENT), (8, Verdict.HEALTHY)]
+)
+def test_a_few_requests_say_little_and_advise_nothing(facts, first_tokens, verdict):
+    seen = facts()
+    counters = list(seen.windows[-1].counters)
+    counters[list(Counter).index(Counter.FIRST_TOKENS)] = first_tokens
+    few = replace(seen, windows=(*seen.windows[:-1], replace(seen.windows[-1], counters=tuple(counters))))
+    judgement = judge_at(0.3).judge(few, 1000.0)
+    assert (judgement.verdict, judgement.action, judgement.recommended) == (verdict, Action.COLLECT, None)
+
+
+def test_an_engine_that_does_not_speculate_has_no_cost_of_drafting(facts):
+    assert judge_at(0.1).judge(replace(facts(), speculates=False), 1000.0).cost is None
 
 
 def test_every_window_has_its_bounds(facts):

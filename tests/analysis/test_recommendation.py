@@ -6,16 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.depth import Depth
+from exporter.analysis.cost import Cost, CostSource
+from exporter.analysis.depth import Depth, depths, present_depth, recommended
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.recommendation import Action, is_better, recommendation
 from exporter.analysis.verdict import Verdict
 from exporter.config.policy import DepthPolicy
 
+TOLERANCE = 0.03
+
+
+def at(draft_cost_ratio, fixed_cost_ratio=0.0):
+    return Cost(draft_cost_ratio, fixed_cost_ratio, CostSource.CONFIGURED, None)
+
+
+def depth(tokens):
+    return Depth(tokens, 1.5 if tokens else 1.0, extrapolated=False)
+
 
 @pytest.fixture(scope="module", name="advised")
 def advised_fixture(make_window):
-    """The advice on 1000 drafts of 4 tokens, of which the last is neither wasted nor good."""
+    """The advice on 1000 drafts of 4 tokens, of which the last is neither wasted nor good.
+
+    Where the cost is given, the depth is what is recommended by it.
+    """
 
     def advised(verdict, positions=(800, 600, 400, 200), *, running=None, draft_tokens=None, **more):
         window = make_window(
@@ -24,57 +38,111 @@ def advised_fixture(make_window):
             sum(positions),
             positions=positions,
             gauges=(running, None, None),
+            **{name: more.pop(name) for name in ("first_tokens", "increments") if name in more},
         )
-        known = {"depth": None, "crossover": None, "better_method": False, "policy": DepthPolicy()}
+        cost = more.get("cost")
+        best = None if cost is None else recommended(window, cost, depths(window, cost), TOLERANCE)
+        known = {
+            "length": None,
+            "cost": cost,
+            "depth": best,
+            "crossover": None,
+            "better_method": False,
+            "policy": DepthPolicy(),
+        }
         return recommendation(window, verdict=verdict, **{**known, **more})
 
     return advised
 
 
-def depth(tokens):
-    return Depth(tokens, 1.5 if tokens else 1.0, extrapolated=False)
-
-
 def test_nothing_is_advised_on_too_little(advised):
-    more = {"depth": depth(0), "crossover": 1.0, "better_method": True, "running": 2.0}
+    more = {"cost": at(1.0), "crossover": 1.0, "better_method": True, "running": 2.0}
     assert advised(Verdict.INSUFFICIENT, **more) is Action.COLLECT
 
 
-@pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL])
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [(0, Action.DECREASE), (3, Action.DECREASE), (4, Action.KEEP), (5, Action.INCREASE)],
-)
-def test_it_goes_by_the_recommended_tokens(advised, verdict, tokens, expected):
-    assert advised(verdict, depth=depth(tokens)) is expected
+class TestByTheRecommendedTokens:
+    """S(1) … S(4) at c = .1: 1.636 2.000 2.154 2.143; at .3: 1.385 1.500 1.474 1.364."""
+
+    @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL])
+    @pytest.mark.parametrize(
+        ("cost", "expected"),
+        [(0.3, Action.DECREASE), (0.06, Action.KEEP), (1.0, Action.DECREASE)],
+    )
+    def test_it_changes_where_that_is_faster(self, advised, verdict, cost, expected):
+        assert advised(verdict, cost=at(cost)) is expected
+
+    @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL])
+    def test_more_where_that_is_faster(self, advised, verdict):
+        assert advised(verdict, (900, 850), cost=at(0.05)) is Action.INCREASE
+
+    def test_it_stays_while_fewer_are_as_good_and_no_better(self, advised, make_window):
+        # S(3) = 2.075 and S(4) = 2.113 at c = .1 and c0 = .02: three are as good, and slower.
+        positions = (800, 550, 389, 261)
+        window, cost = make_window(1000, 4000, 2000, positions=positions), at(0.1, 0.02)
+        best = recommended(window, cost, depths(window, cost), TOLERANCE)
+        assert (best.tokens, round(best.speedup, 3)) == (3, 2.075)
+        assert round(depths(window, cost)[3].speedup, 3) == 2.113
+        assert advised(Verdict.OPTIMAL, positions, cost=cost) is Action.KEEP
+
+    def test_it_stays_where_fewer_are_better_by_less_than_the_tolerance(self, advised, make_window):
+        window, cost = make_window(1000, 4000, 2000, positions=(800, 600, 400, 200)), at(0.1)
+        assert recommended(window, cost, depths(window, cost), TOLERANCE).tokens == 3
+        assert advised(Verdict.OPTIMAL, cost=cost) is Action.KEEP
+        strict = DepthPolicy(tolerance=0.005)
+        assert advised(Verdict.OPTIMAL, cost=cost, policy=strict) is Action.DECREASE
+
+    @pytest.mark.parametrize("positions", [(200,), (200, 0), (0, 0, 0)])
+    def test_no_speculation_is_fewer_tokens_than_any(self, advised, positions):
+        assert advised(Verdict.POOR, positions, cost=at(0.9)) is Action.DECREASE
 
 
-def test_what_is_harmful_is_disabled_if_no_depth_pays(advised):
-    assert advised(Verdict.HARMFUL, depth=depth(0)) is Action.DISABLE
-    assert advised(Verdict.HARMFUL, depth=None) is Action.DISABLE
+class TestHarmful:
+    def test_it_is_disabled_if_no_depth_pays(self, advised):
+        assert advised(Verdict.HARMFUL, cost=at(1.0)) is Action.DISABLE
+        assert advised(Verdict.HARMFUL) is Action.DISABLE
+
+    def test_it_is_not_disabled_if_another_depth_pays(self, advised):
+        # p = .40 .15 .05 .01 at c = .3: one token pays, four are harmful.
+        positions = (400, 150, 50, 10)
+        assert advised(Verdict.HARMFUL, positions, cost=at(0.3)) is Action.DECREASE
+        assert advised(Verdict.HARMFUL, positions, cost=at(0.3), depth=depth(5)) is Action.INCREASE
+
+    def test_whatever_pays_is_better_however_little(self, advised):
+        # S(1) = 1.0 and S(2) = 0.98: within the tolerance.
+        positions = (300, 268)
+        assert advised(Verdict.HARMFUL, positions, cost=at(0.3)) is Action.DECREASE
+        assert advised(Verdict.POOR, positions, cost=at(0.3)) is Action.KEEP
+
+    def test_of_the_present_depth_it_is_known_that_it_does_not_pay(self, advised):
+        assert advised(Verdict.HARMFUL, cost=at(0.1), depth=depth(4)) is Action.DISABLE
 
 
-def test_what_is_harmful_is_not_disabled_if_another_depth_pays(advised):
-    # p = .40 .15 .05 .01 at c = .3: one token pays, four are harmful.
-    positions = (400, 150, 50, 10)
-    assert advised(Verdict.HARMFUL, positions, depth=depth(1)) is Action.DECREASE
-    assert advised(Verdict.HARMFUL, positions, depth=depth(5)) is Action.INCREASE
+class TestWithoutBounds:
+    BUSY = {"running": 4.0, "increments": [{"drafts": 33}] * 30}  # noqa: RUF012
 
+    @pytest.mark.parametrize("cost", [at(0.3), at(1.0), None])
+    def test_nothing_is_advised_by_a_few_requests(self, advised, cost):
+        positions, sure = (800, 600, 400, 400), Estimate(3.2, 3.1, 3.3, 0.05)
+        # 24 requests, four at a time, are six one after the other.
+        few = {**self.BUSY, "first_tokens": 24}
+        assert advised(Verdict.MARGINAL, positions, cost=cost, **few) is Action.COLLECT
+        assert advised(Verdict.MARGINAL, positions, cost=cost, length=sure, **few) is not Action.COLLECT
 
-def test_of_the_present_depth_it_is_known_that_it_does_not_pay(advised):
-    assert advised(Verdict.HARMFUL, depth=depth(4)) is Action.DISABLE
+    def test_an_engine_that_does_not_tell_its_requests_is_advised_by_the_figures(self, advised):
+        assert advised(Verdict.MARGINAL, cost=at(0.3), running=4.0) is Action.DECREASE
 
 
 def test_only_what_is_harmful_is_disabled(advised):
     for verdict in set(Verdict) - {Verdict.HARMFUL}:
         for positions in ((0,), (0, 0), (800, 600, 400, 200)):
             for tokens in (None, 0):
-                found = advised(verdict, positions, depth=None if tokens is None else depth(tokens))
+                cost = None if tokens is None else at(0.1)
+                best = None if tokens is None else depth(tokens)
+                found = advised(verdict, positions, cost=cost, depth=best)
                 assert found is not Action.DISABLE
 
 
 def test_fewer_than_one_token_is_not_advised_without_knowing_that_none_is_better(advised):
-    assert advised(Verdict.POOR, (200,), depth=depth(0)) is Action.COLLECT
     assert advised(Verdict.POOR, (99,)) is Action.COLLECT
 
 
@@ -104,7 +172,8 @@ class TestWhereTheCostIsUnknown:
     @pytest.mark.parametrize("positions", [(), (0, 0, 0)])
     def test_where_positions_are_not_told_it_stays(self, make_window, positions):
         window = make_window(1000, 3000, 500, positions=positions)
-        known = {"depth": None, "crossover": None, "better_method": False, "policy": DepthPolicy()}
+        known = {"length": None, "cost": None, "depth": None, "crossover": None, "better_method": False}
+        known["policy"] = DepthPolicy()
         assert recommendation(window, verdict=Verdict.MARGINAL, **known) is Action.KEEP
 
     def test_a_position_that_is_hardly_ever_drafted_is_not_wasted(self, advised):
@@ -118,7 +187,13 @@ class TestLimitBatch:
     @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.HARMFUL])
     def test_where_more_run_than_it_pays_for(self, advised, verdict):
         assert advised(verdict, running=16.1, crossover=16.0) is Action.LIMIT_BATCH
-        assert advised(verdict, running=16.1, crossover=16.0, depth=depth(0)) is Action.LIMIT_BATCH
+        assert advised(verdict, running=16.1, crossover=16.0, cost=at(1.0)) is Action.LIMIT_BATCH
+
+    def test_not_where_another_depth_pays_at_this_very_load(self, advised):
+        positions = (400, 150, 50, 10)
+        more = {"running": 16.1, "crossover": 16.0, "cost": at(0.3)}
+        assert advised(Verdict.HARMFUL, positions, **more) is Action.DECREASE
+        assert advised(Verdict.POOR, positions, **more) is Action.DECREASE
 
     @pytest.mark.parametrize(("running", "crossover"), [(16.0, 16.0), (None, 16.0), (16.1, None)])
     def test_not_where_that_is_not_known(self, advised, running, crossover):
@@ -131,7 +206,7 @@ class TestLimitBatch:
 class TestSwitchMethod:
     @pytest.mark.parametrize("verdict", sorted(set(Verdict) - {Verdict.INSUFFICIENT}))
     def test_a_better_method_outweighs_everything(self, advised, verdict):
-        more = {"depth": depth(0), "crossover": 1.0, "running": 2.0}
+        more = {"cost": at(1.0), "crossover": 1.0, "running": 2.0}
         assert advised(verdict, better_method=True, **more) is Action.SWITCH_METHOD
 
     @pytest.mark.parametrize(
@@ -145,20 +220,34 @@ class TestSwitchMethod:
 
 @given(
     verdict=st.sampled_from(Verdict),
-    positions=st.lists(st.integers(0, 1000), max_size=8).map(lambda counts: sorted(counts, reverse=True)),
-    tokens=st.none() | st.integers(0, 10),
+    positions=st.lists(st.integers(0, 1000), min_size=1, max_size=8).map(
+        lambda counts: sorted(counts, reverse=True)
+    ),
+    price=st.none() | st.floats(0, 1),
     crossover=st.none() | st.floats(1, 100),
     running=st.none() | st.floats(0, 100),
+    kept=st.floats(0.5, 1),
 )
-def test_there_is_always_one_that_the_verdict_allows(advised, verdict, positions, tokens, crossover, running):
-    advice = advised(
-        verdict,
-        positions,
-        running=running,
-        crossover=crossover,
-        depth=None if tokens is None else depth(tokens),
-    )
+def test_advice_contradicts_neither_the_verdict_nor_the_recommended_tokens(
+    advised, make_window, verdict, positions, price, crossover, running, kept
+):
+    steps = {"decode_steps": 1000, "first_tokens": 0}
+    steps["generation_tokens"] = round(kept * (1000 + sum(positions)))
+    window = make_window(1000, 1000 * len(positions), sum(positions), positions=positions, **steps)
+    cost = None if price is None else at(price)
+    best = None if cost is None else recommended(window, cost, depths(window, cost), TOLERANCE)
+    more = {"cost": cost, "depth": best, "running": running, "crossover": crossover}
+    advice = advised(verdict, positions, **more)
     assert (advice is Action.DISABLE) <= (verdict is Verdict.HARMFUL)
     assert (verdict is Verdict.INSUFFICIENT) <= (advice is Action.COLLECT)
     assert (advice is Action.KEEP) <= (verdict is not Verdict.HARMFUL)
-    assert (advice is Action.DECREASE) <= (len(positions) > 1)
+    if best is None:
+        assert (advice is Action.DECREASE) <= (len(positions) > 1)
+    elif verdict is not Verdict.INSUFFICIENT:
+        now = present_depth(window, cost)
+        assert advice is not Action.COLLECT
+        assert (advice is Action.KEEP) <= (best.tokens > 0)
+        assert (advice is Action.INCREASE) <= (best.tokens > now.tokens)
+        assert (advice is Action.DECREASE) <= (best.tokens < now.tokens)
+        if best.tokens and verdict is not Verdict.HARMFUL and advice in (Action.INCREASE, Action.DECREASE):
+            assert best.speedup > now.speedup / (1 - TOLERANCE) * (1 - 1e-9)

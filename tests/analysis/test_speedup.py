@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from exporter.analysis.acceptance import draft_acceptance_ratio
+from exporter.analysis.acceptance import draft_acceptance_ratio, effective_tokens_per_step
 from exporter.analysis.bounds import independent_variance
 from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.speedup import (
@@ -83,8 +83,21 @@ def test_an_engine_that_finds_nothing_to_propose_only_pays(make_window):
     assert break_even_acceptance_ratio(window, at(0.03, 0.1)) is None
 
 
-def test_without_a_fixed_cost_the_break_even_rate_is_the_cost_whatever_was_drafted(make_window):
-    assert break_even_acceptance_ratio(make_window(), at(0.1)) == 0.1
+def test_where_nothing_was_drafted_there_is_neither_a_break_even_rate_nor_a_ceiling(make_window):
+    for drafts in (None, 0):
+        window = make_window(drafts, drafts, drafts, decode_steps=100, generation_tokens=102, first_tokens=2)
+        assert break_even_acceptance_ratio(window, at(0.1)) is None
+        assert speedup_ceiling_ratio(window) is None
+
+
+def test_more_first_tokens_than_tokens_have_no_speed_up(make_window):
+    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=10, first_tokens=11)
+    assert estimated_speedup_ratio(window, at(0.1)) is None
+    assert speedup_ceiling_ratio(window) is None
+    assert effective_tokens_per_step(window) is None
+    none = make_window(50, 200, 100, decode_steps=100, generation_tokens=10, first_tokens=10)
+    assert estimated_speedup_ratio(none, at(0.1)) == 0
+    assert effective_tokens_per_step(none) == 0
 
 
 @pytest.mark.parametrize("formula", [estimated_speedup_ratio, break_even_acceptance_ratio, speedup_estimate])

@@ -66,6 +66,7 @@ def test_one_that_stopped_drafting_is_stalled(found):
         {"drafted_before": False},
         {"scheduled_off": True},
         {"method": "ngram"},
+        {"method": "[ngram]"},
         {"method": "ngram_gpu"},
         {"method": "N-gram"},
         {"method": "suffix"},

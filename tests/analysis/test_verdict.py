@@ -76,6 +76,28 @@ class TestWhereTheCostIsKnown:
         assert judged(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost) is Verdict.POOR
         assert judged(speedup_value=2.8, speedup=estimate(2.8, 2.7, 2.9), cost=cost) is Verdict.OPTIMAL
 
+    @pytest.mark.parametrize(
+        ("length", "speedup", "expected"),
+        [
+            (1.1999, 0.9999, Verdict.HARMFUL),
+            (1.2, 0.9999, Verdict.POOR),
+            # So cheap that even hardly more than a token pays.
+            (1.1999, 1.0, Verdict.POOR),
+            (None, 0.9999, Verdict.POOR),
+            (1.1999, None, Verdict.POOR),
+        ],
+    )
+    def test_unless_drafts_are_so_short_that_they_need_no_cost_to_be_harmful(
+        self, judged, length, speedup, expected
+    ):
+        more = {
+            "length": None if length is None else estimate(1.004, 1.0, length),
+            "speedup": None if speedup is None else estimate(0.9, 0.8, speedup),
+        }
+        assert judged((4,), speedup_value=0.9, cost=cost_from(CostSource.DEFAULT), **more) is expected
+        elsewhere = cost_from(CostSource.CONFIGURED, 16.0)
+        assert judged((4,), running=33.0, speedup_value=0.9, cost=elsewhere, **more) is Verdict.POOR
+
     @pytest.mark.parametrize("source", [CostSource.CONFIGURED, CostSource.MEASURED])
     @pytest.mark.parametrize(
         ("running", "expected"),
@@ -249,6 +271,24 @@ class TestInsufficient:
 
     def test_a_bound_that_was_clipped_does_not_make_it_sure(self, says_too_little):
         assert says_too_little(length=Estimate(1.1, 1.0, 1.4, 0.15))
+
+    @pytest.mark.parametrize(
+        ("began", "running", "expected"),
+        [(0, 1.0, True), (1, 0.0, True), (7, 4.0, True), (8, 4.0, False), (2, 0.5, False)],
+    )
+    def test_next_to_no_requests(self, says_too_little, began, running, expected):
+        of = {
+            "first_tokens": began,
+            "gauges": (running, None, None),
+            "increments": [{"drafts": 33}] * 30,
+        }
+        assert says_too_little(**of) is expected
+        assert not says_too_little(length=Estimate(2.0, 1.9, 2.1, 0.05), **of)
+
+    @pytest.mark.parametrize("unknown", [{"first_tokens": None}, {"gauges": (None, None, None)}])
+    def test_requests_that_are_not_told_may_be_many(self, says_too_little, unknown):
+        of = {"first_tokens": 0, "gauges": (1.0, None, None), "increments": [{"drafts": 33}] * 30}
+        assert not says_too_little(**{**of, **unknown})
 
     def test_then_there_is_no_verdict(self, make_window):
         known = {"length": None, "speedup_value": 2.5, "speedup": None, "policy": Policy()}
