@@ -105,6 +105,10 @@ class PodDiscovery:
             raise self._failure(f"the API server cannot be reached: {_plainly(error)}") from None
         except ValidationError:
             raise self._failure("the API server answers something else than pods") from None
+        except Exception:
+            # Whoever catches it looks again at once, unless this counts as a failure too.
+            self._failure("")
+            raise
         self._failed = False
         return self._pods.targets()
 

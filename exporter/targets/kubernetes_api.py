@@ -88,9 +88,12 @@ def own_namespace() -> str:
     """
     path = SERVICE_ACCOUNT / "namespace"
     try:
-        return path.read_text(encoding="utf-8").strip()
+        namespace = path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ApiError(f"{path}: cannot be read: {error.strerror}; configure `namespaces`") from None
+    if not namespace:
+        raise ApiError(f"{path}: names no namespace; configure `namespaces`")
+    return namespace
 
 
 class PodsApi:

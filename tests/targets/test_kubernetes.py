@@ -282,6 +282,14 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     assert len(api.lists) == 1
 
 
+async def test_after_a_fault_of_our_own_there_is_a_pause_too(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes_api.PodsApi, "listed", lambda _self: {}["nothing"])
+    way = discovery()
+    with pytest.raises(KeyError):
+        await way.targets()
+    assert way.refresh > 0
+
+
 def test_pauses_are_spread(discovery, api):
     way = discovery()
     way._failure("")
@@ -411,6 +419,12 @@ class TestInACluster:
     async def test_the_own_namespace_is_looked_in(self, account, discovery, api):
         await discovery(None).targets()
         assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
+
+    async def test_an_empty_namespace_is_not_all_of_them(self, account, discovery, api):
+        (account / "namespace").write_text("\n")
+        with pytest.raises(DiscoveryError, match="names no namespace"):
+            await discovery(None).targets()
+        assert api.requests == []
 
     async def test_outside_of_one_it_is_said_what_to_configure(self, discovery, monkeypatch):
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
