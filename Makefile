@@ -80,7 +80,7 @@ dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m grafana
 	$(BIN)/python -m helm.sync
 
-dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and half an hour
+dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and 20 minutes
 	$(BIN)/python -m grafana.render
 
 clean: ## remove what was built here
