@@ -32,6 +32,8 @@ class Server:
 
     def __init__(self):
         self.polls = 0
+        self.taken = 0
+        """Pages that the exporter has read to the end."""
 
     async def page(self, _request):
         self.polls += 1
@@ -41,8 +43,15 @@ class Server:
 
 
 @pytest.fixture
-async def server(aiohttp_server):
+async def server(aiohttp_server, monkeypatch):
     server = Server()
+    receive = TargetWatch._receive
+
+    def taken(watch, page):
+        server.taken += 1
+        return receive(watch, page)
+
+    monkeypatch.setattr(TargetWatch, "_receive", taken)
     app = web.Application()
     app.router.add_get("/metrics", server.page)
     running = await aiohttp_server(app)
@@ -86,9 +95,9 @@ async def samples(service):
 
 async def polled(server, clock, until, times):
     for _ in range(times):
-        before = server.polls
+        before = server.taken
         await clock.advance(1.0)
-        await until(lambda before=before: server.polls > before)
+        await until(lambda before=before: server.taken > before)
         await clock.advance(0.0, turns=200)
 
 
