@@ -132,8 +132,8 @@ class PodDiscovery:
                 self._version = ""
                 if self._is_in_vain():
                     raise
-        pods, self._version = await api.listed()
-        self._pods.replace(map(Pod.model_validate, pods))
+        pods, self._version = await api.listed(Pod.model_validate)
+        self._pods.replace(pods)
 
     async def _watch(self, api: PodsApi) -> bool:
         """Watch for as long as one watch lasts; return whether a target changed, or the API is back."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
@@ -35,6 +35,9 @@ _LIST_TIMEOUT: Final = 30.0
 _CONNECT_TIMEOUT: Final = 10.0
 _GRACE: Final = 15.0
 _LONGEST_REASON: Final = 300
+
+
+Read = TypeVar("Read")
 
 
 class ApiError(Exception):
@@ -112,8 +115,10 @@ class PodsApi:
         if label_selector:
             self._selected["labelSelector"] = label_selector
 
-    async def listed(self) -> tuple[list[Any], str]:
+    async def listed(self, read: Callable[[Any], Read]) -> tuple[list[Read], str]:
         """Return all pods, and the version to watch from.
+
+        Each is ``read`` at once: as the API describes it, a pod takes many times the memory.
 
         Raises:
             ApiError: The API refuses, or answers something else.
@@ -121,17 +126,17 @@ class PodsApi:
             PollError: The credentials cannot be read.
             aiohttp.ClientError, OSError, TimeoutError: There is no answer.
         """
-        pods: list[Any] = []
-        more = ""
+        pods: list[Read] = []
+        more: str | None = None
         while True:
             asked = {"limit": str(_PAGE), **({"continue": more} if more else {})}
             async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
                 page = _object(await answer.read())
             metadata = _mapping(page.get("metadata"))
-            pods.extend(page.get("items") or ())
-            more = str(metadata.get("continue") or "")
+            pods.extend(map(read, page.get("items") or ()))
+            more = metadata.get("continue")
             if not more:
-                return pods, str(metadata.get("resourceVersion") or "")
+                return pods, _version(metadata)
 
     @asynccontextmanager
     async def watched(self, version: str, seconds: int) -> AsyncIterator[AsyncIterator[list[Any]]]:
@@ -228,6 +233,13 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ApiError("the answer is not an object of the API; is `api_server` the API server?")
     return found
+
+
+def _version(metadata: Mapping[str, Any]) -> str:
+    version = metadata.get("resourceVersion")
+    if not version or not isinstance(version, str):
+        raise ApiError("the list has no version to watch from; is `api_server` the API server?")
+    return version
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -283,7 +283,7 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
 
 
 async def test_after_a_fault_of_our_own_there_is_a_pause_too(api, discovery, monkeypatch):
-    monkeypatch.setattr(kubernetes_api.PodsApi, "listed", lambda _self: {}["nothing"])
+    monkeypatch.setattr(kubernetes_api.PodsApi, "listed", lambda *_: {}["nothing"])
     way = discovery()
     with pytest.raises(KeyError):
         await way.targets()
@@ -345,6 +345,7 @@ async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_pat
     [
         (b"<html>", "not JSON"),
         (b"[]", "not an object"),
+        (b'{"items": [], "metadata": {}}', "no version to watch from"),
         (b'{"items": [5]}', "something else than pods"),
         (b'{"items": [{"metadata": {}}]}', "something else than pods"),
     ],
