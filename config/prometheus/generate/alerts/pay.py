@@ -74,8 +74,13 @@ PAY: Final = (
         expr="""
         min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
           / rate(spec_decode_drafts_total[1h])
-        and ignoring (action) avg_over_time(spec_decode_recommendation{action="decrease"}[1h]) >= @share
+          < @acceptance
         and increase(spec_decode_drafts_total[1h]) >= @drafts
+        # One token has no other to keep.
+        and last_over_time(spec_decode_configured_tokens[15m]) > 1
+        # Not where drafting is so cheap that the last position pays all the same.
+        unless max without (basis) (last_over_time(spec_decode_recommended_tokens[15m]))
+          >= last_over_time(spec_decode_configured_tokens[15m])
         """,
     ),
     Alert(
@@ -88,6 +93,7 @@ PAY: Final = (
         expr="""
         min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
           / rate(spec_decode_drafts_total[1h])
+          > @acceptance
         and ignoring (action) avg_over_time(spec_decode_recommendation{action="increase"}[1h]) >= @share
         and increase(spec_decode_drafts_total[1h]) >= @drafts
         """,

@@ -254,13 +254,17 @@ _ARMS: Final = (
 )
 
 
-def _last(accepted: float, action: str, minutes: float, **recommended: float) -> Series:
-    ((basis, tokens),) = recommended.items()
+def _last(
+    accepted: float, action: str, minutes: float, *, configured: float = 4, **recommended: float
+) -> Series:
     return {
         **drafting(minutes),
         of("spec_decode_position_accepted_tokens_total", position="3"): counter((minutes, accepted)),
-        of("spec_decode_configured_tokens"): gauge((minutes, 4)),
-        of("spec_decode_recommended_tokens", basis=basis): gauge((minutes, tokens)),
+        of("spec_decode_configured_tokens"): gauge((minutes, configured)),
+        **{
+            of("spec_decode_recommended_tokens", basis=basis): gauge((minutes, tokens))
+            for basis, tokens in recommended.items()
+        },
         **among("spec_decode_recommendation", "action", ACTIONS, action, minutes),
     }
 
@@ -274,6 +278,32 @@ _DEPTH: Final = (
         _last(10, "decrease", 80, measured=3),
         at=80,
         fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", 3)),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "fires where three are as good, and it is not worth a change by itself",
+        _last(19, "keep", 80, measured=3),
+        at=80,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "9.5%", 3)),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "fires where nobody says what drafting costs",
+        _last(10, "decrease", 80),
+        at=80,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", "unknown")),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "is silent when the last position is accepted in 23 drafts of 100, though fewer are recommended",
+        _last(46, "decrease", 80, measured=3),
+        at=80,
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "is silent when there is only one position",
+        _last(10, "collect", 80, configured=1),
+        at=80,
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
@@ -296,6 +326,12 @@ _DEPTH: Final = (
         _last(70, "increase", 80, extrapolated=6),
         at=80,
         fires=(Firing(ENGINE, _POSITION.format(_WHERE, "35%", 6)),),
+    ),
+    AlertCase(
+        "SpecDecodeLongerDraftWorthTrying",
+        "is silent when the last position is accepted in 1 draft of 4, though drafting is cheap",
+        _last(50, "increase", 80, extrapolated=6),
+        at=80,
     ),
     AlertCase(
         "SpecDecodeLongerDraftWorthTrying",
