@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from exporter.config.schema import (
     ShardSettings,
     TargetSettings,
 )
+from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets import discovery as module
 from exporter.targets.discovery import Discoverer, discoveries, merge
 from exporter.targets.protocol import DiscoveryError
@@ -30,6 +32,14 @@ def test_a_page_found_twice_is_watched_once_under_its_first_name():
     assert merge([[static], [found]]) == (
         target("http://a:80/metrics", "chat", "static", team="x", rack="1"),
     )
+
+
+def test_a_configured_page_speculates_as_its_pod_is_told_where_it_is_found_there_too():
+    static = target("http://a:1/metrics", "chat", "static")
+    told = ServedSpeculation("mtp", 2)
+    found = replace(target("http://a:1/metrics", "n/a", "kubernetes"), pod_arguments=told)
+    (one,) = merge([[static], [found]])
+    assert (one.name, one.pod_arguments) == ("chat", told)
 
 
 def test_a_second_page_of_the_same_name_is_called_by_its_address():

@@ -246,6 +246,18 @@ async def test_an_api_that_calls_every_version_too_old_is_not_asked_without_paus
     assert way.refresh > 0
 
 
+async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, discovery):
+    way = discovery()
+    await way.targets()
+    for name in "bcdef":
+        api.tell(("ERROR", GONE))
+        await way.targets()
+        api.tell(("ADDED", pod(name)))
+        assert names(await way.targets())[-1] == f"inference/{name}"
+        api.pods = [*api.pods, pod(name)]
+    assert len(api.lists) == 6
+
+
 async def test_a_broken_watch_goes_on_where_it_was(api, discovery, until):
     way = discovery()
     await way.targets()
