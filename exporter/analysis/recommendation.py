@@ -99,7 +99,7 @@ def is_change(
     """Return whether the recommended number of tokens is worth a change from the present one.
 
     It is where it should be faster by more than ``tolerance``, beyond doubt. From what is harmful any number
-    is that pays: docs/decisions/0007-advice-to-change.md. No speculation is not another number of tokens.
+    is that pays: docs/decisions/0008-advice-to-change.md. No speculation is not another number of tokens.
     """
     if depth is None or cost is None or depth.tokens in (0, len(window.positions)):
         return False
