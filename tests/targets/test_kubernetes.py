@@ -246,12 +246,15 @@ async def test_an_api_that_calls_every_version_too_old_is_not_asked_without_paus
     assert way.refresh > 0
 
 
-async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, discovery):
+async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, discovery, until):
     way = discovery()
     await way.targets()
     for name in "bcdef":
+        watches = len(api.watches)
+        look = asyncio.ensure_future(way.targets())
+        await until(lambda before=watches: len(api.watches) > before)
         api.tell(("ERROR", GONE))
-        await way.targets()
+        await look
         api.tell(("ADDED", pod(name)))
         assert names(await way.targets())[-1] == f"inference/{name}"
         api.pods = [*api.pods, pod(name)]
