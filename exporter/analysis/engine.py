@@ -161,6 +161,7 @@ class EngineWatch:
             speculates=history.speculates,
             drafted_before=history.drafts_in_process > 0,
             costs=self._experience.costs(),
+            drops=self._drops(),
         )
 
     def _experienced(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:

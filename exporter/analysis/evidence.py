@@ -14,6 +14,8 @@ from exporter.analysis.acceptance import (
 from exporter.analysis.bounds import LEAST_REQUESTS, passing_requests
 from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.depth import Depth, present_depth
+from exporter.analysis.drop import DropKind
+from exporter.analysis.drops import DropStatus
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.integrity import Check
 from exporter.analysis.latency import decoded_tokens, quantile
@@ -62,6 +64,9 @@ class Evidence:
     latencies: Mapping[Latency, Buckets] = field(default_factory=dict)
     broken: frozenset[Check] = frozenset()
     speculation: Speculation = field(default_factory=Speculation)
+    drops: DropStatus = field(default_factory=DropStatus)
+    recent_length: float | None = None
+    """The acceptance length over the shortest window."""
 
     @property
     def drafts(self) -> int:
@@ -109,6 +114,18 @@ def accepting(evidence: Evidence) -> bool:
 
 
 # What is found. None is nothing.
+
+
+def dropped(kind: DropKind) -> Callable[[Evidence], Values | None]:
+    """Look for a drop of a kind that is going on."""
+
+    def look(evidence: Evidence) -> Values | None:
+        baseline, length = evidence.drops.baseline_length, evidence.recent_length
+        if not evidence.drops.dropped.get(kind) or baseline is None or length is None:
+            return None
+        return {"baseline": baseline, "length": length}
+
+    return look
 
 
 def stalled(evidence: Evidence) -> Values | None:

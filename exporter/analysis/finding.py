@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exporter.analysis import evidence as found
+from exporter.analysis.drop import DropKind
 from exporter.analysis.evidence import Evidence, Values
 from exporter.analysis.integrity import Check
 
@@ -32,6 +33,8 @@ class FindingName(StrEnum):
     BROKEN_ACCEPTED_WITHIN_DRAFTED = "broken_accepted_within_drafted"
     BROKEN_DRAFTED_WITHIN_CONFIGURED = "broken_drafted_within_configured"
     BROKEN_ONE_SERVER = "broken_one_server"
+    SUDDEN_DROP = "sudden_drop"
+    SLOW_DROP = "slow_drop"
     STALLED = "stalled"
     DRAFTER_DEAD = "drafter_dead"
     REPETITION = "repetition"
@@ -130,6 +133,23 @@ RULES = (
         Check.ONE_SERVER,
         "Creation times of the counters come back: several servers answer at this address in turn, and "
         "their counters mix. Watch them one by one.",
+    ),
+    Rule(
+        FindingName.SUDDEN_DROP,
+        Severity.WARNING,
+        found.always,
+        found.dropped(DropKind.SUDDEN),
+        "Acceptance dropped suddenly: a draft gave {baseline:.2f} tokens, and gives {length:.2f} now. The "
+        "verdict and the advice are of a longer time and do not know it yet. Look for what changed: the "
+        "requests, their temperature, a release.",
+    ),
+    Rule(
+        FindingName.SLOW_DROP,
+        Severity.WARNING,
+        found.always,
+        found.dropped(DropKind.SLOW),
+        "Acceptance has been sinking for hours; a draft gives {length:.2f} tokens now, {baseline:.2f} in the "
+        "last half hour. Some defects of servers do this until a restart.",
     ),
     Rule(
         FindingName.STALLED,

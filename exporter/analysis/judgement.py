@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from exporter.analysis.acceptance import acceptance_length_tokens
 from exporter.analysis.bounds import acceptance_length_estimate, acceptance_ratio_estimate
 from exporter.analysis.cost import Cost, cost_curve, cost_of
 from exporter.analysis.crossover import crossover_running_requests
 from exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
+from exporter.analysis.drops import DropStatus
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.evidence import Evidence
 from exporter.analysis.finding import Finding, findings
@@ -57,6 +59,7 @@ class Facts:
     """Whether it drafted at all since the server's process began."""
     costs: Sequence[LoadCost]
     """What a draft token was seen to cost, by load."""
+    drops: DropStatus = field(default_factory=DropStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ class Judge:
             latencies=facts.latencies,
             broken=facts.broken,
             speculation=self.assumptions.speculation,
+            drops=facts.drops,
+            recent_length=acceptance_length_tokens(facts.windows[0]),
         )
         known = () if cost is None else depths(window, cost)
         action, depth = self._advice(evidence, known, now)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from exporter.analysis import evidence as evidence_of
 from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.depth import Depth
+from exporter.analysis.drop import DropKind
+from exporter.analysis.drops import DropStatus
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.evidence import Evidence
 from exporter.analysis.finding import RULES, FindingName, Severity, findings
@@ -95,6 +97,13 @@ def test_of_an_ordinary_engine_there_is_nothing_to_say(found):
 
 BAD_COST = cost(CostSource.MEASURED, 16.0)
 EDGES = {
+    **{
+        f"{kind}_drop": (
+            {"drops": DropStatus(2.1, 0.1, 7.0, {kind: True}), "recent_length": 1.4},
+            {"drops": DropStatus(2.1, 0.1, 7.0, {kind: False}), "recent_length": 1.4},
+        )
+        for kind in DropKind
+    },
     "stalled": (
         {"drafts": 0, "positions": (0,) * 4, "state": State.STALLED},
         {"drafts": 0, "positions": (0,) * 4, "state": State.IDLE},
@@ -180,6 +189,11 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
     ("name", "values", "text"),
     [
         (
+            "sudden_drop",
+            {"baseline": 2.1, "length": 1.4},
+            "Acceptance dropped suddenly: a draft gave 2.10 tokens, and gives 1.40 now. ",
+        ),
+        (
             "low_first_position",
             {"acceptance": 0.699, "threshold": 0.7},
             "Position 0 is accepted in 0.699 of the drafts, less than 0.7: ",
@@ -240,9 +254,16 @@ class TestHowMuchIsNeeded:
             assert name in found(**beyond, policy=many)
         assert name not in found(**beyond, policy=few)
 
-    @pytest.mark.parametrize("name", [name for name in FindingName if not name.startswith("broken_")])
+    @pytest.mark.parametrize(
+        "name",
+        [name for name in FindingName if not name.startswith("broken_") and not name.endswith("_drop")],
+    )
     def test_nothing_is_said_of_a_partial_window(self, found, name):
         assert name not in found(**EDGES[name][0], length=300.0, seconds=149.0)
+
+    @pytest.mark.parametrize("kind", DropKind)
+    def test_but_a_drop_is_judged_by_more_than_the_window(self, found, kind):
+        assert f"{kind}_drop" in found(**EDGES[f"{kind}_drop"][0], length=300.0, seconds=149.0)
 
     @pytest.mark.parametrize("check", Check)
     def test_but_what_contradicts_itself_does_so_in_any_window(self, found, check):
