@@ -141,6 +141,11 @@ class TestTokensPastTheEndOfAnAnswer:
         window = drafted(80, 65, 50, 35, **counters)
         assert recommended(window, at(0.1), depths(window, at(0.1)), TOLERANCE).tokens == expected
 
+    def test_more_tokens_than_were_counted_make_no_depth_pay(self, drafted):
+        counters = {"decode_steps": 100, "generation_tokens": 400, "first_tokens": 0}
+        window = drafted(40, 15, 5, 1, **counters)
+        assert recommended(window, at(0.5), depths(window, at(0.5)), TOLERANCE).tokens == 0
+
     def test_what_is_slower_as_it_ran_is_not_recommended(self, drafted):
         counters = {"decode_steps": 100, "generation_tokens": 139, "first_tokens": 0}
         window = drafted(80, 65, 50, 35, **counters)

@@ -134,6 +134,15 @@ def test_a_few_requests_say_little_and_advise_nothing(facts, first_tokens, verdi
     assert (judgement.verdict, judgement.action, judgement.recommended) == (verdict, Action.COLLECT, None)
 
 
+@pytest.mark.parametrize(
+    ("method", "found"),
+    [("draft_model", FindingName.DRAFTING_PAUSED), ("suffix", FindingName.LOW_COVERAGE)],
+)
+def test_steps_without_a_draft_are_explained_by_the_method(facts, method, found):
+    names = {finding.name for finding in judge_at(0.1, method).judge(facts(coverage=0.4), 1000.0).findings}
+    assert names & {FindingName.DRAFTING_PAUSED, FindingName.LOW_COVERAGE} == {found}
+
+
 def test_an_engine_that_does_not_speculate_has_no_cost_of_drafting(facts):
     assert judge_at(0.1).judge(replace(facts(), speculates=False), 1000.0).cost is None
 
