@@ -80,7 +80,7 @@ def test_rights_are_those_of_the_namespaces_where_it_looks(render):
     roles = render("fleet").of("Role")
     assert {one["metadata"]["namespace"] for one in roles} == {"inference", "research"}
     for one in roles:
-        assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+        assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
     assert not render("static").of("Role")
     assert not render({"rbac": {"create": False}}).of("Role")
 
