@@ -26,10 +26,13 @@ from math import isnan
 from pathlib import Path
 from statistics import median
 
+import yaml
+
 from benchmarks.process import running
 from exporter.analysis.acceptance import draft_acceptance_ratio
 from exporter.analysis.drop import DropKind
 from exporter.analysis.engine import EngineWatch, Findings
+from exporter.config.units import parse_duration
 from exporter.scrape.engines import Counter
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import Sample
@@ -82,12 +85,16 @@ def _rate(seconds: str) -> str:
     return f"({accepted} / {drafted})"
 
 
+def _shipped(alert: str) -> Way:
+    """Return an alert as it ships."""
+    file = Path(__file__).parents[1] / "config" / "prometheus" / "alerts" / "drops.yml"
+    rules = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+    rule = next(rule for rule in rules if rule["alert"] == alert)
+    return Way(f"exporter: {alert}", rule["expr"], round(parse_duration(rule.get("for", "0s"))))
+
+
 WAYS = (
-    Way(
-        "exporter: SpecDecodeSuddenDrop",
-        'avg_over_time(spec_decode_acceptance_dropped{kind="sudden"}[2m]) > 0.5',
-        0,
-    ),
+    _shipped("SpecDecodeSuddenDrop"),
     Way("raw, 1 min below 0.45, for 1 min", f"{_rate('1m')} < 0.45", 60),
     Way("raw, 5 min below 0.45, for 5 min", f"{_rate('5m')} < 0.45", 300),
     Way("raw, 5 min a fifth below the hour", f"{_rate('5m')} < 0.8 * {_rate('1h')}", 60),
