@@ -22,7 +22,7 @@ from grafana.panels import (
     text_of,
     timeline,
 )
-from grafana.promql import ENGINE, by, number_of_word
+from grafana.promql import ENGINE, ENGINE_KEY, by, number_of_word
 from grafana.style import Colour
 
 UID = "spec-decode-engine"
@@ -292,8 +292,8 @@ def _length() -> Panel:
 
 def _while_dropped() -> str:
     length = ENGINE("spec_decode_acceptance_length_tokens", window=SHORT)
-    flagged = by(("instance", "target", "model_name", "engine"), ENGINE("spec_decode_acceptance_dropped"))
-    return f"{length} and on (instance, target, model_name, engine) ({flagged} == 1)"
+    flagged = by(ENGINE_KEY, ENGINE("spec_decode_acceptance_dropped"))
+    return f"{length} and on ({', '.join(ENGINE_KEY)}) ({flagged} == 1)"
 
 
 def _positions_now() -> Panel:

@@ -20,13 +20,16 @@ from grafana.panels import (
     stat_tile,
     wide,
 )
-from grafana.promql import EXPORTERS, TARGETS, by
+from grafana.promql import EXPORTERS, PLACE, TARGETS, by, of_exporters
 from grafana.style import Colour
 
 UID = "spec-decode-exporter"
 
 _PREFIX = "spec_decode_exporter_"
-_TARGET_KEY = ("instance", "target")
+_EXPORTER_KEY = (*PLACE, "instance")
+_TARGET_KEY = (*_EXPORTER_KEY, "target")
+_PLACE = {"cluster": "Cluster", "namespace": "Namespace"}
+_UP = f"({of_exporters(EXPORTERS('up'))})"
 _BY_EXPORTER = style.by_name()
 _READ = (style.Word("0", "refused", Colour.HARM), style.Word("1", "in force", Colour.GOOD))
 
@@ -61,18 +64,21 @@ def _tiles() -> Band:
             "Exporters down",
             "Exporters that Prometheus cannot scrape. It knows only those that its own discovery still "
             "lists.",
-            f"{EXPORTERS('up')} == 0",
+            f"{_UP} == 0",
+            _UP,
         ),
         count_tile(
             "Servers out of reach",
             "Targets whose newest poll failed.",
             f"{_of_target('target_up')} == 0",
+            _of_target("target_up"),
         ),
         count_tile(
             "Configuration refused",
             "Exporters whose last reading of the configuration failed; they go on with the one before. The "
             "log says why.",
             f"{_own('config_last_reload_successful')} == 0",
+            _own("config_last_reload_successful"),
         ),
         stat_tile(
             "Oldest success",
@@ -128,7 +134,7 @@ def _targets() -> Panel:
         "Targets",
         "What serves at each target, whether its newest poll succeeded, and what polling it costs. Failures"
         " are those of the time shown. The longest without a success comes first.",
-        {"target": "Target", "instance": "Exporter"},
+        {"target": "Target", **_PLACE, "instance": "Exporter"},
         [*values, *facts],
         looks={},
         order=("Up", "Target", "Last success", *labels.values()),
@@ -179,19 +185,30 @@ def _own_graph(title: str, description: str, expr: str, unit: str) -> Panel:
 
 def _costs() -> list[Band]:
     cpu = _own_graph(
-        "CPU", "Cores that the exporter uses.", EXPORTERS.rate("process_cpu_seconds_total"), "percentunit"
+        "CPU",
+        "Cores that the exporter uses.",
+        of_exporters(EXPORTERS.rate("process_cpu_seconds_total")),
+        "percentunit",
     )
-    memory = _own_graph("Memory", "Resident memory.", EXPORTERS("process_resident_memory_bytes"), "bytes")
+    memory = _own_graph(
+        "Memory", "Resident memory.", of_exporters(EXPORTERS("process_resident_memory_bytes")), "bytes"
+    )
     files = _own_graph(
-        "Open files", "Connections among them, one for each target.", EXPORTERS("process_open_fds"), "short"
+        "Open files",
+        "Connections among them, one for each target.",
+        of_exporters(EXPORTERS("process_open_fds")),
+        "short",
     )
     scrape = _own_graph(
-        "Scrape by Prometheus", "How long our own page takes.", EXPORTERS("scrape_duration_seconds"), "s"
+        "Scrape by Prometheus",
+        "How long our own page takes.",
+        of_exporters(EXPORTERS("scrape_duration_seconds")),
+        "s",
     )
     samples = _own_graph(
         "Samples of a scrape",
         "Series that the exporter gives Prometheus; metrics groups can be switched off in its configuration.",
-        EXPORTERS("scrape_samples_scraped"),
+        of_exporters(EXPORTERS("scrape_samples_scraped")),
         "short",
     )
     traffic = _own_graph(
@@ -206,24 +223,24 @@ def _costs() -> list[Band]:
 def _exporters() -> Panel:
     info = _own("build_info")
     labels = {"version": "Version", "revision": "Revision", "python_version": "Python"}
-    facts = [Column(title, by(("instance", label), info), {}, label) for label, title in labels.items()]
+    facts = [Column(title, by((*_EXPORTER_KEY, label), info), {}, label) for label, title in labels.items()]
     values = [
         Column(
             "Configuration",
-            by(("instance",), _own("config_last_reload_successful")),
+            by(_EXPORTER_KEY, _own("config_last_reload_successful")),
             cell(words=_READ, filled=False),
         ),
         Column(
             "Read",
-            by(("instance",), f"1000 * {_own('config_last_reload_success_timestamp_seconds')}"),
+            by(_EXPORTER_KEY, f"1000 * {_own('config_last_reload_success_timestamp_seconds')}"),
             {"unit": "dateTimeFromNow"},
         ),
-        Column("Hash", by(("instance",), _own("config_hash")), wide(160, unit="none", decimals=0)),
+        Column("Hash", by(_EXPORTER_KEY, _own("config_hash")), wide(160, unit="none", decimals=0)),
     ]
     return rows(
         "Exporters",
         "Versions and configurations. Different hashes are different configurations.",
-        {"instance": "Exporter"},
+        {"instance": "Exporter", **_PLACE},
         [*values, *facts],
         looks={},
         order=("Exporter", "Version", "Revision", "Python"),

@@ -27,8 +27,8 @@ from grafana.promql import (
     EXPORTERS,
     FLEET,
     by,
-    firing,
     firing_seconds,
+    firing_trouble,
     fleet_speedup,
     number_of_word,
     ratio_of_sums,
@@ -42,7 +42,8 @@ _TO_ENGINE = (
     "model_name=${__data.fields.model_name}&var-engine=${__data.fields.engine}"
 )
 _LINK = {"links": [{"title": "Open this engine", "url": _TO_ENGINE}]}
-_KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", "instance": "Exporter"}
+_PLACE = {"cluster": "Cluster", "namespace": "Namespace"}
+_KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", **_PLACE, "instance": "Exporter"}
 _KEY_LOOKS: dict[str, dict[str, Any]] = {
     "Target": {**_LINK, **wide(110)},
     "Model": {"custom.minWidth": 150},
@@ -54,30 +55,36 @@ _KEY_LOOKS: dict[str, dict[str, Any]] = {
 def _wrong() -> list[Panel]:
     """Return what should be 0."""
     dropped = by(ENGINE_KEY, FLEET("spec_decode_acceptance_dropped"))
+    harmful = FLEET("spec_decode_verdict", verdict="harmful")
+    reached = EXPORTERS("spec_decode_exporter_target_up")
     return [
         count_tile(
             "Alerts",
-            "Alerts of this exporter that fire now. Green does not mean much where the rules of "
-            "config/prometheus/alerts are not loaded.",
-            firing(FLEET),
+            "Alerts of this exporter that fire now, those that only inform left out. Green does not mean "
+            "much where the rules of config/prometheus/alerts are not loaded.",
+            firing_trouble(FLEET),
+            reached,
         ),
         count_tile(
             "Slower than without",
             "Engines on which speculation costs time: even the upper bound of the estimated speed-up is "
             "below 1. Switch it off there, or draft fewer tokens.",
-            f"{FLEET('spec_decode_verdict', verdict='harmful')} == 1",
+            f"{harmful} == 1",
+            harmful,
         ),
         count_tile(
             "Acceptance dropped",
             "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine"
             " for when.",
             f"{dropped} == 1",
+            dropped,
         ),
         count_tile(
             "Servers out of reach",
             "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried "
             "on.",
-            f"{EXPORTERS('spec_decode_exporter_target_up')} == 0",
+            f"{reached} == 0",
+            reached,
         ),
     ]
 
@@ -168,17 +175,26 @@ def _fleet() -> Panel:
     )
 
 
+_SINCE = "Since first true"
+
+
 def _alerts() -> Panel:
-    titles = {"severity": "Severity", "alertname": "Alert", "target": "Target", "model_name": "Model"}
+    titles = {
+        "severity": "Severity",
+        "alertname": "Alert",
+        "target": "Target",
+        "model_name": "Model",
+        **_PLACE,
+    }
     severity = {"custom.cellOptions": {"type": "color-text"}, "mappings": style.texts(style.SEVERITIES)}
     return rows(
         "Firing alerts",
-        "Alerts of this exporter that fire now, and for how long their condition has held. Each has a "
-        "runbook under docs/runbooks.",
+        "Alerts of this exporter that fire now, and how long ago their condition became true, the "
+        "time before they fired included. Each has a runbook under docs/runbooks.",
         titles,
-        [Column("For", firing_seconds(FLEET, list(titles)), wide(75, unit="s", decimals=0))],
+        [Column(_SINCE, firing_seconds(FLEET, list(titles)), wide(120, unit="s", decimals=0))],
         looks={"Severity": {**severity, **wide(85)}, "Alert": wide(190), "Target": wide(90)},
-        worst="For",
+        worst=_SINCE,
         no_value="No alert fires.",
     )
 

@@ -244,9 +244,9 @@ def stat_tile(
     return finished(builder, title, description, queries, look, instant=not history)
 
 
-def count_tile(title: str, description: str, counted: str) -> Panel:
-    """Return how many series an expression has, which should be none."""
-    query = Query(f"count({counted}) or vector(0)")
+def count_tile(title: str, description: str, counted: str, seen: str) -> Panel:
+    """Return how many series an expression has, which should be none; no data without any ``seen``."""
+    query = Query(f"count({counted}) or 0 * count({seen})")
     look = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
     return stat_tile(title, description, [query], look, filled=True)
 

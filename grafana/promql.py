@@ -41,8 +41,17 @@ TARGETS = Scope(("job", "instance", "target"))
 FLEET = Scope(("job", "instance", "model_name"))
 ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
 
-ENGINE_KEY = ("instance", "target", "model_name", "engine")
+PLACE = ("cluster", "namespace")
+"""Labels that a Prometheus of several clusters adds, where instances may be equal; elsewhere they are empty."""
+
+ENGINE_KEY = (*PLACE, "instance", "target", "model_name", "engine")
 """What tells one engine from another in a table."""
+
+
+def of_exporters(expression: str) -> str:
+    """Keep the series of exporters alone, for every process has an ``up``; one that is down, for a day."""
+    exporters = f"last_over_time({EXPORTERS('spec_decode_exporter_build_info')}[1d])"
+    return f"({expression}) and on ({', '.join((*PLACE, 'job', 'instance'))}) {exporters}"
 
 
 def by(key: Sequence[str], expression: str, how: str = "max") -> str:
@@ -51,9 +60,9 @@ def by(key: Sequence[str], expression: str, how: str = "max") -> str:
 
 
 def number_of_word(scope: Scope, metric: str, label: str, words: Words, key: Sequence[str]) -> str:
-    """Turn a state set, of which one series is 1, into the number of that series' word."""
+    """Turn a state set, of which one series is 1, into its word's number; of several, the highest."""
     terms = (f"{number} * {scope(metric, **{label: word.value})}" for number, word in enumerate(words))
-    return by(key, " or ".join(terms), "sum")
+    return by(key, " or ".join(terms))
 
 
 def ratio_of_sums(scope: Scope, above: str, below: str, key: Sequence[str], window: str) -> str:
@@ -69,6 +78,9 @@ def fleet_speedup(scope: Scope, window: str, key: Sequence[str] = ()) -> str:
     return f"{without} / {by(key, f'{seconds} and {speedup}', 'sum')}"
 
 
+_FIRING = ', alertstate="firing"'
+
+
 def _alerts(scope: Scope, series: str, more: str = "") -> str:
     """Return a selector of our alerts. An alert about a whole model lacks labels that the scope has."""
     own = "".join(f', {label}=~"${label}|"' for label in scope.labels)
@@ -77,10 +89,15 @@ def _alerts(scope: Scope, series: str, more: str = "") -> str:
 
 def firing(scope: Scope) -> str:
     """Return a selector of our alerts that fire."""
-    return _alerts(scope, "ALERTS", ', alertstate="firing"')
+    return _alerts(scope, "ALERTS", _FIRING)
+
+
+def firing_trouble(scope: Scope) -> str:
+    """Return a selector of our alerts that fire and are more than news."""
+    return _alerts(scope, "ALERTS", f'{_FIRING}, severity!="info"')
 
 
 def firing_seconds(scope: Scope, key: Sequence[str]) -> str:
-    """Return for how long each alert has been on, pending included."""
+    """Return how long ago the condition of each alert became true, pending included."""
     since = f"time() - {_alerts(scope, 'ALERTS_FOR_STATE')}"
     return by(key, f"({since}) and ignoring (alertstate) {firing(scope)}")

@@ -70,7 +70,8 @@ Steps = Sequence[tuple[float | None, Colour]]
 
 PLAIN: Steps = ((None, Colour.NOW),)
 NEUTRAL: Steps = ((None, Colour.UNKNOWN),)
-NONE_IS_GOOD: Steps = ((None, Colour.GOOD), (1, Colour.HARM))
+NONE_IS_GOOD: Steps = ((None, Colour.UNKNOWN), (0, Colour.GOOD), (1, Colour.HARM))
+"""No value has the colour of the lowest step: who sees nothing must not say that all is well."""
 ALL_IS_GOOD: Steps = ((None, Colour.HARM), (1, Colour.GOOD))
 SPEEDUP: Steps = (
     (None, Colour.HARM),

@@ -11,6 +11,8 @@ import re
 import promql_parser as promql
 import pytest
 
+from grafana.style import Colour
+
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 ONE_ENGINE_AT_A_TIME = {("spec-decode-engine", "instance")}
@@ -108,6 +110,39 @@ def test_marks_are_of_the_chosen_exporters_too(board, label, tools):
             expected = f"chosen_{label}|" if selector.name in NOT_OURS else f"chosen_{label}"
             matchers = {(one.name, one.value) for one in selector.matchers.matchers}
             assert (label, expected) in matchers
+
+
+def joined_with_exporters(node):
+    """Return whether an expression keeps only what stands where an exporter does."""
+    if not isinstance(node, promql.BinaryExpr) or str(node.op) != "and":
+        return False
+    matching = node.modifier.matching
+    return (
+        str(matching.type).endswith("Include")
+        and set(matching.labels) == {"cluster", "namespace", "job", "instance"}
+        and "spec_decode_exporter_build_info{" in str(node.rhs)
+    )
+
+
+def test_every_process_has_an_up_and_only_those_of_exporters_are_shown(target, tools):
+    for node, above in tools.nodes(target.expr):
+        if isinstance(node, promql.VectorSelector) and node.name not in NOT_OURS:
+            ours = node.name.startswith("spec_decode_")
+            assert ours or any(joined_with_exporters(one) for one in above), node.name
+
+
+def test_a_table_tells_clusters_apart(panel):
+    if panel.panel["type"] == "table" and panel.board["uid"] != "spec-decode-experiments":
+        for target in panel.panel["targets"]:
+            assert "by (cluster, namespace, " in target["expr"] or "severity" in target["expr"]
+
+
+def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
+    for target in panel.panel["targets"]:
+        assert "vector(" not in target["expr"]
+        if " or 0 * count(" in target["expr"]:
+            (lowest, *_) = panel.panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+            assert lowest["color"] == Colour.UNKNOWN
 
 
 def test_target_counter_agg_rule(target, tools):

@@ -10,8 +10,8 @@ import pytest
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
 from exporter.export.metric import Kind
 
-SCRAPED = {"job", "instance"}
-"""What Prometheus adds to every series."""
+SCRAPED = {"job", "instance", "cluster", "namespace"}
+"""What Prometheus adds to every series, the last two where it is told to."""
 
 ARM = {"arm"}
 """The label of an experiment: a target's configured label, or one of Prometheus' relabelling. The dashboard takes any."""

@@ -52,7 +52,7 @@ def test_a_word_is_shown_for_its_number():
 def test_the_number_of_a_word_is_its_place():
     words = (style.Word("a", "A", style.Colour.GOOD), style.Word("b", "B", style.Colour.HARM))
     assert number_of_word(FLEET, "m", "l", words, ("engine",)) == (
-        'sum by (engine) (0 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="a"}'
+        'max by (engine) (0 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="a"}'
         ' or 1 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="b"})'
     )
 
