@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from config.prometheus.generate.rule import File, Recording
+from config.prometheus.generate.rule import File, Recording, once_each
 from config.prometheus.generate.settings import Settings
 
 COUNTERS: Final = {
@@ -196,14 +196,16 @@ def _peers(settings: Settings) -> Iterator[Recording]:
     for name, counter in counters.items():
         yield Recording(f"peers:spec_decode_{name}:rate1h", peers.total(counter, "1h"))
     yield from _ratios(peers, "1h", "spec_decode", length)
-    enough = (
-        "engine:spec_decode_acceptance_length:ratio_rate30m\n"
-        "  and engine:spec_decode_drafts:rate30m * 1800 >= @peer_drafts"
+    # An engine that two exporters watch is no peer of itself.
+    enough = once_each(
+        "@peers",
+        "engine:spec_decode_acceptance_length:ratio_rate30m{@only} "
+        "and engine:spec_decode_drafts:rate30m * 1800 >= @peer_drafts",
     )
     yield Recording(
-        "peers:spec_decode_acceptance_length:median_rate30m", f"quantile by (@peers) (0.5,\n  {enough}\n)"
+        "peers:spec_decode_acceptance_length:median_rate30m", f"quantile by (@peers) (0.5,\n{enough}\n)"
     )
-    yield Recording("peers:spec_decode_engines:count_rate30m", f"count by (@peers) (\n  {enough}\n)")
+    yield Recording("peers:spec_decode_engines:count_rate30m", f"count by (@peers) (\n{enough}\n)")
 
 
 def _arms(settings: Settings) -> Iterator[Recording]:

@@ -56,6 +56,18 @@ def expression(text: str) -> str:
     return dedent(text).strip()
 
 
+def once_each(labels: str, engines: str) -> str:
+    """Return the engines within ``labels``, each once, however many exporters watch its server.
+
+    ``engines`` has ``@only`` where its selectors take a matcher.
+    """
+    shared, own = (engines.replace("@only", f'target{how}"@local"') for how in ("!~", "=~"))
+    return (
+        f"max by ({labels}, target, engine) ({shared})\n"
+        f"or max by ({labels}, instance, target, engine) ({own})"
+    )
+
+
 WHERE = (
     "{{ $labels.model_name }} on {{ $labels.target }} (engine {{ $labels.engine }}, {{ $labels.instance }})"
 )

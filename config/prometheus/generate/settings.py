@@ -46,6 +46,8 @@ class Settings:
     workload: str
     arm: str
     baseline: str
+    local: str
+    """A pattern of the names of targets that are another server's at every exporter."""
     short: str
     long: str
     comparable_load: float
@@ -77,6 +79,7 @@ class Settings:
             "arm": self.arm,
             "baseline": self.baseline,
             "workload": self.workload,
+            "local": self.local,
             "model": ", ".join(self.model),
             "peers": ", ".join(self.peers),
             "arms": ", ".join(self.arms),
@@ -98,6 +101,7 @@ def load(path: Path = PATH) -> Settings:
         workload=labels["workload"],
         arm=labels["arm"],
         baseline=labels["baseline"],
+        local=labels["local"],
         short=read["windows"]["short"],
         long=read["windows"]["long"],
         comparable_load=read["comparable_load"],

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.prometheus.generate.rule import WHERE, Alert, now
+from config.prometheus.generate.rule import WHERE, Alert, now, once_each
 
 _PEER = "{{ $labels.model_name }} ({{ $labels.method }}, {{ $labels.tokens }} draft tokens)"
+
+_DROPPED: Final = once_each(
+    "@model", 'avg_over_time(spec_decode_acceptance_dropped{kind="sudden", @only}[2m])'
+)
 
 DROPS: Final = (
     Alert(
@@ -31,12 +35,11 @@ DROPS: Final = (
         "SpecDecodeModelAcceptanceDropped",
         summary="The acceptance length of many engines of one model dropped together.",
         description="{{ $labels.model_name }}: acceptance has dropped on "
-        "{{ $value | humanizePercentage }} of its engines at the same time. What they have in common is the "
+        "{{ $value | humanizePercentage }} of its engines that have a baseline, at the same time. What they have in common is the "
         "workload, the model and its draft.",
-        expr="""
-        avg by (@model) (max without (kind) (last_over_time(spec_decode_acceptance_dropped[3m]))) >= @share
-        and sum by (@model) (max without (kind) (last_over_time(spec_decode_acceptance_dropped[3m]))) >= @engines
-        """,
+        # By the flag that SpecDecodeSuddenDrop goes by: a slow drift is nothing to wake someone for.
+        expr=f"avg by (@model) ((\n{_DROPPED}\n) > bool 0.5) >= @share\n"
+        f"and sum by (@model) ((\n{_DROPPED}\n) > bool 0.5) >= @engines",
         dashboard="spec-decode-overview",
         variables=("model_name",),
     ),

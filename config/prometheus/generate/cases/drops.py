@@ -94,14 +94,23 @@ _SLOW: Final = (
 )
 
 
-def _flags(*dropped: float, minutes: float = 12) -> Series:
+def _flags(*dropped: float, kind: str = "sudden", minutes: float = 4, **labels: str) -> Series:
     return {
-        of("spec_decode_acceptance_dropped", {**ENGINE, "engine": str(number)}, kind=kind): (
-            gauge((minutes - 2, 0), (2, flag if kind == "sudden" else 0))
+        of("spec_decode_acceptance_dropped", {**ENGINE, "engine": str(number), **labels}, kind=each): (
+            gauge((10, 0), (minutes, flag if each == kind else 0), (10, 0))
         )
         for number, flag in enumerate(dropped)
-        for kind in ("sudden", "slow")
+        for each in ("sudden", "slow")
     }
+
+
+_LOCAL: Final = ("localhost:8000", "localhost:8000", "[::1]:8000", "[::1]:8000")
+
+_MANY: Final = Firing(
+    {"job": "spec-decode", "model_name": "llama"},
+    "llama: acceptance has dropped on 50% of its engines that have a baseline, at the same time. What they have in "
+    "common is the workload, the model and its draft.",
+)
 
 
 _TOGETHER: Final = (
@@ -109,31 +118,58 @@ _TOGETHER: Final = (
         "SpecDecodeModelAcceptanceDropped",
         "fires when two engines of four drop together",
         _flags(1, 0, 1, 0),
-        at=12,
-        fires=(
-            Firing(
-                {"job": "spec-decode", "model_name": "llama"},
-                "llama: acceptance has dropped on 50% of its engines at the same time. What they have in common is "
-                "the workload, the model and its draft.",
-            ),
-        ),
+        at=13,
+        fires=(_MANY,),
     ),
     AlertCase(
-        "SpecDecodeModelAcceptanceDropped", "is silent when one of four drops", _flags(1, 0, 0, 0), at=12
+        "SpecDecodeModelAcceptanceDropped",
+        "fires when the servers of two sidecars of four drop, each called localhost by its own",
+        {
+            name: values
+            for number, flag in enumerate((1, 0, 1, 0))
+            for name, values in _flags(flag, instance=f"10.0.0.{number}:7732", target=_LOCAL[number]).items()
+        },
+        at=13,
+        fires=(_MANY,),
     ),
     AlertCase(
-        "SpecDecodeModelAcceptanceDropped", "is silent when two of five drop", _flags(1, 0, 1, 0, 0), at=12
+        "SpecDecodeModelAcceptanceDropped", "is silent when one of four drops", _flags(1, 0, 0, 0), at=13
     ),
-    AlertCase("SpecDecodeModelAcceptanceDropped", "is silent when the only one drops", _flags(1), at=12),
+    AlertCase(
+        "SpecDecodeModelAcceptanceDropped", "is silent when two of five drop", _flags(1, 0, 1, 0, 0), at=13
+    ),
+    AlertCase("SpecDecodeModelAcceptanceDropped", "is silent when the only one drops", _flags(1), at=13),
+    AlertCase(
+        "SpecDecodeModelAcceptanceDropped",
+        "is silent when the only one drops and two exporters see it",
+        {**_flags(1), **_flags(1, instance="gpu-2:7732")},
+        at=13,
+    ),
+    AlertCase(
+        "SpecDecodeModelAcceptanceDropped",
+        "is silent when all of them drift slowly",
+        _flags(1, 1, 1, 1, kind="slow"),
+        at=13,
+    ),
+    AlertCase(
+        "SpecDecodeModelAcceptanceDropped",
+        "is silent when the flags are taken back within a minute",
+        _flags(1, 1, 1, 1, minutes=1),
+        at=11,
+    ),
 )
 
 
 def _fleet(
-    *accepted: float, minutes: float, drafts: float = 200.0, tokens: tuple[int, ...] = (4, 4, 4, 4)
+    *accepted: float,
+    minutes: float,
+    drafts: float = 200.0,
+    tokens: tuple[int, ...] = (4, 4, 4, 4),
+    instance: str = ENGINE["instance"],
 ) -> Series:
     series: Series = {}
     for number, each in enumerate(accepted):
-        labels = {**ENGINE, "engine": str(number)}
+        labels = {**ENGINE, "engine": str(number), "instance": instance}
         series = {
             **series,
             **described(minutes, labels, tokens=tokens[number]),
@@ -176,6 +212,12 @@ _PEERS: Final = (
         "SpecDecodeEngineBelowPeers",
         "is silent among two: nobody knows which one is right",
         _fleet(2.3, 1.4, minutes=66),
+        at=66,
+    ),
+    AlertCase(
+        "SpecDecodeEngineBelowPeers",
+        "is silent among two that two exporters watch",
+        {**_fleet(2.3, 1.4, minutes=66), **_fleet(2.3, 1.4, minutes=66, instance="gpu-2:7732")},
         at=66,
     ),
     AlertCase(
