@@ -42,7 +42,7 @@ FLEET = Scope(("job", "instance", "model_name"))
 ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
 
 PLACE = ("cluster", "namespace")
-"""Labels that a Prometheus of several clusters adds, where instances may be equal; elsewhere they are empty."""
+"""Labels that a Prometheus of several clusters adds, where instances may be equal; else empty."""
 
 ENGINE_KEY = (*PLACE, "instance", "target", "model_name", "engine")
 """What tells one engine from another in a table."""
