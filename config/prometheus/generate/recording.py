@@ -162,14 +162,18 @@ def _ratios(level: Level, length: str, prefix: str, ratios: dict[str, str]) -> I
 
 
 def _positions(level: Level) -> Recording:
-    """Divide each position by the drafts of the engines that have it: those of one model may differ in K."""
-    accepted, drafts = (
-        level.matched(name) for name in ("spec_decode_position_accepted_tokens_total", COUNTERS["drafts"])
-    )
-    at_position = f"(rate({accepted}[5m]) * 0 + ignoring (position) group_left () rate({drafts}[5m]))"
+    """Divide each position by the drafts of the engines that have it: those of one model may differ in K.
+
+    Counters of positions that an engine drafts no more stand still and stay; its windows have those of now.
+    """
+    counters = ("spec_decode_position_accepted_tokens_total", COUNTERS["drafts"])
+    accepted, drafts = (f"rate({level.matched(name)}[5m])" for name in counters)
+    present = f'spec_decode_position_acceptance_ratio{{{level.only and f"{level.only}, "}window="@long"}}'
+    now = f"({accepted} and ignoring (window) last_over_time({present}[2m]))"
+    at_position = f"({now} * 0 + ignoring (position) group_left () {drafts})"
     return Recording(
         f"{level.name}:spec_decode_position_acceptance:ratio_rate5m",
-        f"{level.sum(f'rate({accepted}[5m])', 'position')}\n/ ({level.sum(at_position, 'position')} > 0)",
+        f"{level.sum(now, 'position')}\n/ ({level.sum(at_position, 'position')} > 0)",
     )
 
 

@@ -73,13 +73,19 @@ WHERE = (
 )
 """The engine that an alert is about."""
 
+WHOLE = 'printf "%.0f"'
+"""How a whole number is written in a description."""
+
 _ENGINE = ("instance", "target", "model_name", "engine")
 
 
-def now(metric: str, form: str = "%.2f", **labels: str) -> str:
-    """Return a piece of a description: what a metric of the engine says while the alert fires."""
+def now(metric: str, form: str = 'printf "%.2f"', **labels: str) -> str:
+    """Return a piece of a description: what a metric of the engine says while the alert fires.
+
+    ``form`` is the function of Prometheus' templates that writes the value.
+    """
     fixed = [f"{name}='{value}'" for name, value in labels.items()]
     selector = ",".join([*fixed, *(f"{name}=%q" for name in _ENGINE)])
     values = " ".join(f"$labels.{name}" for name in _ENGINE)
     asked = f'{{{{ with printf "{metric}{{{selector}}}" {values} | query }}}}'
-    return f'{asked}{{{{ . | first | value | printf "{form}" }}}}{{{{ else }}}}unknown{{{{ end }}}}'
+    return f"{asked}{{{{ . | first | value | {form} }}}}{{{{ else }}}}unknown{{{{ end }}}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.prometheus.generate.rule import WHERE, Alert, now, once_each
+from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now, once_each
 
 _PEER = "{{ $labels.model_name }} ({{ $labels.method }}, {{ $labels.tokens }} draft tokens)"
 
@@ -77,7 +77,7 @@ DROPS: Final = (
         "SpecDecodeDraftsStalled",
         summary="An engine serves requests and has stopped drafting.",
         description=f"{WHERE}: it drafted before, and drafted nothing for @long while it generated "
-        f"{now('spec_decode_generation_tokens_per_second', '%.0f', window='@long')} tokens a second.",
+        f"{now('spec_decode_generation_tokens_per_second', WHOLE, window='@long')} tokens a second.",
         expr='last_over_time(spec_decode_state{state="stalled"}[5m]) == 1',
     ),
     Alert(

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.prometheus.generate.rule import WHERE, Alert, now
+from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now
+
+# The counters of positions that are drafted no more stand still and stay on the page; windows begin anew with K, so
+# their positions are those of now. Within an hour of another K, the hour holds both.
+_LAST: Final = """
+        min without (position) (
+          rate(spec_decode_position_accepted_tokens_total[1h])
+          and ignoring (window) last_over_time(spec_decode_position_acceptance_ratio{window="@long"}[15m])
+        )
+          / rate(spec_decode_drafts_total[1h])"""
+
+_SAME_K: Final = "and changes(spec_decode_configured_tokens[1h]) == 0"
 
 PAY: Final = (
     Alert(
@@ -13,7 +24,7 @@ PAY: Final = (
         description=f"{WHERE}: for 10 minutes the speed-up was at most "
         '{{ printf "%.2f" $value }} even at its upper 95 % bound; the estimate is '
         f"{now('spec_decode_estimated_speedup_ratio', window='@long')} at "
-        f"{now('spec_decode_running_requests', '%.0f', window='@long')} running requests.",
+        f"{now('spec_decode_running_requests', WHOLE, window='@long')} running requests.",
         expr="""
         max_over_time(spec_decode_estimated_speedup_ratio_upper{window="@long"}[10m]) < @speedup
         # The verdict knows whether the cost is sure, and whether it is known for this load.
@@ -26,7 +37,7 @@ PAY: Final = (
         summary="Fewer draft tokens are accepted than must be for drafting them to pay.",
         description=f"{WHERE}: "
         "{{ $value | humanizePercentage }} of the draft tokens of the last 30 minutes were accepted; break-even is "
-        f"{now('spec_decode_break_even_acceptance_ratio')} (as a share of 1).",
+        f"{now('spec_decode_break_even_acceptance_ratio', 'humanizePercentage')}.",
         expr="""
         rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_draft_tokens_total[30m])
           < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
@@ -69,18 +80,22 @@ PAY: Final = (
         summary="The last draft positions are hardly ever accepted; fewer draft tokens would do.",
         description=f"{WHERE}: "
         "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
-        f"Configured: {now('spec_decode_configured_tokens', '%.0f')} tokens, "
-        f"recommended: {now('spec_decode_recommended_tokens', '%.0f')}.",
-        expr="""
-        min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
-          / rate(spec_decode_drafts_total[1h])
+        f"Configured: {now('spec_decode_configured_tokens', WHOLE)} tokens, "
+        f"recommended: {now('spec_decode_recommended_tokens', WHOLE)}.",
+        expr=f"""{_LAST}
           < @acceptance
+        {_SAME_K}
         and increase(spec_decode_drafts_total[1h]) >= @drafts
         # One token has no other to keep.
         and last_over_time(spec_decode_configured_tokens[15m]) > 1
-        # Not where drafting is so cheap that the last position pays all the same.
-        unless max without (basis) (last_over_time(spec_decode_recommended_tokens[15m]))
-          >= last_over_time(spec_decode_configured_tokens[15m])
+        # Where it is known what drafting costs, only if the exporter would change it: fewer tokens may be as good, and
+        # that is worth no restart.
+        unless (
+          max without (basis) (last_over_time(spec_decode_recommended_tokens[15m]))
+          unless sum without (action) (
+            avg_over_time(spec_decode_recommendation{{action=~"decrease|disable"}}[1h])
+          ) >= @share
+        )
         """,
     ),
     Alert(
@@ -88,13 +103,12 @@ PAY: Final = (
         summary="Even the last draft position is accepted often; more draft tokens may be faster.",
         description=f"{WHERE}: "
         "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
-        f"Configured: {now('spec_decode_configured_tokens', '%.0f')} tokens, "
-        f"recommended: {now('spec_decode_recommended_tokens', '%.0f')}.",
-        expr="""
-        min without (position) (rate(spec_decode_position_accepted_tokens_total[1h]))
-          / rate(spec_decode_drafts_total[1h])
+        f"Configured: {now('spec_decode_configured_tokens', WHOLE)} tokens, "
+        f"recommended: {now('spec_decode_recommended_tokens', WHOLE)}.",
+        expr=f"""{_LAST}
           > @acceptance
-        and ignoring (action) avg_over_time(spec_decode_recommendation{action="increase"}[1h]) >= @share
+        {_SAME_K}
+        and ignoring (action) avg_over_time(spec_decode_recommendation{{action="increase"}}[1h]) >= @share
         and increase(spec_decode_drafts_total[1h]) >= @drafts
         """,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.prometheus.generate.rule import WHERE, Alert, now
+from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now
 
 SERVER: Final = (
     Alert(
@@ -27,7 +27,7 @@ SERVER: Final = (
         summary="The KV cache of an engine that speculates is nearly full.",
         description=f"{WHERE}: "
         "{{ $value | humanizePercentage }} of the KV cache was in use over the last 10 minutes; "
-        f"{now('spec_decode_waiting_requests', '%.0f', window='@long')} requests wait. Draft tokens, and a draft "
+        f"{now('spec_decode_waiting_requests', WHOLE, window='@long')} requests wait. Draft tokens, and a draft "
         "model's own cache, take their share of it.",
         expr="""
         avg_over_time(spec_decode_kv_cache_usage_ratio{window="@long"}[10m]) > @usage

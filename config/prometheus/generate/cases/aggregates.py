@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from config.prometheus.generate.case import ENGINE, RuleCase, Sample, Series, counter, gauge, of
-from config.prometheus.generate.cases.traffic import described, drafting
+from config.prometheus.generate.cases.traffic import described, drafting, windowed
 
 _LLAMA: Final = {"job": "spec-decode", "model_name": "llama"}
 _SMALL: Final = {**ENGINE, "instance": "gpu-2:7732", "workload": "code"}
@@ -32,6 +32,7 @@ def _two() -> Series:
         of("spec_decode_decode_seconds_total", small): counter((10, 1)),
         of("spec_decode_position_accepted_tokens_total", small, position="0"): counter((10, 12)),
         of("spec_decode_position_accepted_tokens_total", small, position="1"): counter((10, 4)),
+        **windowed(10, small, 0.6, 0.2),
     }
 
 
@@ -90,6 +91,28 @@ _POSITIONS: Final = RuleCase(
         _rounded('method:spec_decode_position_acceptance:ratio_rate5m{method="ngram"}'): tuple(
             Sample({**_LLAMA, "method": "ngram", "position": str(position)}, value)
             for position, value in enumerate((0.6, 0.2))
+        ),
+    },
+)
+
+
+def _lowered() -> Series:
+    """Return an engine that began with six positions and has four: the counters of the others stand still."""
+    frozen = {
+        of("spec_decode_position_accepted_tokens_total", position=str(position)): gauge((10, 1000))
+        for position in (4, 5)
+    }
+    return {**drafting(10), **described(10), **frozen}
+
+
+_LOWERED: Final = RuleCase(
+    "a position that is drafted no more is absent, not 0",
+    _lowered(),
+    at=10,
+    expects={
+        _rounded("model:spec_decode_position_acceptance:ratio_rate5m"): tuple(
+            Sample({**_LLAMA, "position": str(position)}, value)
+            for position, value in enumerate((0.8, 0.65, 0.5, 0.35))
         ),
     },
 )
@@ -170,4 +193,4 @@ _STEPLESS: Final = RuleCase(
     },
 )
 
-AGGREGATES: Final = (_RATIOS, _METHODS, _POSITIONS, _QUANTILES, _IDLE, _STEPLESS)
+AGGREGATES: Final = (_RATIOS, _METHODS, _POSITIONS, _LOWERED, _QUANTILES, _IDLE, _STEPLESS)

@@ -77,8 +77,7 @@ _BREAK_EVEN: Final = (
         fires=(
             Firing(
                 ENGINE,
-                f"{_WHERE}20% of the draft tokens of the last 30 minutes were accepted; "
-                "break-even is 0.30 (as a share of 1).",
+                f"{_WHERE}20% of the draft tokens of the last 30 minutes were accepted; break-even is 30%.",
             ),
         ),
     ),
@@ -269,6 +268,36 @@ def _last(
     }
 
 
+def _lowered(accepted: float, minutes: float, action: str = "collect", **recommended: float) -> Series:
+    """Return an engine whose K of six became four after an hour: what is not four's ends there, or stands still."""
+    return {
+        **_last(accepted, action, 60 + minutes, **recommended),
+        of("spec_decode_configured_tokens"): gauge((60, 6), (minutes, 4)),
+        **{
+            of("spec_decode_position_accepted_tokens_total", position=position): counter(
+                (60, 60), (minutes, 0)
+            )
+            for position in ("4", "5")
+        },
+        **{
+            of("spec_decode_position_acceptance_ratio", window="5m", position=position): gauge(
+                (60, 0.3), (minutes, None)
+            )
+            for position in ("4", "5")
+        },
+    }
+
+
+def _raised() -> Series:
+    """Return an engine whose K of three became four after an hour and a quarter."""
+    name = of("spec_decode_position_accepted_tokens_total", position="3")
+    return {
+        **_last(40, "collect", 120),
+        of("spec_decode_configured_tokens"): gauge((75, 3), (45, 4)),
+        name: counter((75, 0), (45, 40)),
+    }
+
+
 _POSITION: Final = "{}the last position was accepted in {} of the drafts of the last hour. Configured: 4 tokens, recommended: {}."
 
 _DEPTH: Final = (
@@ -281,10 +310,35 @@ _DEPTH: Final = (
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
-        "fires where three are as good, and it is not worth a change by itself",
+        "is silent where three are as good, and it is not worth a change by itself",
         _last(19, "keep", 80, measured=3),
         at=80,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "9.5%", 3)),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "fires where it is better to draft nothing",
+        _last(10, "disable", 80, measured=0),
+        at=80,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", 0)),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "is silent about the counters of positions that are drafted no more, two hours after six became four",
+        _lowered(70, 130),
+        at=185,
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "fires when the last of the positions that are left is wasted, two hours after six became four",
+        _lowered(10, 130),
+        at=185,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", "unknown")),),
+    ),
+    AlertCase(
+        "SpecDecodeLastPositionWasted",
+        "is silent in the hour after three became four, whose counter began in it",
+        _raised(),
+        at=100,
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
@@ -332,6 +386,13 @@ _DEPTH: Final = (
         "is silent when the last position is accepted in 1 draft of 4, though drafting is cheap",
         _last(50, "increase", 80, extrapolated=6),
         at=80,
+    ),
+    AlertCase(
+        "SpecDecodeLongerDraftWorthTrying",
+        "fires when six were drafted before, of which the counters stand still",
+        _lowered(80, 130, "increase", extrapolated=6),
+        at=185,
+        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "40%", 6)),),
     ),
     AlertCase(
         "SpecDecodeLongerDraftWorthTrying",

@@ -54,6 +54,17 @@ def drafting(minutes: float, labels: Mapping[str, str] = ENGINE, *, rate: float 
             )
             for position, each in enumerate(POSITIONS)
         },
+        **windowed(minutes, labels, *(each / DRAFTS for each in POSITIONS)),
+    }
+
+
+def windowed(minutes: float, labels: Mapping[str, str], *ratios: float) -> Series:
+    """Return what the exporter says of each position over its long window."""
+    return {
+        of("spec_decode_position_acceptance_ratio", labels, window="5m", position=str(position)): gauge(
+            (minutes, ratio)
+        )
+        for position, ratio in enumerate(ratios)
     }
 
 
