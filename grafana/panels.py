@@ -241,7 +241,16 @@ def stat_tile(
     if several and not filled:
         # Or each value would be as large as its own text allows.
         builder = builder.text(common.VizTextDisplayOptions().title_size(13).value_size(22))
-    return finished(builder, title, description, queries, look, instant=not history)
+    panel = finished(builder, title, description, queries, look, instant=not history)
+    return _grey_without_data(panel)
+
+
+def _grey_without_data(panel: Panel) -> Panel:
+    """Paint no data grey: who sees nothing must not say that all is well."""
+    config = panel.field_config or dashboard.FieldConfigSource()
+    config.defaults.mappings = [*(config.defaults.mappings or []), style.nothing(None)]
+    panel.field_config = config
+    return panel
 
 
 def count_tile(title: str, description: str, counted: str, seen: str) -> Panel:

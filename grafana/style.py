@@ -70,8 +70,7 @@ Steps = Sequence[tuple[float | None, Colour]]
 
 PLAIN: Steps = ((None, Colour.NOW),)
 NEUTRAL: Steps = ((None, Colour.UNKNOWN),)
-NONE_IS_GOOD: Steps = ((None, Colour.UNKNOWN), (0, Colour.GOOD), (1, Colour.HARM))
-"""No value has the colour of the lowest step: who sees nothing must not say that all is well."""
+NONE_IS_GOOD: Steps = ((None, Colour.GOOD), (1, Colour.HARM))
 ALL_IS_GOOD: Steps = ((None, Colour.HARM), (1, Colour.GOOD))
 SPEEDUP: Steps = (
     (None, Colour.HARM),
@@ -134,9 +133,13 @@ def mappings(words: Words) -> list[dashboard.ValueMapping]:
     return [dashboard.ValueMap(options=options)]
 
 
-def nothing() -> dashboard.ValueMapping:
-    """Return how an empty cell is shown; it would have the colour of the lowest threshold otherwise."""
-    shown = dashboard.ValueMappingResult(text="\u2013", color=Colour.UNKNOWN, index=0)
+def nothing(text: str | None = "\u2013") -> dashboard.ValueMapping:
+    """Return how no value is shown; it would have the colour of the lowest threshold otherwise.
+
+    Args:
+        text: What is written; None for what the panel says without data.
+    """
+    shown = dashboard.ValueMappingResult(text=text, color=Colour.UNKNOWN, index=0)
     options = dashboard.DashboardSpecialValueMapOptions(
         match=dashboard.SpecialValueMatch.NULL_AND_NAN, result=shown
     )

@@ -138,11 +138,10 @@ def test_a_table_tells_clusters_apart(panel):
 
 
 def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
-    for target in panel.panel["targets"]:
-        assert "vector(" not in target["expr"]
-        if " or 0 * count(" in target["expr"]:
-            (lowest, *_) = panel.panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
-            assert lowest["color"] == Colour.UNKNOWN
+    assert not any("vector(" in target["expr"] for target in panel.panel["targets"])
+    if panel.panel["type"] == "stat":
+        mapping = panel.panel["fieldConfig"]["defaults"]["mappings"][-1]
+        assert mapping["options"] == {"match": "null+nan", "result": {"color": Colour.UNKNOWN, "index": 0}}
 
 
 def test_target_counter_agg_rule(target, tools):
