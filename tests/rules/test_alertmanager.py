@@ -33,6 +33,7 @@ ENGINE = {
 }
 MODEL = {"job": "spec-decode", "model_name": "llama"}
 TARGET = {"job": "spec-decode", "instance": "gpu-1:7732", "target": "chat"}
+A = {"cluster": "a"}
 EXPORTER = {"job": "spec-decode", "instance": "gpu-1:7732"}
 
 
@@ -79,6 +80,8 @@ def test_alertmanager_reads_it():
         (named("ExporterDown", EXPORTER), named("TargetDown", TARGET)),
         (named("ExporterAbsent", {}), named("ExporterDown", EXPORTER)),
         (named("PreemptionStorm", ENGINE), named("KvCachePressure", ENGINE)),
+        (named("ModelBelowYesterday", MODEL, method="eagle3", tokens="4"), named("SlowDrift", ENGINE, kind="slow")),
+        (named("ExporterAbsent", A), named("ExporterDown", {**EXPORTER, **A, "namespace": "inference"})),
     ],
 )  # fmt: skip
 def test_a_cause_silences_what_follows_from_it(source, target):
@@ -101,10 +104,34 @@ def test_a_cause_silences_what_follows_from_it(source, target):
         (named("CountersInconsistent", ENGINE), named("SuddenDrop", ENGINE)),
         (named("ExporterDown", EXPORTER), named("SuddenDrop", {**ENGINE, "instance": "gpu-2:7732"})),
         (named("ExporterDown", EXPORTER), named("ExporterAbsent", {})),
+        (named("ModelAcceptanceDropped", MODEL), named("DrafterDead", ENGINE)),
+        (named("ModelBelowYesterday", MODEL, arm="eagle"), named("SlowDrift", {**ENGINE, "arm": "ngram"})),
+        (named("ExporterAbsent", A), named("ExporterDown", {**EXPORTER, "cluster": "b"})),
     ],
 )  # fmt: skip
 def test_what_has_a_cause_of_its_own_is_told(source, target):
     assert not silences(source, target)
+
+
+@pytest.mark.parametrize("label", ["cluster", "namespace"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (named("ExporterDown", EXPORTER), named("SuddenDrop", ENGINE)),
+        (named("TargetDown", TARGET), named("SuddenDrop", ENGINE)),
+        (named("CountersSawTooth", ENGINE), named("DrafterDead", ENGINE)),
+        (named("CountersInconsistent", ENGINE), named("LastPositionWasted", ENGINE)),
+        (named("ModelAcceptanceDropped", MODEL), named("SuddenDrop", ENGINE)),
+        (named("ModelBelowYesterday", MODEL), named("SlowDrift", ENGINE)),
+        (named("DrafterDead", ENGINE), named("SuddenDrop", ENGINE)),
+        (named("NetSlowdown", ENGINE), named("AcceptanceLengthLow", ENGINE)),
+        (named("PreemptionStorm", ENGINE), named("KvCachePressure", ENGINE)),
+    ],
+)
+def test_nothing_is_silenced_by_its_like_elsewhere(source, target, label):
+    """Pods' addresses and names come again in other clusters and namespaces."""
+    assert silences({**source, label: "a"}, {**target, label: "a"})
+    assert not silences({**source, label: "a"}, {**target, label: "b"})
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

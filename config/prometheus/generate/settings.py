@@ -80,6 +80,7 @@ class Settings:
             "baseline": self.baseline,
             "workload": self.workload,
             "local": self.local,
+            "scope": ", ".join(self.scope),
             "model": ", ".join(self.model),
             "peers": ", ".join(self.peers),
             "arms": ", ".join(self.arms),

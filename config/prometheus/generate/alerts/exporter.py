@@ -42,7 +42,7 @@ EXPORTER: Final = (
         # The job's name is anybody's choice: an exporter is what has shown the exporter's build.
         expr="""
         max_over_time(up[2m]) == 0
-        and on (job, instance) last_over_time(spec_decode_exporter_build_info[1d])
+        and on (@scope, instance) last_over_time(spec_decode_exporter_build_info[1d])
         """,
         dashboard="spec-decode-exporter",
         variables=("instance",),

@@ -53,7 +53,7 @@ SERVER: Final = (
         summary="More requests of a model that speculates end in errors, aborts or repetition.",
         description="{{ $labels.model_name }}: "
         "{{ $value | humanizePercentage }} of the requests of the last 15 minutes ended with {{ "
-        "$labels.finished_reason }}, more than @rise times as many as yesterday.",
+        "$labels.finished_reason }}, more than @rise times what it was a day before, where that is known.",
         expr="""
         (
           model:vllm_finished_requests:ratio_rate15m{finished_reason="error"} > @error

@@ -90,6 +90,16 @@ _THERE: Final = (
     ),
     AlertCase(
         "SpecDecodeExporterDown",
+        "is silent about another job's target of the same name in another cluster",
+        {
+            of("up", EXPORTER, cluster="a"): gauge((10, 1), (20, 0)),
+            of("up", EXPORTER, cluster="b"): gauge((30, 1)),
+            of("spec_decode_exporter_build_info", EXPORTER, cluster="b", version="0.1.0"): gauge((30, 1)),
+        },
+        at=25,
+    ),
+    AlertCase(
+        "SpecDecodeExporterDown",
         "is silent when a scrape fails once in a while",
         {
             of("up", EXPORTER): gauge((10, 1), (1, 0), (10, 1), (1, 0), (8, 1)),

@@ -173,8 +173,8 @@ def _finished(minutes: float, **reasons: tuple[float, float]) -> Series:
 def _share(reason: str, share: str) -> Firing:
     return Firing(
         {"job": "vllm", "model_name": "llama", "finished_reason": reason},
-        f"llama: {share} of the requests of the last 15 minutes ended with {reason}, more than 2 times as many as "
-        "yesterday.",
+        f"llama: {share} of the requests of the last 15 minutes ended with {reason}, more than 2 times what "
+        "it was a day before, where that is known.",
     )
 
 
