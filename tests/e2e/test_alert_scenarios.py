@@ -222,6 +222,8 @@ CASES = {
             )
         ),
         (Fires("SpecDecodeArmSlower", 45),),
+        # Of the arm that accepts little, and of which nobody said what drafting costs.
+        also=frozenset({"SpecDecodeLastPositionWasted"}),
     ),
     "requests of which few draft badly": Case(
         (

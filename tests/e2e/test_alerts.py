@@ -173,7 +173,8 @@ def expression(title):
 
 def test_a_drop_is_known_within_seconds_and_told_within_minutes(alarmed):
     assert 0 < alarmed.flagged < 30
-    assert alarmed.flagged < alarmed.fired < alarmed.flagged + 30 + 2 * 15 + 10
+    # More than half of two minutes is five scrapes; then comes an evaluation, and what `for` is here.
+    assert alarmed.flagged + 45 < alarmed.fired < alarmed.flagged + 5 * 15 + 15 + 30 + 15
     assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15
 
 
