@@ -131,7 +131,7 @@ CASES = {
             ),
         ),
         (
-            Fires("SpecDecodeModelAcceptanceDropped", 6, over=25),
+            Fires("SpecDecodeModelAcceptanceDropped", 6, over=26),
             Fires("SpecDecodeSuddenDrop", 6, "big", over=16),
         ),
         since=4,
