@@ -192,7 +192,7 @@ def _alerts() -> Panel:
         "Alerts of this exporter that fire now, and how long ago their condition became true, the "
         "time before they fired included. Each has a runbook under docs/runbooks.",
         titles,
-        [Column(_SINCE, firing_seconds(FLEET, list(titles)), wide(120, unit="s", decimals=0))],
+        [Column(_SINCE, firing_seconds(FLEET, list(titles)), wide(140, unit="s", decimals=0))],
         looks={"Severity": {**severity, **wide(85)}, "Alert": wide(190), "Target": wide(90)},
         worst=_SINCE,
         no_value="No alert fires.",
