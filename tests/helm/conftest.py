@@ -27,13 +27,20 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=why))
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads a plain `=` as the text that it is to Kubernetes: YAML 1.1 has a type for it that nobody uses."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
+
+
 class Rendered(list):
     """The objects of a rendering; ``text`` is what each template gave."""
 
     def __init__(self, texts):
         self.texts = texts
         manifests = (text for path, text in texts.items() if not path.endswith("NOTES.txt"))
-        super().__init__(one for text in manifests for one in yaml.safe_load_all(text) if one)
+        super().__init__(one for text in manifests for one in yaml.load_all(text, _Loader) if one)
 
     def of(self, kind):
         return [one for one in self if one["kind"] == kind]
