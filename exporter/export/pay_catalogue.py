@@ -167,17 +167,17 @@ PAY_METRICS: tuple[Metric[Findings], ...] = (
 DROP_METRICS: tuple[Metric[Findings], ...] = (
     _drop(
         "spec_decode_baseline_acceptance_length_tokens",
-        help=f"The acceptance length that the engine had before the last seconds, which drops are judged by. From {_LENGTH}.",
+        help=f"The acceptance length that is usual for the engine, by about the last half hour of drafts; drops are judged by it. From {_LENGTH}.",
         read=pay_reads.of_drops(lambda drops: drops.baseline_length),
     ),
     _drop(
         "spec_decode_baseline_acceptance_length_tokens_stddev",
-        help=f"How far the acceptance length of the last seconds usually lies from the baseline: its standard error. From {_LENGTH}.",
+        help=f"Standard deviation of the acceptance length over 30 s around the baseline, by chance alone. From {_LENGTH}.",
         read=pay_reads.of_drops(lambda drops: drops.baseline_stddev),
     ),
     _drop(
         "spec_decode_acceptance_drop_sigma",
-        help=f"How far the acceptance length of the last seconds is below the baseline, in standard errors. From {_LENGTH}.",
+        help=f"How far the acceptance length of the last 20 to 25 s with drafts is below the baseline, in standard errors. From {_LENGTH}.",
         read=pay_reads.of_drops(lambda drops: drops.sigma),
     ),
     _drop(
