@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import platform
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
-from exporter import __version__
+from exporter import REVISION, __version__
 from exporter.baselines import Baselines
 from exporter.clock import Clock
 from exporter.config.load import ConfigError
@@ -33,9 +32,6 @@ from exporter.watch import TargetWatch
 from exporter.web.app import create_app
 from exporter.web.listen import ListenAddress, Server, serve
 from exporter.web.state import AppState, TargetRow
-
-REVISION = os.environ.get("SPEC_DECODE_EXPORTER_REVISION", "unknown")
-"""The revision that the image was built from; the build passes it on."""
 
 _LOOK_AGAIN_AFTER = 5.0
 """Seconds from one look at the configuration file to the next."""

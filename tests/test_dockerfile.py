@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from exporter.cli import DEFAULT_ADDRESS
+from exporter.commands.run import DEFAULT_ADDRESS
 from image.assemble import STATE_DIRECTORY, USER
 
 CHECKOUT = Path(__file__).parents[1]

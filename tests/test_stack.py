@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from exporter.cli import DEFAULT_ADDRESS
+from exporter.commands.run import DEFAULT_ADDRESS
 from exporter.config.load import load
 from exporter.simulate.library import scenario_names
 

@@ -1,4 +1,4 @@
-"""The command ``spec-decode-exporter simulate``."""
+"""The command ``spec-decode-exporter simulate``: serve a simulated vLLM, for demos, drills and tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import asyncio
 import math
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Final
 
+from exporter.commands.loop import run_loop
 from exporter.config.problem import ConfigError
 from exporter.simulate.library import load_scenario, scenario_names
 from exporter.simulate.server import SimulatedServer, serve
@@ -18,8 +20,9 @@ from exporter.web.listen import ListenAddress, ListenError, parse_listen_address
 FASTEST: Final = 1000.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the flags of the command to its ``parser``."""
+    del environ  # a drill is started by hand
     parser.add_argument(
         "--scenario",
         default="steady",
@@ -41,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed, other requests (default: 0)")
     parser.add_argument("--list", action="store_true", help="show the scenarios and exit")
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
+    return run_loop(run(arguments))
 
 
 async def run(arguments: argparse.Namespace) -> int:

@@ -10,30 +10,30 @@ import socket
 import aiohttp
 import pytest
 
-from exporter.simulate import command
+from exporter.commands import simulate
 
 
 @pytest.fixture
 def parse():
-    """A function that reads the flags of the command."""
+    """A function that reads the flags of the simulate."""
 
     def read(*flags):
         parser = argparse.ArgumentParser()
-        command.add_arguments(parser)
+        simulate.add_arguments(parser, {})
         return parser.parse_args(flags)
 
     return read
 
 
 async def test_the_list_shows_each_scenario_with_what_happens(parse, capsys):
-    assert await command.run(parse("--list")) == 0
+    assert await simulate.run(parse("--list")) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(re.match(r"drop +Acceptance falls", line) for line in lines)
     assert len(lines) >= 10
 
 
 async def test_it_says_where_it_answers_serves_until_it_is_told_to_stop_and_exits_with_0(parse, capsys):
-    task = asyncio.create_task(command.run(parse("--listen-address", "127.0.0.1:0", "--scenario", "drop")))
+    task = asyncio.create_task(simulate.run(parse("--listen-address", "127.0.0.1:0", "--scenario", "drop")))
     printed = ""
     while "Ctrl-C" not in printed:
         await asyncio.sleep(0)
@@ -49,14 +49,14 @@ async def test_it_says_where_it_answers_serves_until_it_is_told_to_stop_and_exit
 
 
 async def test_an_unknown_scenario_is_told_with_those_that_are_known(parse, capsys):
-    assert await command.run(parse("--scenario", "dorp")) == 1
+    assert await simulate.run(parse("--scenario", "dorp")) == 1
     assert "dorp is neither a file nor a scenario" in capsys.readouterr().err
 
 
 async def test_a_port_in_use_is_told(parse, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert await command.run(parse("--listen-address", address)) == 1
+        assert await simulate.run(parse("--listen-address", address)) == 1
     assert "the port is in use" in capsys.readouterr().err
 
 

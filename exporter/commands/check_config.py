@@ -1,0 +1,26 @@
+"""The command ``spec-decode-exporter check-config``: check a configuration file and list every mistake."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from exporter.config.load import load
+from exporter.export.catalogue import NAMES
+
+
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the arguments of the command to its ``parser``."""
+    del environ  # what is checked is a file, whoever asks
+    parser.add_argument("file", metavar="FILE", type=Path)
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Say that the file is good; or raise ConfigError, which names every mistake."""
+    config = load(arguments.file, environ=os.environ, metrics=NAMES)
+    targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
+    found = " and what discovery finds" if config.discovery.ways else ""
+    print(f"{arguments.file}: good, watches {targets}{found}")  # noqa: T201
+    return 0

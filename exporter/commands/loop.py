@@ -1,0 +1,20 @@
+"""The event loop that the commands run on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run on uvloop where it is installed, else on asyncio's own loop."""
+    if find_spec("uvloop") is None:
+        return asyncio.run(coroutine)
+    import uvloop
+
+    result: Result = uvloop.run(coroutine)
+    return result

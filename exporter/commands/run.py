@@ -1,0 +1,136 @@
+"""The command ``spec-decode-exporter run``: watch servers and serve their metrics."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from exporter import __version__
+from exporter.clock import SystemClock
+from exporter.commands.flags import Flags, UsageError
+from exporter.commands.loop import run_loop
+from exporter.commands.run_config import SPECULATIVE_CONFIG, read_config
+from exporter.config.environment import FromVariable
+from exporter.config.schema import Config
+from exporter.log import configure_log
+from exporter.service import Options, Service
+from exporter.web.listen import parse_listen_address
+
+DEFAULT_ADDRESS: Final = ":7732"
+
+
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the flags of the command to its ``parser``; ``environ`` has the values of those not given."""
+    parser.set_defaults(simulated=None)
+    flags = Flags(parser, environ)
+    flags.one("--config.file", "FILE", "the configuration; without one, flags and defaults")
+    flags.switch("--config.auto-reload", "read the configuration again when its file changes")
+    flags.several("--target", "URL", "a metrics page to watch, without a configuration; repeatable")
+    flags.one(
+        "--poll.interval", "DURATION", "how often a server is asked, such as 1s; goes before the file's"
+    )
+    flags.one("--speculative.method", "METHOD", "how the target speculates, such as eagle3 or ngram")
+    flags.one("--speculative.tokens", "NUMBER", "how many tokens the target drafts at a time")
+    flags.one("--speculative.draft-model", "NAME", "the name of the target's draft model")
+    flags.one(SPECULATIVE_CONFIG, "JSON", "or what the target's vLLM is given as --speculative-config")
+    flags.one("--cost.draft-cost-ratio", "RATIO", "what a draft token costs, in plain decode steps")
+    flags.one("--cost.draft-parameters", "NUMBER", "or the size of the draft model, such as 500M …")
+    flags.one("--cost.target-parameters", "NUMBER", "… beside that of the model that is served, such as 8B")
+    flags.one("--state.file", "FILE", "what is remembered over a restart of the exporter", read=_absolute)
+    flags.one("--shard.count", "NUMBER", "how many exporters share the targets")
+    flags.one("--shard.index", "NUMBER", "which of them this is, from 0, or auto for a StatefulSet's pod")
+    flags.several(
+        "--web.listen-address", "ADDRESS", f"where to serve; repeatable (default {DEFAULT_ADDRESS})"
+    )
+    flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
+    flags.switch("--web.enable-lifecycle", "let POST /-/reload read the configuration again")
+    flags.one("--log.level", "LEVEL", "debug, info, warning or error (default info)")
+    flags.one("--log.format", "FORMAT", "logfmt or json (default logfmt)")
+    flags.one("--simulate", "SCENARIO", "watch an embedded simulated vLLM instead of real servers")
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; then the process ends, with status 0."""
+    run_loop(_serve(arguments))
+    with suppress(OSError):
+        sys.stdout.flush()
+    # A name look-up that hangs has its thread hang too, and the interpreter would wait for it.
+    os._exit(0)
+
+
+class _Unwaited(ThreadPoolExecutor):
+    """Threads that nobody waits for when the program ends: what they still do is of no use then."""
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Let them be, whatever ``wait`` asks for."""
+        del wait
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
+
+
+def _absolute(path: str) -> str:
+    """Make a path one from where the exporter was started; those in a file are relative to the file."""
+    absolute = str(Path(path).absolute())
+    return FromVariable.of(absolute, path.variable) if isinstance(path, FromVariable) else absolute
+
+
+@asynccontextmanager
+async def _simulated(name: str) -> AsyncIterator[dict[str, object]]:
+    """Serve a simulated vLLM inside this process; yields it as a target, with what drafting costs."""
+    from exporter.simulate.library import load_scenario
+    from exporter.simulate.server import serve
+    from exporter.simulate.simulation import Simulation
+    from exporter.simulate.truth import target_settings
+
+    scenario = load_scenario(name)
+    server = await serve(Simulation(scenario, seed=0), "127.0.0.1", 0)
+    try:
+        yield {
+            "url": f"http://127.0.0.1:{server.port}/metrics",
+            "name": "simulated-vllm",
+            **target_settings(scenario),
+        }
+    finally:
+        await server.close()
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    asyncio.get_running_loop().set_default_executor(_Unwaited())
+    async with AsyncExitStack() as stack:
+        if arguments.simulate:
+            arguments.simulated = await stack.enter_async_context(_simulated(arguments.simulate))
+
+        def read() -> Config:
+            config = read_config(arguments, os.environ)
+            configure_log(config.log.level, config.log.format)
+            return config
+
+        options = Options(
+            addresses=[
+                parse_listen_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]
+            ],
+            telemetry_path=arguments.web_telemetry_path,
+            lifecycle=arguments.web_enable_lifecycle,
+            watched=_watched(arguments),
+        )
+        await Service(read, options, SystemClock()).run(_show_page)
+
+
+def _watched(arguments: argparse.Namespace) -> Path | None:
+    if not arguments.config_auto_reload:
+        return None
+    if not arguments.config_file:
+        raise UsageError("--config.auto-reload is for use with --config.file; there is no file to watch")
+    return Path(arguments.config_file)
+
+
+def _show_page(urls: Sequence[str]) -> None:
+    # Nobody may be there to read it, which is no reason not to serve.
+    with suppress(OSError):
+        print(f"spec-decode-exporter {__version__}: open {urls[0]}", flush=True)  # noqa: T201

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "exporter.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_check_config_says_what_is_good(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://a:1\n")
+    found = run("check-config", str(file))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "1 targets" not in found.stdout
+    assert found.stdout == f"{file}: good, watches 1 target\n"
+
+
+def test_check_config_lists_every_mistake_and_fails(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("poll:\n  intervall: 1s\nwindows: [10s]\ntargets:\n  - url: ftp://a\n")
+    found = run("check-config", str(file))
+    assert found.returncode == 1
+    assert "Traceback" not in found.stderr
+    assert f"{file}:2: poll.intervall" in found.stderr
+    assert f"{file}:5: targets[0].url" in found.stderr
