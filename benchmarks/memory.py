@@ -44,7 +44,7 @@ def measure(targets: int, seconds: float) -> float:
     port = free_port()
     most = 0.0
     with (
-        PageServer(targets) as server,
+        PageServer() as server,
         exporter(server.port, targets, "filtered", port) as command,
         running(*command) as pid,
     ):

@@ -1,9 +1,10 @@
 """A recorded vLLM page on many loopback addresses, its counters advancing, from a process of its own.
 
-    python -m benchmarks.page_server ADDRESSES
+    python -m benchmarks.page_server
 
 `/metrics` is the whole page, `/metrics/?name[]=...` the samples of those names, as in vLLM. Prints its port;
-then, for each line on its standard input, how many requests it has answered to whom.
+then, for each line on its standard input, how many requests it has answered to whom, and for the line
+`lateness` how much later than by the second each of the exporter's requests has come since the last such line.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -27,14 +29,14 @@ _USER_AGENT = re.compile(rb"\r\nuser-agent: ([a-z-]+)", re.IGNORECASE)
 
 def addresses(number: int) -> list[str]:
     """Return one loopback address for each target."""
-    return [f"127.0.1.{last}" for last in range(1, number + 1)]
+    return [f"127.0.{1 + index // 250}.{1 + index % 250}" for index in range(number)]
 
 
 class PageServer:
     """The server's process, for as long as the `with` block lasts."""
 
-    def __init__(self, targets: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.page_server", str(targets)]
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "benchmarks.page_server"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self._answer())
 
@@ -45,6 +47,17 @@ class PageServer:
         self._process.stdin.flush()
         served: dict[str, int] = json.loads(self._answer())
         return served
+
+    def lateness(self) -> list[float]:
+        """Return by how many seconds each request of the exporter was later than its target's beat.
+
+        The beat of a target, asked once a second, is known by the earliest of its requests.
+        """
+        assert self._process.stdin
+        self._process.stdin.write("lateness\n")
+        self._process.stdin.flush()
+        late: list[float] = json.loads(self._answer())
+        return late
 
     def _answer(self) -> str:
         assert self._process.stdout
@@ -77,18 +90,36 @@ def _only(lines: list[str], names: set[str]) -> list[str]:
     return kept
 
 
+def _late(moments: list[float]) -> list[float]:
+    """Return how late each moment is, by the beat of one a second that the earliest of them shows."""
+    drift = [moment - moments[0] for moment in moments]
+    phases = [seconds - round(seconds) for seconds in drift]
+    # A request that is late by more than half a second has left out a beat.
+    skipped = [max(0, round(after - before) - 1) for before, after in pairwise(drift)]
+    return [phase - min(phases) + more for phase, more in zip(phases, [0, *skipped], strict=True)]
+
+
 class _Pages:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._recorded = RECORDED.read_text().splitlines()
         self._loop = loop
         self._started = loop.time()
         self.requests: Counter[str] = Counter()
+        self._moments: defaultdict[str, list[float]] = defaultdict(list)
 
-    def answer(self, request: bytes) -> bytes:
-        agent = _USER_AGENT.search(request)
-        self.requests[agent[1].decode().lower() if agent else ""] += 1
+    def answer(self, request: bytes, address: str) -> bytes:
+        found = _USER_AGENT.search(request)
+        agent = found[1].decode().lower() if found else ""
+        self.requests[agent] += 1
+        if agent == "spec-decode-exporter":
+            self._moments[address].append(self._loop.time())
         target = request.split(b" ", 2)[1].decode()
         return self._rendered(int(self._loop.time() - self._started), target)
+
+    def lateness(self) -> list[float]:
+        late = [seconds for moments in self._moments.values() for seconds in _late(moments)]
+        self._moments.clear()
+        return late
 
     @lru_cache(maxsize=32)  # noqa: B019  there is one, as long as the process
     def _rendered(self, step: int, target: str) -> bytes:
@@ -109,26 +140,24 @@ class _Protocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._address: str = transport.get_extra_info("sockname")[0]
 
     def data_received(self, data: bytes) -> None:
         self._request += data
         if self._request.endswith(b"\r\n\r\n"):
-            self._transport.write(self._pages.answer(self._request))
+            self._transport.write(self._pages.answer(self._request, self._address))
             self._request = b""
 
 
-async def _serve(targets: int) -> None:
+async def _serve() -> None:
     loop = asyncio.get_running_loop()
     pages = _Pages(loop)
-    first, *others = addresses(targets)
-    server = await loop.create_server(lambda: _Protocol(pages), first, 0)
-    port = server.sockets[0].getsockname()[1]
-    if others:
-        await loop.create_server(lambda: _Protocol(pages), others, port)
-    print(port, flush=True)
-    while await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(pages.requests), flush=True)
+    # Every address of 127.0.0.0/8 is this machine's.
+    server = await loop.create_server(lambda: _Protocol(pages), "0.0.0.0", 0, backlog=2048)  # noqa: S104
+    print(server.sockets[0].getsockname()[1], flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        print(json.dumps(pages.lateness() if line.strip() else pages.requests), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1])))
+    asyncio.run(_serve())

@@ -70,7 +70,7 @@ def compare_clients(targets: int, seconds: float) -> int:
     print("|---|---|---|--:|--:|--:|")
     for client, loop in CLIENTS:
         for page in ("whole", "filtered"):
-            with PageServer(targets) as server:
+            with PageServer() as server:
                 polled = urls(server.port, targets, page)
                 command = [sys.executable, "-m", "benchmarks.clients", client, loop, *polled]
                 cost = measure(command, server, targets, "whole", seconds)
@@ -84,7 +84,7 @@ def compare_exporter(targets: int, seconds: float) -> int:
     print("|---|---|--:|--:|--:|--:|")
     missed = 0
     for page, scraped, goal in CASES:
-        with PageServer(targets) as server, exporter(server.port, targets, page) as command:
+        with PageServer() as server, exporter(server.port, targets, page) as command:
             cost = measure(command, server, targets, scraped, seconds)
         print(f"| {page} | {scraped} | {cost} | {goal or ''} |", flush=True)
         missed += goal is not None and cost.ratio > goal

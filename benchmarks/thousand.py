@@ -1,0 +1,143 @@
+"""What watching many targets costs one exporter: processor time, memory, and how punctual the polls are.
+
+    python -m benchmarks.thousand [--targets 10 100 1000] [--seconds 60] [--scrape-every 15]
+
+Each target is a K = 4 engine whose counters move, polled once a second for its filtered page over HTTP on
+loopback; the exporter's own page is scraped meanwhile, gzipped as Prometheus asks for it. Ends with status 1
+if a goal is missed. Memory is that of full windows only after 5 minutes: --seconds 330.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.memory import free_port
+from benchmarks.page_server import PageServer
+from benchmarks.poll_cpu import exporter
+from benchmarks.process import cpu_seconds, resident_megabytes, running
+
+CPU_GOAL = 0.9
+"""CPU-seconds a second, with 1,000 targets."""
+MEMORY_GOAL = 250.0
+"""In MB (10^6 bytes), with 1,000 targets."""
+LATENESS_GOAL = 1.0
+"""Seconds: the 99th percentile of how late a poll is, with 1,000 targets."""
+EVENNESS_GOAL = 1.2
+"""By what factor a target may cost more at one number of targets than at another."""
+GOALS_AT = 1000
+WARM_UP = 20.0
+"""Seconds until every target has had its first whole page and its first with histograms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the exporter was seen to use and do."""
+
+    targets: int
+    cpu: float
+    """CPU-seconds a second."""
+    resident: float
+    """MB."""
+    late_99: float
+    """Seconds."""
+    late_most: float
+    page_seconds: float
+    """The longest that its page took."""
+    page_bytes: int
+    """Of the page, compressed."""
+
+    @property
+    def missed(self) -> list[str]:
+        """Return the goals that are missed."""
+        if self.targets != GOALS_AT:
+            return []
+        goals = {
+            "CPU": (self.cpu, CPU_GOAL),
+            "memory": (self.resident, MEMORY_GOAL),
+            "lateness": (self.late_99, LATENESS_GOAL),
+        }
+        return [name for name, (seen, goal) in goals.items() if seen > goal]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--targets", type=int, nargs="+", default=[10, 100, GOALS_AT])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--scrape-every", type=float, default=15.0)
+    arguments = parser.parse_args()
+    print(
+        "| targets | CPU-s a second | ms a target | MB | late, p99 ms | late, most ms | page, s | page, kB |"
+    )
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|")
+    loads = [measure(targets, arguments.seconds, arguments.scrape_every) for targets in arguments.targets]
+    missed = [f"{name} at {load.targets}" for load in loads for name in load.missed]
+    each = [load.cpu / load.targets for load in loads]
+    if max(each) > EVENNESS_GOAL * min(each):
+        missed.append(f"CPU of a target differs by a factor of {max(each) / min(each):.2f}")
+    print("", *(f"missed: {goal}" for goal in missed), sep="\n")
+    sys.exit(bool(missed))
+
+
+def measure(targets: int, seconds: float, scrape_every: float) -> Load:
+    """Let the exporter watch so many targets for so long, and print what that takes."""
+    port = free_port()
+    with (
+        PageServer() as server,
+        exporter(server.port, targets, "filtered", port) as command,
+        running(*command) as pid,
+    ):
+        time.sleep(WARM_UP)
+        server.lateness()
+        polls, cpu, began = _polls(server), cpu_seconds(pid), time.monotonic()
+        pages = list(_scrapes(port, seconds, scrape_every))
+        lasted = time.monotonic() - began
+        cpu, polls, resident = cpu_seconds(pid) - cpu, _polls(server) - polls, resident_megabytes(pid)
+        late = sorted(server.lateness())
+    if polls < 0.98 * targets * lasted:
+        raise RuntimeError(f"{polls} polls of {targets} targets in {lasted:g} s: it did not keep up")
+    load = Load(
+        targets,
+        cpu / lasted,
+        resident,
+        late[len(late) * 99 // 100],
+        late[-1],
+        max(took for took, _ in pages),
+        max(size for _, size in pages),
+    )
+    _show(load)
+    return load
+
+
+def _show(load: Load) -> None:
+    print(
+        f"| {load.targets} | {load.cpu:.3f} | {load.cpu / load.targets * 1e3:.3f} | {load.resident:.0f} "
+        f"| {load.late_99 * 1e3:.0f} | {load.late_most * 1e3:.0f} | {load.page_seconds:.2f} "
+        f"| {load.page_bytes / 1e3:.0f} |",
+        flush=True,
+    )
+
+
+def _polls(server: PageServer) -> int:
+    return sum(server.served().values())
+
+
+def _scrapes(port: int, seconds: float, every: float) -> Iterator[tuple[float, int]]:
+    """Read the exporter's page again and again; yield the seconds that it took and its bytes."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept-Encoding": "gzip"})
+    end = time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        with urllib.request.urlopen(request) as page:
+            size = len(page.read())
+        yield time.monotonic() - began, size
+        time.sleep(max(0.0, min(every - (time.monotonic() - began), end - time.monotonic())))
+
+
+if __name__ == "__main__":
+    main()
