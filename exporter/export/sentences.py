@@ -1,0 +1,102 @@
+"""A state, a verdict and a recommendation as one plain sentence each, made of numbers and our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from exporter.analysis.acceptance import acceptance_length_tokens
+from exporter.analysis.engine import Findings
+from exporter.analysis.estimate import Estimate
+from exporter.analysis.recommendation import Action
+from exporter.analysis.speedup import estimated_speedup_ratio
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+
+_STATES: Final = {
+    State.DISABLED: "The engine does not speculate.",
+    State.IDLE: "Nothing is running, so nothing is drafted.",
+    State.STALLED: "It drafted before, and does not now though it should.",
+    State.UNREACHABLE: "The engine was not seen for too long: nobody knows.",
+}
+
+_VERDICTS: Final = {
+    Verdict.OPTIMAL: "Speculation pays very well",
+    Verdict.HEALTHY: "Speculation pays",
+    Verdict.MARGINAL: "Speculation pays a little",
+    Verdict.POOR: "Speculation hardly pays, if at all",
+    Verdict.HARMFUL: "Speculation makes decoding slower",
+}
+
+
+def verdict_text(findings: Findings) -> str:
+    """Return the state, or else the verdict with the figure it rests on."""
+    judgement = findings.judgement
+    if judgement.state in _STATES:
+        return _STATES[judgement.state]
+    if judgement.verdict is Verdict.INSUFFICIENT:
+        return "Too little was drafted, or too unevenly, to say whether speculation pays."
+    return f"{_VERDICTS[judgement.verdict]}: {_figure(findings)}."
+
+
+def _figure(findings: Findings) -> str:
+    """Say the speed-up or, where the cost is unknown, the acceptance length."""
+    window, judgement = findings.windows[-1], findings.judgement
+    bounds = judgement.bounds[-1]
+    speedup = None if judgement.cost is None else estimated_speedup_ratio(window, judgement.cost)
+    if speedup is not None:
+        return f"{speedup:.2f} times as fast as without it{_between(bounds.speedup)}"
+    length = acceptance_length_tokens(window)
+    return f"a draft gives {length:.2f} tokens{_between(bounds.acceptance_length)}, at an unknown cost"
+
+
+def _between(estimate: Estimate | None) -> str:
+    return f" ({estimate.lower:.2f} to {estimate.upper:.2f})" if estimate else ""
+
+
+def recommendation_text(findings: Findings) -> str:
+    """Return what to do."""
+    return _RECOMMENDATIONS[findings.judgement.action](findings)
+
+
+def _keep(findings: Findings) -> str:
+    return f"Keep drafting {_tokens(findings.tokens)} at a time." if findings.tokens else "Keep it as it is."
+
+
+def _increase(findings: Findings) -> str:
+    return _change(findings, "more")
+
+
+def _decrease(findings: Findings) -> str:
+    return _change(findings, "fewer")
+
+
+def _change(findings: Findings, direction: str) -> str:
+    """Name the number of tokens, as far as it is known; none is not to speculate."""
+    best, now = findings.judgement.recommended, findings.tokens
+    if best is None:
+        return f"Try {direction} draft tokens than {now} (num_speculative_tokens)."
+    if not best.tokens:
+        return "Try without speculation: no number of draft tokens pays."
+    return f"Try {_tokens(best.tokens)} instead of {now} (num_speculative_tokens)."
+
+
+def _limit_batch(findings: Findings) -> str:
+    crossover = findings.judgement.crossover
+    load = "few" if crossover is None else f"fewer than {crossover:.0f}"
+    return f"Speculate only while {load} requests run (num_speculative_tokens_per_batch_size)."
+
+
+def _tokens(number: int) -> str:
+    return "1 token" if number == 1 else f"{number} tokens"
+
+
+_RECOMMENDATIONS: Final[Mapping[Action, Callable[[Findings], str]]] = {
+    Action.KEEP: _keep,
+    Action.INCREASE: _increase,
+    Action.DECREASE: _decrease,
+    Action.DISABLE: lambda _: "Switch speculation off: no number of draft tokens is known to pay.",
+    Action.LIMIT_BATCH: _limit_batch,
+    Action.SWITCH_METHOD: lambda _: "Draft by the faster method of the other engine that serves this model.",
+    Action.COLLECT: lambda _: "No advice: too little is known of how it drafts now.",
+}
