@@ -166,6 +166,7 @@ class TargetWatch:
             resolve(target.speculative, target.method_label, self._record.speculation, target.pod_arguments),
             target.cost or config.cost,
             merged(target.policy, config.policy),
+            target.reference or config.reference,
         )
 
     def _learn_speculation(self) -> None:
@@ -220,4 +221,4 @@ class TargetWatch:
 
 def _settings(config: Config) -> tuple[object, ...]:
     """Return what a change of the configuration may change for a target."""
-    return config.poll, config.windows, config.cost, config.policy
+    return config.poll, config.windows, config.cost, config.reference, config.policy

@@ -44,6 +44,8 @@ class Findings:
     """K; 0 where it is not known."""
     judgement: Judgement
     drops: DropStatus
+    reference_acceptance_ratio: float | None
+    """The acceptance rate that it is held against, at this K."""
 
 
 class EngineWatch:
@@ -127,6 +129,7 @@ class EngineWatch:
             tokens=history.tokens,
             judgement=UNREACHABLE if gone else self.judge(),
             drops=DropStatus(drops=drops.drops) if gone else drops,
+            reference_acceptance_ratio=self._reference(),
         )
 
     def learnt(self) -> dict[str, Any] | None:
@@ -170,6 +173,10 @@ class EngineWatch:
             "learning", increment.end, lambda: self._experience.observe(increment, sample, self.history)
         )
         return changes or ()
+
+    def _reference(self) -> float | None:
+        reference = self._judge.assumptions.reference
+        return None if reference is None else reference.at(self.history.tokens)
 
     def _drops(self) -> DropStatus:
         """Return how acceptance stands; where that fails not even what was counted: 0 would be a reset."""

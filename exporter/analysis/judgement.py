@@ -29,6 +29,7 @@ from exporter.analysis.state import State, is_whole, state
 from exporter.analysis.verdict import Verdict, verdict
 from exporter.config.pay_settings import CostSettings, LoadCost
 from exporter.config.policy import Policy
+from exporter.config.reference_settings import ReferenceSettings
 from exporter.scrape.engines import Gauge, Latency
 from exporter.scrape.sample import Buckets
 from exporter.window.ledger import Window
@@ -44,6 +45,8 @@ class Assumptions:
     speculation: Speculation = field(default_factory=Speculation)
     cost: CostSettings | None = None
     policy: Policy = field(default_factory=Policy)
+    reference: ReferenceSettings | None = None
+    """What acceptance is held against, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

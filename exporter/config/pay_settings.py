@@ -12,7 +12,7 @@ from exporter.config.labels import writable
 from exporter.config.mistakes import MistakesError
 from exporter.config.values import Parameters, Quantity
 
-_MOST_TOKENS: Final = 128
+MOST_TOKENS: Final = 128
 """As many draft positions as are watched."""
 
 _WAYS: Final = {
@@ -35,7 +35,7 @@ class SpeculativeSettings(Section):
         default=None,
         description="The method, as vLLM calls it, such as `eagle3`, `mtp`, `draft_model`, `ngram`.",
     )
-    tokens: Annotated[int, Field(ge=1, le=_MOST_TOKENS)] | None = Field(
+    tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
         default=None,
         description="How many tokens are drafted at a time, vLLM's `num_speculative_tokens`.",
     )

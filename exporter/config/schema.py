@@ -23,6 +23,7 @@ from exporter.config.labels import RESERVED_LABELS
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, LoadCost, SpeculativeSettings
 from exporter.config.policy import Policy, merged, misordered
+from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.shard_settings import ShardSettings
 from exporter.config.target_settings import (
     Discovery,
@@ -53,6 +54,7 @@ __all__ = [
     "Metrics",
     "Policy",
     "Poll",
+    "ReferenceSettings",
     "Scrape",
     "ShardSettings",
     "SpeculativeSettings",
@@ -196,6 +198,10 @@ class Config(Section):
         default=None,
         description="What drafting costs, on targets that have no `cost` of their own. Without it, it is "
         "measured where that can be done.",
+    )
+    reference: ReferenceSettings | None = Field(
+        default=None,
+        description="The acceptance that targets are held against that have no `reference` of their own.",
     )
     policy: Policy = Field(
         default_factory=Policy, description="From where on speculation is called good or bad."

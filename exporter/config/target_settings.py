@@ -22,6 +22,7 @@ from exporter.config.labels import LabelName, LabelValue, writable
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
+from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.shard_settings import ShardSettings
 from exporter.config.url import address, identity
 from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
@@ -52,6 +53,11 @@ class TargetSettings(HttpSettings):
         default=None,
         description="What drafting costs there, as under [`cost`](#cost). It takes the place of the general "
         "one as a whole.",
+    )
+    reference: ReferenceSettings | None = Field(
+        default=None,
+        description="The acceptance that it is held against, as under [`reference`](#reference). It takes the "
+        "place of the general one as a whole.",
     )
     policy: Policy | None = Field(
         default=None,

@@ -194,4 +194,11 @@ DROP_METRICS: tuple[Metric[Findings], ...] = (
         pay_reads.drops_total,
         labels=("kind",),
     ),
+    _drop(
+        "spec_decode_reference_acceptance_ratio",
+        help="The acceptance rate that the configuration holds the engine against, as from before a change. Absent "
+        "where none is configured, or the engine drafts another number of tokens than the reference did. From the "
+        "configuration, not from the engine.",
+        read=lambda findings: [((), findings.reference_acceptance_ratio)],
+    ),
 )

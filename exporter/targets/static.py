@@ -21,6 +21,7 @@ def static_targets(config: Config) -> tuple[Target, ...]:
             http=target.http,
             speculative=target.speculative,
             cost=target.cost,
+            reference=target.reference,
             policy=None if target.policy is None else merged(target.policy, config.policy),
         )
         for target in config.targets

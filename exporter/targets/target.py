@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from exporter.config.http_settings import HttpSettings
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
+from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.url import address
 from exporter.scrape.server_info import ServedSpeculation
 
@@ -35,6 +36,8 @@ class Target:
     """How it speculates, as far as that is configured."""
     cost: CostSettings | None = None
     """What drafting costs there; None where the general configuration says it."""
+    reference: ReferenceSettings | None = None
+    """The acceptance that it is held against; None where the general configuration says it."""
     policy: Policy | None = None
     """Its thresholds, where it has some of its own: these over the general ones."""
 

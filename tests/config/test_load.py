@@ -102,7 +102,7 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         "12: targets[3].nam is not a key that is known here; did you mean `name`?",
         "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "16: log is there twice, first in line 14; remove one of the two",
-        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `policy`, `discovery`, `targets`, `metrics`, `state`, `log`",
+        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `metrics`, `state`, `log`",
     ]
 
 
@@ -175,7 +175,7 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
         "5: targets[2].url makes it a second target called a:80; give each its own `name`",
         "7: targets[4].name makes it a second target called c; give each its own `name`",
         "8: targets[5].url is missing",
-        "8: targets[5].oops is not a key that is known here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `policy`",
+        "8: targets[5].oops is not a key that is known here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `reference`, `policy`",
     ]
 
 

@@ -10,6 +10,7 @@ from exporter.analysis.engine import EngineWatch
 from exporter.analysis.judgement import Assumptions
 from exporter.analysis.speculation import Speculation
 from exporter.config.pay_settings import CostSettings, LoadCost
+from exporter.config.reference_settings import ReferenceSettings
 from exporter.scrape.engines import Latency
 from exporter.scrape.sample import Buckets
 
@@ -71,5 +72,9 @@ def busy(findings_of, busy_sample):
         LoadCost(running_requests=10, draft_cost_ratio=0.1),
         LoadCost(running_requests=80, draft_cost_ratio=0.8),
     ]
-    assumptions = Assumptions(Speculation("eagle3", "configured"), CostSettings(loads=loads))
+    assumptions = Assumptions(
+        Speculation("eagle3", "configured"),
+        CostSettings(loads=loads),
+        reference=ReferenceSettings(acceptance_ratio=0.55, tokens=8),
+    )
     return findings_of([busy_sample(n) for n in range(310)], assumptions=assumptions)
