@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+# `make chart` installs one beside the Python.
+KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
 COMPONENTS = Path(__file__).parents[2] / "config" / "kustomize"
 STACK = Path(__file__).with_name("production-stack.yaml")
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="NOT TESTED: kubectl is not installed"
-)
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="NOT TESTED: kubectl is not installed")
 
 WORKLOAD = """
 apiVersion: apps/v1
@@ -34,9 +35,10 @@ kind: LeaderWorkerSet
 metadata: {name: group, labels: {spec-decode-exporter/inject: "true"}}
 spec:
   leaderWorkerTemplate:
-    leaderTemplate: {spec: {%s containers: [{name: vllm, image: vllm}]}}
+    %s
     workerTemplate: {spec: {containers: [{name: vllm, image: vllm}]}}
 """
+LEADER = "leaderTemplate: {spec: {%s containers: [{name: vllm, image: vllm}]}}"
 MARK = 'spec-decode-exporter/inject: "true"'
 
 
@@ -51,7 +53,7 @@ def build(tmp_path):
         names = [f"components/{name}" for name in components]
         page = {"resources": ["resources.yaml"], "components": names, "images": [image]}
         (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(page))
-        done = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, check=False)
+        done = subprocess.run([KUBECTL, "kustomize", tmp_path], capture_output=True, text=True, check=False)
         if done.returncode:
             raise ValueError(done.stderr)
         return {one["metadata"]["name"]: one for one in yaml.safe_load_all(done.stdout)}
@@ -80,18 +82,37 @@ def test_another_workload_stays_as_it_is(build):
 
 
 def test_only_the_leader_of_a_group_gets_the_sidecar(build):
-    group = build(GROUP % "", "leaderworkerset")["group"]["spec"]["leaderWorkerTemplate"]
-    assert names(group["leaderTemplate"]["spec"], "initContainers") == {"spec-decode-exporter"}
-    assert names(group["workerTemplate"]["spec"], "initContainers") == set()
+    group = build(GROUP % (LEADER % ""), "leaderworkerset")["group"]["spec"]["leaderWorkerTemplate"]
+    leader, worker = group["leaderTemplate"], group["workerTemplate"]
+    assert names(leader["spec"], "initContainers") == {"spec-decode-exporter"}
+    assert names(leader["spec"], "containers") == {"vllm"}
+    assert worker == {"spec": {"containers": [{"name": "vllm", "image": "vllm"}]}}
 
 
-def test_a_leader_with_init_containers_of_its_own_is_refused_rather_than_robbed_of_them(build):
-    with pytest.raises(ValueError, match="initContainers failed: test failed"):
-        build(GROUP % "initContainers: [{name: fetch, image: busybox}],", "leaderworkerset")
+def test_what_a_leader_has_already_stays(build):
+    own = "initContainers: [{name: fetch, image: busybox}], volumes: [{name: shm, emptyDir: {}}],"
+    group = build(GROUP % (LEADER % own), "leaderworkerset")["group"]["spec"]["leaderWorkerTemplate"]
+    leader = group["leaderTemplate"]["spec"]
+    assert names(leader, "initContainers") == {"spec-decode-exporter", "fetch"}
+    assert names(leader, "volumes") == {"spec-decode-exporter-state", "shm"}
+
+
+def test_a_leader_that_is_made_of_the_workers_template_is_refused(build):
+    with pytest.raises(ValueError, match=r"copy operation does not apply.*leaderTemplate"):
+        build(GROUP % "size: 2", "leaderworkerset")
+
+
+def test_the_chart_s_podmonitor_finds_all_that_got_the_sidecar(build, render):
+    wanted = render("injection").one("PodMonitor")["spec"]["selector"]["matchLabels"]
+    objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
+    pod = objects["vllm"]["spec"]["template"]
+    group = build(GROUP % (LEADER % ""), "leaderworkerset")["group"]["spec"]["leaderWorkerTemplate"]
+    assert wanted.items() <= pod["metadata"]["labels"].items()
+    assert wanted.items() <= group["leaderTemplate"]["metadata"]["labels"].items()
 
 
 def test_the_engines_of_the_production_stack_get_it_and_its_router_does_not(build):
-    objects = build(STACK.read_text(), "production-stack", "sidecar")
+    objects = build(STACK.read_text(), "production-stack", "sidecar", "leaderworkerset")
     engine, router = (
         objects["stack-llama-deployment-vllm"]["spec"],
         objects["stack-deployment-router"]["spec"],
@@ -100,12 +121,17 @@ def test_the_engines_of_the_production_stack_get_it_and_its_router_does_not(buil
     assert names(engine["template"]["spec"], "volumes") == {"stack-storage", "spec-decode-exporter-state"}
     assert MARK.split(":", maxsplit=1)[0] not in engine["selector"]["matchLabels"], "a selector cannot change"
     assert "initContainers" not in router["template"]["spec"]
+    group = objects["stack-big-lws"]["spec"]["leaderWorkerTemplate"]
+    leader, worker = group["leaderTemplate"]["spec"], group["workerTemplate"]["spec"]
+    assert names(leader, "initContainers") == {"spec-decode-exporter"}
+    assert names(leader, "volumes") == {"shm", "spec-decode-exporter-state"}
+    assert "initContainers" not in worker
 
 
 def test_the_components_and_the_chart_have_the_same_sidecar(build, render_sidecar):
     objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
     pod = objects["vllm"]["spec"]["template"]["spec"]
-    group = build(GROUP % "", "leaderworkerset")["group"]["spec"]["leaderWorkerTemplate"]
+    group = build(GROUP % (LEADER % ""), "leaderworkerset")["group"]["spec"]["leaderWorkerTemplate"]
     leader = group["leaderTemplate"]["spec"]
     own = render_sidecar({"image": {"registry": "r.example.org", "repository": "sde", "tag": "1.2.3"}})
     for one in (pod, leader):

