@@ -20,6 +20,7 @@ from operator import mul
 from exporter.analysis.acceptance import acceptance_length_tokens, draft_acceptance_ratio
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.load import mean
+from exporter.analysis.ratio import ratio
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.ledger import Increments, Window
 
@@ -50,19 +51,26 @@ def grouped(window: Window) -> Increments:
     return window.increments.merged(MOST_INCREMENTS)
 
 
-def passing_requests(window: Window) -> float | None:
-    """Return how many requests pass through a window one after the other: F/R; None where one is unknown.
+def busy_requests(window: Window) -> float | None:
+    """Return the mean running requests while the server is busy, at least 1; None where that is unknown.
 
-    R is the mean while the server is busy, and at least 1: the time between two bursts of requests tells
-    nothing, and a request is one request however short.
+    The time between two bursts of requests tells nothing, and a request is one request however short.
     """
-    started, running = window[Counter.FIRST_TOKENS], mean(window, Gauge.RUNNING_REQUESTS)
-    if started is None or running is None:
+    running = mean(window, Gauge.RUNNING_REQUESTS)
+    if running is None:
         return None
     known = window[Counter.GENERATION_TOKENS] is not None
     activity = grouped(window).counter(Counter.GENERATION_TOKENS if known else Counter.DRAFTS)
     busy = sum(map(bool, activity))
-    return started / max(running * len(activity) / busy, 1.0) if busy else None
+    return max(running * len(activity) / busy, 1.0) if busy else None
+
+
+def passing_requests(window: Window) -> float | None:
+    """Return how many requests pass through a window one after the other: F/R; None where one is unknown.
+
+    R is that of ``busy_requests``.
+    """
+    return ratio(window[Counter.FIRST_TOKENS], busy_requests(window))
 
 
 def cosines(window: Window) -> int:
@@ -72,10 +80,14 @@ def cosines(window: Window) -> int:
     """
     if window.partial or not window[Counter.DRAFTS]:
         return 0
-    requests = passing_requests(window)
+    return cosines_of(window.seconds, passing_requests(window))
+
+
+def cosines_of(seconds: float, requests: float | None) -> int:
+    """Return how many cosines there are for so many seconds, in which ``requests`` pass one after the other."""
     if requests is None or requests < LEAST_REQUESTS:
         return 0
-    growth: float = max(window.seconds / SHORT_SECONDS, 1.0) ** _GROWTH
+    growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
     enough = max(LEAST_COSINES, int(requests / REQUESTS_PER_COSINE))
     return min(round(SHORT_COSINES * growth), enough, MOST_COSINES)
 

@@ -25,6 +25,9 @@ class Counter(IntEnum):
     PREEMPTIONS = 7
     PREFIX_CACHE_QUERIES = 8
     PREFIX_CACHE_HITS = 9
+    PROMPT_TOKENS = 10
+    FINISHED_REQUESTS = 11
+    END_TO_END_NANOSECONDS = 12
 
 
 class Gauge(IntEnum):
@@ -115,6 +118,9 @@ ENGINES = (
                 ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
             ),
             Series(Counter.PREFIX_CACHE_HITS, ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total")),
+            Series(Counter.PROMPT_TOKENS, ("prompt_tokens_total",)),
+            Series(Counter.FINISHED_REQUESTS, ("e2e_request_latency_seconds_count",)),
+            Series(Counter.END_TO_END_NANOSECONDS, ("e2e_request_latency_seconds_sum",)),
             Series(Gauge.RUNNING_REQUESTS, ("num_requests_running",)),
             Series(Gauge.WAITING_REQUESTS, ("num_requests_waiting",)),
             Series(Gauge.KV_CACHE_USAGE, ("kv_cache_usage_perc", "gpu_cache_usage_perc")),
@@ -137,7 +143,10 @@ ENGINES = (
         (
             *_SPECULATION,
             Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
+            Series(Counter.PROMPT_TOKENS, ("prompt_tokens_total",)),
             Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            Series(Counter.FINISHED_REQUESTS, ("e2e_request_latency_seconds_count",)),
+            Series(Counter.END_TO_END_NANOSECONDS, ("e2e_request_latency_seconds_sum",)),
             Series(Gauge.RUNNING_REQUESTS, ("num_requests_running",)),
             Series(Gauge.WAITING_REQUESTS, ("num_requests_waiting",)),
             Series(Gauge.KV_CACHE_USAGE, ("gpu_cache_usage_perc",)),

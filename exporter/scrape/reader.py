@@ -269,7 +269,9 @@ def _sample(
     )
 
 
-_SCALE = {int(Counter.DECODE_NANOSECONDS): _NANOSECONDS}
+_SCALE = {
+    int(counter): _NANOSECONDS for counter in (Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS)
+}
 
 
 def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | None:

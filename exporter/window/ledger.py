@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import sub
@@ -29,9 +30,10 @@ _POSITIONS = _GAUGES + len(MEAN_GAUGES)
 class Increments:
     """The increments of a window, oldest first, column by column."""
 
-    def __init__(self, totals: Sequence[Sequence[int]]) -> None:
-        """Take rows of running totals, one more than there are increments; see ``Ring``."""
+    def __init__(self, totals: Sequence[Sequence[int]], begins: Sequence[float] = ()) -> None:
+        """Take rows of running totals, one more than there are increments, and when each of these begins."""
         self._totals = totals
+        self._begins = begins
 
     def __len__(self) -> int:
         return max(0, len(self._totals) - 1)
@@ -64,6 +66,14 @@ class Increments:
         if (len(self._totals) - 1) % group:
             kept = [*kept, self._totals[0]]
         return Increments(kept[::-1])
+
+    def places(self, moments: Sequence[float]) -> list[int]:
+        """Return how many increments begin before each of the moments (monotonic)."""
+        return [bisect_left(self._begins, moment) for moment in moments]
+
+    def between(self, places: Sequence[int]) -> Increments:
+        """Return the same added up between places, each a number of increments before it, ascending."""
+        return Increments([self._totals[place] for place in places])
 
     def _column(self, column: int) -> list[int]:
         totals = self._totals
@@ -148,7 +158,8 @@ class Ledger:
 
         A whole interval would be a knife edge, on which jitter decides whether one increment more is in.
         """
-        rows = self._ring.since(newest - length - interval / 2)
+        edge = newest - length - interval / 2
+        rows = self._ring.since(edge)
         sums = difference(rows[0], rows[-1])
         sums += [0] * (_POSITIONS + known.tokens - len(sums))
         polls = len(rows) - 1
@@ -162,7 +173,7 @@ class Ledger:
                 sums[_GAUGES + place] / NANO / polls if polls and told else None
                 for place, told in enumerate(known.gauges)
             ),
-            increments=Increments(rows),
+            increments=Increments(rows, self._ring.begins(edge)),
         )
 
 

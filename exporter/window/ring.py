@@ -67,6 +67,10 @@ class Ring:
         """
         return self._rows[bisect_left(self._begins, edge) :]
 
+    def begins(self, edge: float) -> Sequence[float]:
+        """Return when each increment begins that begins at ``edge`` or later."""
+        return self._begins[bisect_left(self._begins, edge) :]
+
 
 def difference(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """Subtract two rows column by column; a column that ``before`` lacks counts as 0 there."""

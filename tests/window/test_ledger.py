@@ -161,3 +161,11 @@ def test_times_are_exact_integers_until_the_last_division():
     increments = [increment(n / 10, (n + 1) / 10) for n in range(100)]
     window = ledger_of(*increments, interval=0.1).window(300.0, 0.1, 10.0, ALL_KNOWN)
     assert window.seconds == sum(round((b.end - b.begin) * NANO) for b, _ in increments) / NANO
+
+
+def test_increments_are_added_up_between_moments_where_they_begin():
+    ledger = ledger_of(*(increment(second - 1.0, second, drafts=second) for second in range(1, 11)))
+    increments = ledger.window(10.0, 1.0, 10.0, ALL_KNOWN).increments
+    places = increments.places([0.0, 3.0, 3.5, 20.0])
+    assert places == [0, 3, 4, 10]
+    assert increments.between(places).counter(Counter.DRAFTS) == [1 + 2 + 3, 4, 5 + 6 + 7 + 8 + 9 + 10]
