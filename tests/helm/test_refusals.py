@@ -38,3 +38,12 @@ def test_more_exporters_than_one_are_taken_with_shards(render):
     rendered = render({"replicas": 2, "sharding": {"enabled": True}})
     assert rendered.one("StatefulSet")["spec"]["replicas"] == 2
     assert not rendered.of("Deployment")
+
+
+@pytest.mark.parametrize("version", ["v1.29.0", "v1.33.5"])
+def test_injection_is_refused_where_kubernetes_has_no_such_policy(render, version):
+    from helm_python.errors import HelmError
+
+    with pytest.raises(HelmError, match="needs MutatingAdmissionPolicy, of Kubernetes 1.36") as caught:
+        render("injection", kube_version=version)
+    assert f"this is {version}" in str(caught.value)
