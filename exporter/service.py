@@ -6,7 +6,7 @@ import asyncio
 import gc
 import platform
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
 from exporter import REVISION, __version__
+from exporter.analysis.engine import Findings
 from exporter.baselines import Baselines
 from exporter.clock import Clock
 from exporter.config.load import ConfigError
@@ -25,6 +26,7 @@ from exporter.config.schema import Config
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.export.snapshot import document
 from exporter.export.status import ExporterStatus
+from exporter.export.summary import SummaryLog
 from exporter.state_file import StateFile
 from exporter.targets.discovery import Discoverer
 from exporter.targets.target import Target
@@ -68,6 +70,8 @@ class Service:
         self._discoverer: Discoverer | None = None
         self._discovery: asyncio.Task[None] | None = None
         self._saving: asyncio.Task[None] | None = None
+        self._summaries: asyncio.Task[None] | None = None
+        self._summary_interval: float | None = None
         self._found: Sequence[Target] = ()
         self._changes = asyncio.Lock()
         self._reloading = asyncio.Lock()
@@ -103,6 +107,7 @@ class Service:
         if self._options.watched is not None:
             self._watching = _spawn(self._reload_when_it_changes(self._options.watched))
         await self._discover()
+        await self._summarise()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
     async def run(self, started: Callable[[Sequence[str]], None]) -> None:
@@ -146,11 +151,13 @@ class Service:
             self._reload_successful = True
             self._problems = ""
             await self._discover()
+            await self._summarise()
             _log.info("reloaded")
 
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
-        await _cancel([*self._background, *filter(None, [self._discovery, self._saving, self._watching])])
+        alone = [self._discovery, self._saving, self._watching, self._summaries]
+        await _cancel([*self._background, *filter(None, alone)])
         if self._server:
             await self._server.close()
         async with self._changes:
@@ -276,6 +283,20 @@ class Service:
             self._saving_failed = True
         else:
             self._saving_failed = False
+
+    async def _summarise(self) -> None:
+        """Sum up the engines in the log, as often as is configured now."""
+        interval = self._config.log.summary_interval
+        if interval == self._summary_interval:
+            return
+        await _cancel(filter(None, [self._summaries]))
+        self._summary_interval = interval
+        self._summaries = _spawn(SummaryLog(interval, self._clock, self._engines).run()) if interval else None
+
+    def _engines(self) -> Iterator[tuple[Mapping[str, str], Findings]]:
+        """Yield the labels and findings of each engine, as they are when it is its turn."""
+        for watch in list(self._watches.values()):
+            yield from watch.findings(self._clock.monotonic())
 
     async def _write(self) -> None:
         async with self._disk:

@@ -33,7 +33,7 @@ from exporter.config.target_settings import (
     TargetSettings,
 )
 from exporter.config.units import format_duration
-from exporter.config.values import Context, Duration, LocatedFile, NotEmpty, Size
+from exporter.config.values import Context, Duration, DurationOrOff, LocatedFile, NotEmpty, Size
 
 __all__ = [
     "DEFAULT_URL",
@@ -182,6 +182,11 @@ class Log(Section):
         default="info", description="The least severe event to write."
     )
     format: Literal["logfmt", "json"] = Field(default="logfmt", description="How an event is written.")
+    summary_interval: DurationOrOff = Field(
+        default=None,
+        description="How often a line sums up each engine, such as `10s` or `1m`, with the fields of vLLM's "
+        "own line and ours beside them; see [log.md](log.md). There is none while an engine drafts nothing.",
+    )
 
 
 class Config(Section):

@@ -43,6 +43,7 @@ _REFERENCE: Final = r"|.*\$\{.*"
 _URL_PATTERN: Final = "^([Hh][Tt][Tt][Pp][Ss]?://[^@#]+" + _REFERENCE + ")$"
 _LONGEST: Final = 366 * 86_400.0
 _LARGEST_SECRET: Final = 1 << 20
+_SHORTEST_SUMMARY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,13 @@ def _seconds(value: object) -> float:
     seconds = value if isinstance(value, int | float) else parse_duration(_text(value))
     if seconds > _LONGEST:
         raise ValueError("is longer than a year")
+    return seconds
+
+
+def _seconds_or_off(value: object) -> float | None:
+    seconds = None if value in (None, "off") else _seconds(value)
+    if seconds is not None and seconds < _SHORTEST_SUMMARY:
+        raise ValueError("is less than a second; write `off`, or at least 1s")
     return seconds
 
 
@@ -208,6 +216,14 @@ Duration = Annotated[
     _written("duration", DURATION_PATTERN + _REFERENCE, examples=["500ms", "30s", "1h30m"]),
 ]
 """Seconds, written as Prometheus does, more than 0."""
+
+DurationOrOff = Annotated[
+    float | None,
+    BeforeValidator(_seconds_or_off),
+    _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)),
+    _written("`off`, duration", f"^off$|{DURATION_PATTERN}{_REFERENCE}", examples=["off", "10s", "1m"]),
+]
+"""How often something is done, in seconds, at least one; None is never."""
 
 Size = Annotated[
     int,

@@ -92,7 +92,7 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except web.HTTPException:
         raise
     except Exception:  # noqa: BLE001  it is logged with its traceback
-        _log.exception("a request failed", method=request.method, path=request.path)
+        _log.exception("request_failed", method=request.method, path=request.path)
         return web.Response(status=500, text="The exporter failed to answer; its log says why.\n")
 
 

@@ -115,7 +115,7 @@ class Exposition:
     def _note(self, name: str, error: Exception) -> None:
         if name not in self._failing:
             self._failing.add(name)
-            _log.error("metrics left out of the page", source=name, exc_info=error)
+            _log.error("metrics_left_out", source=name, exc_info=error)
 
 
 class _Pace:

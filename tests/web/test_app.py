@@ -176,7 +176,7 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     assert answer.status == 500
     assert await answer.text() == "The exporter failed to answer; its log says why.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
-    assert [(log["event"], log["path"]) for log in logs] == [("a request failed", "/")]
+    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
 
 
 @pytest.mark.parametrize("path", ["/", "/config", "/-/healthy", "/-/mine", "/static/metrics"])

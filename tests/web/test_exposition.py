@@ -155,8 +155,8 @@ async def test_a_lasting_failure_is_logged_once_and_again_when_it_comes_back():
         failing.families = (ValueError("again"),)
         await exposition.render(Format.TEXT_0_0_4)
     assert [(log["event"], log["source"], str(log["exc_info"])) for log in logs] == [
-        ("metrics left out of the page", "Given 1", "no"),
-        ("metrics left out of the page", "Given 1", "again"),
+        ("metrics_left_out", "Given 1", "no"),
+        ("metrics_left_out", "Given 1", "again"),
     ]
 
 
