@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from exporter.analysis.events import Event
+from exporter.event import Event
 
 T = TypeVar("T")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from exporter.analysis.drop import DropChange
 from exporter.analysis.held import Held
 from exporter.analysis.integrity import Check
@@ -11,21 +9,12 @@ from exporter.analysis.judgement import Judgement
 from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
+from exporter.event import Event
 from exporter.scrape.engines import Counter
 from exporter.window.counts import Counts, Step
 
 TOLD_AFTER = 60.0
 """Seconds for which a verdict must stand before the log tells it: at a threshold it may go back and forth."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to an engine and belongs into the log."""
-
-    name: str
-    fields: dict[str, object] = field(default_factory=dict)
-    is_bad: bool = False
-    """Whether an operator should look at it."""
 
 
 def reset_events(taken: Step) -> list[Event]:
