@@ -13,6 +13,7 @@ long-run variance. docs/coverage.md says how often its bounds hold, and for whic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import cos, inf, pi, sqrt
 from operator import mul
@@ -84,7 +85,7 @@ def cosines(window: Window) -> int:
 
 
 def cosines_of(seconds: float, requests: float | None) -> int:
-    """Return how many cosines there are for so many seconds, in which ``requests`` pass one after the other."""
+    """Return how many cosines so many seconds allow in which ``requests`` pass one after the other."""
     if requests is None or requests < LEAST_REQUESTS:
         return 0
     growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
@@ -136,6 +137,7 @@ def ratio_estimate(
         lower=min(value, max(lowest, value - half)),
         upper=max(value, min(highest, value + half)),
         standard_error=error,
+        degrees=number,
     )
 
 
@@ -168,7 +170,7 @@ def acceptance_length_estimate(window: Window) -> Estimate | None:
     )
     if accepted is None:
         return None
-    return Estimate(length, 1 + accepted.lower, 1 + accepted.upper, accepted.standard_error)
+    return replace(accepted, value=length, lower=1 + accepted.lower, upper=1 + accepted.upper)
 
 
 def acceptance_ratio_estimate(window: Window) -> Estimate | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +14,5 @@ class Estimate:
     upper: float
     standard_error: float
     """Never below that of independent drafts."""
+    degrees: int = field(default=0, compare=False)
+    """The degrees of freedom of the error: of how many cosines it is the mean. 0 where nobody said."""

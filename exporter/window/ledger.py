@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from operator import sub
 
 from exporter.scrape.engines import Counter, Gauge
@@ -67,6 +68,11 @@ class Increments:
             kept = [*kept, self._totals[0]]
         return Increments(kept[::-1])
 
+    @property
+    def begins(self) -> Sequence[float]:
+        """When each of them begins (monotonic); of added ones that is not kept."""
+        return self._begins
+
     def places(self, moments: Sequence[float]) -> list[int]:
         """Return how many increments begin before each of the moments (monotonic)."""
         return [bisect_left(self._begins, moment) for moment in moments]
@@ -74,6 +80,11 @@ class Increments:
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
         return Increments([self._totals[place] for place in places])
+
+    def plus(self, other: Increments) -> Increments:
+        """Return the sums of as many increments of another engine and these, one by one."""
+        pairs = zip(self._totals, other._totals, strict=True)
+        return Increments([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs])
 
     def _column(self, column: int) -> list[int]:
         totals = self._totals
