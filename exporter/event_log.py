@@ -22,6 +22,11 @@ _IDENTIFIER: Final = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,15})", re.ASCII)
 _log = structlog.get_logger()
 
 
+def run_name(started: float) -> str:
+    """Return what tells a run of the exporter from others: when it started (Unix time), to the millisecond."""
+    return f"{max(0, round(started * 1000)):x}"
+
+
 class UnknownEventError(ValueError):
     """A text that is not the identifier of any event."""
 

@@ -23,6 +23,7 @@ from exporter.clock import Clock
 from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
 from exporter.config.schema import Config
+from exporter.event_log import EventLog, run_name
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.export.snapshot import document
 from exporter.export.status import ExporterStatus
@@ -82,6 +83,7 @@ class Service:
         self._digest = b""
         self._problems = ""
         self._baselines = Baselines()
+        self._events = EventLog(run_name(clock.wall()))
         self._state_file: StateFile | None = None
         self._disk = asyncio.Lock()
         self._saving_failed = False
@@ -339,7 +341,9 @@ class Service:
     async def _watch(self, key: tuple[str, str], target: Target) -> None:
         watch = self._watches.get(key)
         if watch is None:
-            self._watches[key] = watch = TargetWatch(target, self._config, self._clock, self._baselines)
+            self._watches[key] = watch = TargetWatch(
+                target, self._config, self._clock, self._baselines, self._events
+            )
         elif watch.fits(target, self._config):
             return
         else:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import structlog
-
 from exporter.analysis.engine import EngineWatch, Findings
 from exporter.analysis.judgement import Assumptions
 from exporter.analysis.speculation import resolve
@@ -14,6 +12,8 @@ from exporter.baselines import Baselines, Key
 from exporter.clock import Clock
 from exporter.config.policy import merged
 from exporter.config.schema import Config
+from exporter.event import Event
+from exporter.event_log import EventLog, run_name
 from exporter.export.status import TargetStatus
 from exporter.scrape.client import Client
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
@@ -30,10 +30,21 @@ FORGOTTEN_AFTER = 3600.0
 class TargetWatch:
     """Polls a target and keeps a watch over each of its engines."""
 
-    def __init__(self, target: Target, config: Config, clock: Clock, baselines: Baselines) -> None:
-        """Be ready to ``run``. Engines go on with what ``baselines`` knows of them."""
+    def __init__(
+        self,
+        target: Target,
+        config: Config,
+        clock: Clock,
+        baselines: Baselines,
+        events: EventLog | None = None,
+    ) -> None:
+        """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
+
+        What happens goes through ``events``; without them it is written to the log and not kept for others.
+        """
         self._clock = clock
         self._baselines = baselines
+        self._events = events or EventLog(run_name(clock.wall()))
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
@@ -72,27 +83,12 @@ class TargetWatch:
         await self._client.close()
 
     def findings(self, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
-        """Yield the labels and findings of every engine at ``now`` (monotonic).
+        """Yield the labels and findings of every engine at ``now`` (monotonic)."""
+        return ((labels, engine.findings(now)) for labels, engine in self._shown())
 
-        A server that no longer names its model, or now does, may show an engine under labels that an
-        earlier one had: then the one seen last has them, since no page may show a series twice.
-        """
-        shown: dict[tuple[str, str], EngineWatch] = {}
-        for name, engine in self._engines.items():
-            labels = name.model_name or self.target.name, name.engine or "0"
-            other = shown.get(labels)
-            if other is None or other.history.last_seen <= engine.history.last_seen:
-                shown[labels] = engine
-        for (model_name, number), engine in shown.items():
-            yield (
-                {
-                    "target": self.target.name,
-                    "model_name": model_name,
-                    "engine": number,
-                    **dict(self.target.labels),
-                },
-                engine.findings(now),
-            )
+    def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
+        """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
+        return ((labels, engine.findings_over(seconds, now)) for labels, engine in self._shown())
 
     def judge(self) -> None:
         """Judge every engine by its newest poll."""
@@ -137,6 +133,26 @@ class TargetWatch:
             interval=self._poller.interval,
         )
 
+    def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:
+        """Yield the labels of every engine that is shown.
+
+        A server that no longer names its model, or now does, may show an engine under labels that an
+        earlier one had: then the one seen last has them, since no page may show a series twice.
+        """
+        shown: dict[tuple[str, str], EngineWatch] = {}
+        for name, engine in self._engines.items():
+            labels = self._shown_name(name)
+            other = shown.get(labels)
+            if other is None or other.history.last_seen <= engine.history.last_seen:
+                shown[labels] = engine
+        own = dict(self.target.labels)
+        for (model_name, number), engine in shown.items():
+            yield {"target": self.target.name, "model_name": model_name, "engine": number, **own}, engine
+
+    def _shown_name(self, name: EngineName) -> tuple[str, str]:
+        """Return the labels ``model_name`` and ``engine``; what the server does not say, its target does."""
+        return name.model_name or self.target.name, name.engine or "0"
+
     def _configure(self, target: Target, config: Config) -> None:
         poll = config.poll
         self.target = target
@@ -155,9 +171,9 @@ class TargetWatch:
             ),
             clock=self._clock,
             receive=self._receive,
+            tell=lambda event: self._events.record(event, self._clock.wall(), target.name),
             record=self._record,
         )
-        self._log = structlog.get_logger(target=target.name)
 
     def _assumptions(self) -> Assumptions:
         """Put together what is known of the target's engines besides their counters."""
@@ -184,28 +200,28 @@ class TargetWatch:
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for name, sample in polled.reading.samples.items():
-            engine = self._engines.get(name) or self._meet(name, polled.reading)
+            engine = self._engines.get(name) or self._meet(name, polled)
             engine.history.late_steps = polled.reading.front_end == "rust"
             events = engine.observe(
                 sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
             )
             for event in events:
                 began_anew |= event.name == "engine_reset"
-                level = self._log.warning if event.is_bad else self._log.info
-                level(event.name, model_name=name.model_name, engine=name.engine, **event.fields)
+                self._tell(event, name, polled.wall)
         self._forget(polled.moment)
         return began_anew
 
-    def _meet(self, name: EngineName, reading: Reading) -> EngineWatch:
+    def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
         engine = EngineWatch(self._config.windows, self._assumptions())
         learnt = self._baselines.known(self._key(name))
         if learnt is not None:
             engine.remember(learnt)
         self._engines[name] = engine
-        self._log.info(
-            "engine_found", model_name=name.model_name, engine=name.engine, kind=reading.engine_kind
-        )
+        self._tell(Event("engine_found", {"kind": polled.reading.engine_kind}), name, polled.wall)
         return engine
+
+    def _tell(self, event: Event, name: EngineName, wall: float) -> None:
+        self._events.record(event, wall, self.target.name, self._shown_name(name))
 
     def _key(self, name: EngineName) -> Key:
         return Key(self.target.name, name.model_name, name.engine)

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from exporter.baselines import Baselines, Key
 from exporter.config.schema import Config
+from exporter.event_log import EventLog
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import PollError, StatusError
@@ -66,7 +67,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def watch(server, clock):
-    return TargetWatch(target(), config(), clock, Baselines())
+    return TargetWatch(target(), config(), clock, Baselines(), EventLog("1"))
 
 
 def target(**more) -> Target:
@@ -139,7 +140,7 @@ async def test_windows_hold_what_was_counted_between_the_polls(watch, clock):
 async def test_windows_vanish_three_intervals_after_the_last_poll_and_not_within_ten_seconds(
     server, clock, interval, gone
 ):
-    watch = TargetWatch(target(), config(interval=f"{interval}s"), clock, Baselines())
+    watch = TargetWatch(target(), config(interval=f"{interval}s"), clock, Baselines(), EventLog("1"))
     await polls(watch, clock, 5, interval)
     server.failure = PollError("refused", "no")
     await clock.advance(gone - 0.1)
@@ -424,7 +425,7 @@ async def test_an_engine_that_cannot_be_judged_costs_the_others_nothing(watch, c
 
 async def test_what_an_engine_cannot_hand_over_leaves_what_was_kept(server, clock, monkeypatch):
     baselines = Baselines()
-    watch = TargetWatch(target(), config(), clock, baselines)
+    watch = TargetWatch(target(), config(), clock, baselines, EventLog("1"))
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 3)
     watch.remember()
@@ -445,7 +446,7 @@ async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(wa
     baselines = watch._baselines
     watch.remember()
     learnt = baselines.known(Key("one", "m", "0"))
-    again = TargetWatch(target(), config(), clock, baselines)
+    again = TargetWatch(target(), config(), clock, baselines, EventLog("1"))
     again.remember()
     await polls(again, clock, 1)
     again.remember()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 from exporter.analysis.containment import Containment
 from exporter.analysis.drop import DropChange
 from exporter.analysis.drops import DropStatus
-from exporter.analysis.events import Event, Teller, check_event, drop_event, reset_events
+from exporter.analysis.events import Teller, check_event, drop_event, reset_events
 from exporter.analysis.experience import Experience
 from exporter.analysis.integrity import Check, broken_checks
 from exporter.analysis.judgement import UNREACHABLE, Assumptions, Facts, Judge, Judgement
 from exporter.analysis.latency import counts_tokens_as_steps
 from exporter.analysis.speculation import Speculation
-from exporter.analysis.state import State, is_whole
+from exporter.analysis.state import WHOLE_WINDOW, State, is_whole
+from exporter.event import Event
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
 from exporter.window.counts import Counts, Increment
@@ -91,7 +92,7 @@ class EngineWatch:
         taken = history.observe(sample, moment, wall, interval)
         if sample.latencies is not None:
             history.observe_latencies(sample, moment, max(interval, latency_interval))
-            self._recognise_steps()
+            self._recognise_steps(self._windows[-1])
         changes = self._experienced(taken.increment, sample) if taken.increment else ()
         return [
             *reset_events(taken),
@@ -109,7 +110,7 @@ class EngineWatch:
         moment = self.history.last_seen
         if self._judged_at < moment:
             judgement = self._containment.attempt(
-                "judgement", moment, lambda: self._judge.judge(self._facts(), moment)
+                "judgement", moment, lambda: self._judge.judge(self._facts(self._present()), moment)
             )
             self._judgement = judgement or Judgement(self._plain_state())
             self._judged_at = moment
@@ -122,7 +123,7 @@ class EngineWatch:
         return Findings(
             totals=history.totals(),
             broken=self._broken,
-            windows=() if gone else tuple(map(history.window, self._windows)),
+            windows=() if gone else self._present(),
             latencies={} if gone else history.latencies(),
             reported=None if gone else history.sample,
             speculation=self._judge.assumptions.speculation,
@@ -130,6 +131,29 @@ class EngineWatch:
             judgement=UNREACHABLE if gone else self.judge(),
             drops=DropStatus(drops=drops.drops) if gone else drops,
             reference_acceptance_ratio=self._reference(),
+        )
+
+    def findings_over(self, seconds: float, now: float) -> Findings:
+        """Sum up the engine at ``now`` (monotonic), judged by its last ``seconds`` and nothing before.
+
+        They are a window of their own, no longer than the longest one; advice takes no more than that it is
+        whole, since nothing was advised before. An engine that is gone is judged by what it showed.
+        """
+        history, gone = self.history, self.history.is_gone(now)
+        self._recognise_steps(WHOLE_WINDOW * seconds)
+        lengths = (*(length for length in self._windows if length < seconds), seconds)
+        windows = tuple(map(history.window, lengths))
+        judgement = self._containment.attempt(
+            "judgement",
+            history.last_seen,
+            lambda: Judge(self._judge.assumptions, seconds).judge(self._facts(windows), history.last_seen),
+        )
+        judgement = judgement or Judgement(self._plain_state())
+        return replace(
+            self.findings(now),
+            windows=windows,
+            latencies=history.latencies(),
+            judgement=replace(judgement, state=State.UNREACHABLE) if gone else judgement,
         )
 
     def learnt(self) -> dict[str, Any] | None:
@@ -143,22 +167,25 @@ class EngineWatch:
         """Go on with what ``learnt`` returned before a restart of the exporter."""
         self._experience.remember(learnt)
 
-    def _recognise_steps(self) -> None:
-        """Judge what this process observes, once a whole long window holds nothing of an earlier one.
+    def _recognise_steps(self, seconds: float) -> None:
+        """Judge what this process observes, once a whole window holds nothing of an earlier one.
 
         A server that publishes its steps late is not judged: what it holds back looks the same.
         """
-        history, longest = self.history, self._windows[-1]
-        if history.counts_tokens_as_steps or history.late_steps or history.process_seconds < longest:
+        history = self.history
+        if history.counts_tokens_as_steps or history.late_steps or history.process_seconds < seconds:
             return
-        window = history.window(longest)
+        window = history.window(seconds)
         if is_whole(window):
             history.counts_tokens_as_steps = counts_tokens_as_steps(window)
 
-    def _facts(self) -> Facts:
+    def _present(self) -> tuple[Window, ...]:
+        return tuple(map(self.history.window, self._windows))
+
+    def _facts(self, windows: tuple[Window, ...]) -> Facts:
         history = self.history
         return Facts(
-            windows=tuple(map(history.window, self._windows)),
+            windows=windows,
             latencies=history.latencies(),
             broken=self._broken,
             speculates=history.speculates,

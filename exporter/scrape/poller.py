@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import structlog
 
 from exporter.clock import Clock
+from exporter.event import Event
 from exporter.scrape.client import Answer, Client
 from exporter.scrape.errors import PollError, Reason, StatusError
 from exporter.scrape.filter import PageChoice
@@ -88,18 +89,21 @@ class Poller:
         pace: Pace,
         clock: Clock,
         receive: Callable[[Polled], bool],
+        tell: Callable[[Event], None],
         record: PollRecord,
     ) -> None:
         """Poll ``url`` by ``client`` and hand what comes to ``receive``.
 
         ``receive`` returns whether the server's counters began anew; then what was learnt of the server
-        is forgotten, since it may be another one. ``record`` goes on over changes of the configuration.
+        is forgotten, since it may be another one. ``tell`` takes what is worth a line in the log.
+        ``record`` goes on over changes of the configuration.
         """
         self._url = url
         self._client = client
         self._pace = pace
         self._clock = clock
         self._receive = receive
+        self._tell = tell
         self._reader = Reader()
         self._choice = PageChoice(url, enabled=pace.filtered)
         self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window)
@@ -180,7 +184,7 @@ class Poller:
         whole = await self._ask_whole(with_latencies=with_latencies)
         if not self._choice.is_complete(shown, with_latencies=with_latencies):
             self._choice.refuse(with_latencies=with_latencies)
-            self._log.info("filtered_page_not_used", histograms=with_latencies)
+            self._tell(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return whole
 
     async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
@@ -205,7 +209,7 @@ class Poller:
         record.up, record.error, record.message = False, reason, message
         self._failures_in_a_row += 1
         if is_new:
-            self._log.warning("target_failing", reason=reason, error=message)
+            self._tell(Event("target_failing", {"reason": reason, "error": message}, is_bad=True))
 
     async def _succeeded(self, answer: Answer, reading: Reading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
@@ -227,14 +231,15 @@ class Poller:
     def _note_success(self, answer: Answer, wall: float) -> None:
         record = self.record
         if record.up is False:
-            self._log.info("target_recovered", failed_polls=self._failures_in_a_row)
+            self._tell(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
         record.up, record.error, record.message, self._failures_in_a_row = True, "", "", 0
         record.seconds, record.size, record.last_success = answer.seconds, len(answer.body), wall
 
     def _note_engine(self, reading: Reading) -> None:
         foreign = not reading.engine_kind
         if foreign and not self._foreign:
-            self._log.warning("no_engine_on_page", remedy="check the path; vLLM needs its log stats on")
+            remedy = "check the path; vLLM needs its log stats on"
+            self._tell(Event("no_engine_on_page", {"remedy": remedy}, is_bad=True))
         self._foreign = foreign
 
     async def _ask_version(self) -> str:

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from exporter.analysis.engine import EngineWatch
 from exporter.baselines import Baselines
 from exporter.config.schema import Config, Group, Metrics
+from exporter.event_log import EventLog
 from exporter.export import collector as module
 from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, NAMES
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
@@ -262,7 +263,7 @@ class TestNamesOfEngines:
 
         def labels_of(page):
             target = Target("http://gpu-1:8080/metrics", "gpu-1:8080", (("team", "a"),))
-            watch = TargetWatch(target, Config(), clock, Baselines())
+            watch = TargetWatch(target, Config(), clock, Baselines(), EventLog("1"))
             watches.append(watch)
             reading = Reader().read(page.encode(), with_latencies=True)
             watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0))

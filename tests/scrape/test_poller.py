@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from structlog.testing import capture_logs
 
+from exporter.event_log import EventLog
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import PageError, PollError, StatusError
@@ -122,6 +123,7 @@ def make(server, clock, received):
             pace=Pace(**whole | pace),
             clock=clock,
             receive=take,
+            tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
             record=record or PollRecord(),
         )
 
