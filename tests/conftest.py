@@ -11,6 +11,7 @@ import pytest
 
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.sample import Sample
+from tests.simulated import Network
 
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)
@@ -93,3 +94,11 @@ def make_sample(
 @pytest.fixture(scope="session", name="make_sample")
 def make_sample_fixture():
     return make_sample
+
+
+@pytest.fixture
+def network(monkeypatch) -> Network:
+    """Simulated servers, by ``host:port``, that every target is asked at."""
+    network = Network()
+    monkeypatch.setattr("exporter.watch.Client", lambda *_, **__: network)
+    return network

@@ -1,0 +1,148 @@
+"""Servers that are watched for a while without anything being served.
+
+The stages are those of the exporter, and so is every formula. Only the window differs: it is as long as the
+observation itself, which is judged as one whole window, by what was seen in it and by nothing before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from exporter.analysis.engine import Findings
+from exporter.baselines import Baselines
+from exporter.clock import Clock
+from exporter.config.load import load
+from exporter.config.schema import Config
+from exporter.targets.static import static_targets
+from exporter.watch import TargetWatch
+from exporter.web.state import TargetRow
+
+LONGEST: Final = 3600.0
+"""Seconds that are looked back on at most where an observation has no end."""
+
+RECENT: Final = 30.0
+"""Seconds of the second window that a longer observation has, for what has changed meanwhile."""
+
+_LEAST_POLLS: Final = 6
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen up to one moment."""
+
+    time: float
+    """That moment, Unix time."""
+    seconds: float
+    """The length of the observation, and of the window that everything is judged by."""
+    engines: tuple[tuple[Mapping[str, str], Findings], ...]
+    """Each engine's labels and findings; the last of its windows is the whole observation."""
+    targets: tuple[TargetRow, ...]
+    """Every server, those that could not be reached too."""
+
+
+class Observation:
+    """Watches servers; what was seen can be asked for at any time."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        """Be ready to ``poll`` the targets that ``config`` names one by one; see ``observed_config``."""
+        baselines = Baselines()
+        self._clock = clock
+        self._longest = config.windows[-1]
+        self._watches = [TargetWatch(target, config, clock, baselines) for target in static_targets(config)]
+        self._began = clock.monotonic()
+        self._ended: float | None = self._began
+
+    async def poll(self, end: Awaitable[object]) -> None:
+        """Poll every server until ``end`` is done, and once more then, so that the window is whole."""
+        self._began = self._clock.monotonic()
+        self._ended = None
+        polling = [asyncio.ensure_future(_poll_on(watch)) for watch in self._watches]
+        try:
+            await end
+        finally:
+            self._ended = self._clock.monotonic()
+            await _cancel(polling)
+        # A server that does not answer is not waited for again.
+        await asyncio.gather(*(watch.poll() for watch in self._watches if watch.row().up))
+
+    def observed(self) -> Observed:
+        """Return what was seen up to now, or up to the end."""
+        now = self._clock.monotonic() if self._ended is None else self._ended
+        seconds = self._length(now)
+        return Observed(
+            self._clock.wall(),
+            seconds,
+            tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
+            tuple(watch.row() for watch in self._watches),
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for watch in self._watches:
+            await watch.close()
+
+    def _length(self, now: float) -> float:
+        """Return the window's length: as long as planned, or whole seconds of one that ended before."""
+        return min(self._longest, float(max(1, round(now - self._began))))
+
+
+async def watch(config: Config, seconds: float, clock: Clock) -> Observed:
+    """Watch the targets of ``config``, which ``observed_config`` made, for so many seconds.
+
+    It raises nothing where servers cannot be reached: their rows say why.
+    """
+    observation = Observation(config, clock)
+    try:
+        await observation.poll(clock.sleep_until(clock.monotonic() + seconds))
+        return observation.observed()
+    finally:
+        await observation.close()
+
+
+def observed_config(
+    targets: Sequence[Mapping[str, Any]],
+    seconds: float,
+    *,
+    path: Path | None = None,
+    environ: Mapping[str, str] = _NOTHING,
+    overrides: Mapping[str, object] = _NOTHING,
+) -> Config:
+    """Return the configuration of an observation.
+
+    Args:
+        targets: Keys of ``targets`` in a configuration, ``url`` at least; none for those that the file names.
+        seconds: How long it takes; 0 where that is not known.
+        path: A configuration file. Its windows and intervals do not matter.
+        environ: Where ``${NAME}`` in the file is looked up.
+        overrides: Values by the dotted path of their key, as for ``load``.
+
+    Raises:
+        ConfigError: It has mistakes; all are listed.
+    """
+    longest = seconds or LONGEST
+    interval = min(1.0, longest / _LEAST_POLLS)
+    given: dict[str, object] = {
+        "windows": sorted({min(RECENT, longest), longest}),
+        "poll.interval": interval,
+        "poll.histogram_interval": min(10.0, longest / 3),
+        **overrides,
+    }
+    return load(path, environ=environ, overrides={**given, **({"targets": list(targets)} if targets else {})})
+
+
+async def _poll_on(watch: TargetWatch) -> None:
+    """Poll at once, for the window to begin, and then on the beat."""
+    await watch.poll()
+    await watch.run()
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from exporter.analysis.finding import FindingName
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.config.load import ConfigError
+from exporter.observation import LONGEST, Observation, observed_config, watch
+from exporter.scrape.engines import Counter
+from exporter.simulate.library import load_scenario
+from exporter.simulate.truth import target_settings
+from exporter.window.counts import Reset
+from tests.conftest import settle
+from tests.simulated import Server
+
+
+def told(scenario, host="a:1"):
+    """A target with what its operator knows of it."""
+    return {"url": f"http://{host}", "name": host, **target_settings(load_scenario(scenario))}
+
+
+async def finished(clock, seconds, work):
+    """Let the time pass until ``work`` is done, and return what it returns."""
+    task = asyncio.ensure_future(work)
+    await clock.advance(seconds)
+    await settle(100)
+    assert task.done()
+    return task.result()
+
+
+async def observed(clock, seconds, *targets, **more):
+    config = observed_config(targets, seconds, **more)
+    return await finished(clock, seconds, watch(config, seconds, clock))
+
+
+def only(seen):
+    ((_, findings),) = seen.engines
+    return findings
+
+
+async def test_thirty_seconds_are_enough_for_a_verdict_and_for_advice(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    judgement = only(await observed(clock, 30, told("steady"))).judgement
+    assert judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert judgement.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
+    assert judgement.recommended is not None
+
+
+async def test_a_slow_server_takes_longer_to_be_called_harmful(network, clock):
+    """In 30 s no more than four requests pass one after the other, and seven must."""
+    network.servers["a:1"] = Server(clock, "harmful", running=60)
+    judgement = only(await observed(clock, 30, told("harmful"))).judgement
+    assert (judgement.verdict, judgement.action) == (Verdict.POOR, Action.COLLECT)
+    assert FindingName.FEW_REQUESTS in {finding.name for finding in judgement.findings}
+    judgement = only(await observed(clock, 60, told("harmful"))).judgement
+    assert judgement.verdict is Verdict.HARMFUL
+    assert judgement.action in {Action.DISABLE, Action.DECREASE}
+
+
+async def test_the_window_is_the_whole_run_from_the_first_poll_to_the_last(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    before = server.simulation.life.engines[0].counts.drafts
+    findings = only(await observed(clock, 30, told("steady")))
+    (window,) = findings.windows
+    assert window.length == 30
+    assert window.seconds == pytest.approx(30)
+    assert window[Counter.DRAFTS] == server.simulation.life.engines[0].counts.drafts - before
+
+
+async def test_a_longer_run_has_its_last_thirty_seconds_beside_it(network, clock):
+    network.servers["a:1"] = Server(clock, "steady")
+    findings = only(await observed(clock, 90, told("steady")))
+    assert [window.length for window in findings.windows] == [30, 90]
+
+
+async def test_a_run_that_ends_early_is_judged_by_what_it_had(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    observation = Observation(observed_config([told("steady")], 600), clock)
+    stop = asyncio.Event()
+    polling = asyncio.ensure_future(observation.poll(stop.wait()))
+    await clock.advance(40.3)
+    live = only(observation.observed())
+    stop.set()
+    await finished(clock, 0, polling)
+    findings = only(observation.observed())
+    assert [window.length for window in findings.windows] == [30, 40]
+    assert findings.windows[-1].seconds == pytest.approx(40.3)
+    assert live.windows[-1].seconds == pytest.approx(40, abs=1)
+    assert live.judgement.verdict is findings.judgement.verdict is not Verdict.INSUFFICIENT
+    assert findings.judgement.action is not Action.COLLECT
+
+
+async def test_a_run_without_an_end_looks_back_on_its_last_hour(network, clock):
+    network.servers["a:1"] = Server(clock, "idle")
+    config = observed_config([told("idle")], 0)
+    observation = Observation(config, clock)
+    polling = asyncio.ensure_future(observation.poll(asyncio.Event().wait()))
+    await clock.advance(LONGEST + 600)
+    assert observation.observed().seconds == LONGEST
+    assert only(observation.observed()).windows[-1].seconds == pytest.approx(LONGEST, abs=1)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+
+
+async def test_a_server_that_cannot_be_reached_is_told_beside_those_that_can(network, clock):
+    network.servers["a:1"] = Server(clock, "steady")
+    seen = await observed(clock, 30, told("steady"), {"url": "http://nobody:1", "name": "b"})
+    assert [labels["target"] for labels, _ in seen.engines] == ["a:1"]
+    assert [(row.name, row.up) for row in seen.targets] == [("a:1", True), ("b", False)]
+    assert "refused" in seen.targets[1].error
+
+
+async def test_a_server_that_goes_away_is_judged_by_what_it_showed_and_no_longer_advised(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    config = observed_config([told("steady")], 40)
+    task = asyncio.ensure_future(watch(config, 40, clock))
+    await clock.advance(25)
+    server.away = True
+    seen = await finished(clock, 15, task)
+    findings = only(seen)
+    assert findings.judgement.state is State.UNREACHABLE
+    assert findings.windows[-1].seconds == pytest.approx(24.5, abs=1)
+    assert findings.judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert findings.judgement.action is Action.COLLECT
+    assert seen.targets[0].up is False
+
+
+async def test_a_server_that_comes_late_fills_what_is_left_of_the_window(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    server.away = True
+    task = asyncio.ensure_future(watch(observed_config([told("steady")], 60), 60, clock))
+    await clock.advance(20)
+    server.away = False
+    findings = only(await finished(clock, 40, task))
+    assert 30 < findings.windows[-1].seconds <= 40
+    assert findings.judgement.verdict is not Verdict.INSUFFICIENT
+    assert findings.judgement.action is Action.COLLECT
+
+
+async def test_a_restart_in_between_is_counted_and_only_the_outage_is_missing(network, clock):
+    network.servers["a:1"] = Server(clock, "restart", running=100)
+    findings = only(await observed(clock, 90, told("restart")))
+    assert findings.totals.resets[Reset.RESTART] == 1
+    assert findings.windows[-1].seconds == pytest.approx(70, abs=1.5)
+    assert findings.judgement.verdict is not Verdict.INSUFFICIENT
+
+
+async def test_several_engines_of_several_servers_are_all_there(network, clock):
+    network.servers["a:1"] = Server(clock, "dp8")
+    network.servers["b:1"] = Server(clock, "steady")
+    seen = await observed(clock, 12, told("dp8"), told("steady", "b:1"))
+    assert len(seen.engines) == 9
+    assert {labels["target"] for labels, _ in seen.engines} == {"a:1", "b:1"}
+
+
+async def test_an_idle_server_is_idle_and_nothing_is_advised(network, clock):
+    network.servers["a:1"] = Server(clock, "idle", running=90)
+    judgement = only(await observed(clock, 30, told("idle"))).judgement
+    assert (judgement.state, judgement.verdict, judgement.action) == (
+        State.IDLE,
+        Verdict.INSUFFICIENT,
+        Action.COLLECT,
+    )
+
+
+async def test_short_runs_are_polled_more_often():
+    config = observed_config([{"url": "http://a:1"}], 3)
+    assert config.poll.interval == 0.5
+    assert config.windows == (3.0,)
+
+
+async def test_mistakes_are_told_as_those_of_a_configuration():
+    with pytest.raises(ConfigError, match="targets"):
+        observed_config([{"url": "ftp://a"}], 30)
+
+
+async def test_nothing_is_left_running(network, clock):
+    network.servers["a:1"] = Server(clock, "steady")
+    before = asyncio.all_tasks()
+    await observed(clock, 5, told("steady"))
+    assert asyncio.all_tasks() == before
