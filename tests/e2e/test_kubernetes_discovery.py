@@ -1,137 +1,17 @@
-"""Discovery against the API server of a real Kubernetes, by an account that may only list and watch pods.
-
-``KUBE_API`` names a program that runs such a server without a cluster: ``KUBE_API start mini FOLDER PORT`` writes
-``FOLDER/ca.crt`` and takes accounts from ``FOLDER/tokens.csv``, ``KUBE_API stop FOLDER`` ends it. No controller and
-no kubelet is needed: the test says itself that a pod runs. Where there is none, these tests are skipped.
-"""
+"""Discovery against the API server of a real Kubernetes, by an account that may only list and watch pods."""
 
 from __future__ import annotations
 
 import json
-import os
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
 
 import pytest
 
-KUBE_API = os.environ.get("KUBE_API", "")
-ACCOUNT = "system:serviceaccount:monitoring:exporter"
+from tests.e2e.kube_api import ApiServer, Pods, needs_kube_api
 
-pytestmark = pytest.mark.skipif(not KUBE_API, reason="KUBE_API names no program that runs an API server")
-
-SPECULATION = {"method": "mtp", "num_speculative_tokens": 3}
-
-
-class ApiServer:
-    """A real API server on loopback, with its administrator's hands."""
-
-    def __init__(self, folder, port):
-        self.folder, self.port = folder, port
-        self.url = f"https://127.0.0.1:{port}"
-        self.folder.mkdir()
-        (folder / "tokens.csv").write_text(
-            f'admintoken,admin,admin,"system:masters"\nexporter-token,{ACCOUNT},exporter,"system:serviceaccounts"\n'
-        )
-        (folder / "token").write_text("exporter-token")
-        self.start()
-
-    def start(self, **environ):
-        self._run("start", "mini", self.folder, self.port, **environ)
-
-    def stop(self):
-        self._run("stop", self.folder)
-
-    def _run(self, *words, **environ):
-        subprocess.run(
-            [KUBE_API, *map(str, words)],
-            check=True,
-            timeout=120,
-            env={**os.environ, **environ},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def ask(self, method, path, body=None, kind="application/json", url=None):
-        request = urllib.request.Request(
-            (url or self.url) + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": "Bearer admintoken", "Content-Type": kind},
-        )
-        context = ssl.create_default_context(cafile=self.folder / "ca.crt")
-        handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        with urllib.request.build_opener(*handlers).open(request, timeout=10) as answer:
-            return json.loads(answer.read() or b"{}")
-
-    def create(self, path, **found):
-        return self.ask("POST", path, found)
-
-    def change(self, path, **found):
-        return self.ask("PATCH", path, found, kind="application/merge-patch+json")
-
-    def allow(self, namespace):
-        """Let the exporter's account list and watch pods in a namespace, and nothing else."""
-        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
-        self.create(f"{rbac}/roles", metadata={"name": "exporter"}, rules=rules)
-        group = "rbac.authorization.k8s.io"
-        self.create(
-            f"{rbac}/rolebindings",
-            metadata={"name": "exporter"},
-            roleRef={"apiGroup": group, "kind": "Role", "name": "exporter"},
-            subjects=[{"apiGroup": group, "kind": "User", "name": ACCOUNT}],
-        )
-
-    def forget_the_past(self):
-        """Have etcd drop all but the newest versions: a watch from an earlier one is then 410 Gone."""
-        newest = self.ask("GET", "/api/v1/pods")["metadata"]["resourceVersion"]
-        etcd = f"http://127.0.0.1:{self.port + 1}"
-        self.ask("POST", "/v3/kv/compaction", {"revision": newest, "physical": True}, url=etcd)
-
-
-class Pods:
-    """The pods of one namespace. Each of them is the same simulated vLLM, under another path."""
-
-    def __init__(self, api, namespace, port):
-        self._api, self._port = api, port
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
-
-    def create(self, name, app="vllm", running=True):
-        self._api.create(
-            self._path,
-            metadata={
-                "name": name,
-                "labels": {"app": app, "team": "a"},
-                # One simulated server stands for all pods; what it is asked besides makes them different pages.
-                "annotations": {
-                    "prometheus.io/path": f"/metrics?pod={name}",
-                    "prometheus.io/port": str(self._port),
-                },
-            },
-            spec={
-                "containers": [
-                    {
-                        "name": "vllm",
-                        "image": "vllm",
-                        "args": ["serve", "m", "--speculative-config", json.dumps(SPECULATION)],
-                        "ports": [{"name": "http", "containerPort": self._port}],
-                    }
-                ]
-            },
-        )
-        if running:
-            self.run(name)
-
-    def run(self, name):
-        self._api.change(f"{self._path}/{name}/status", status={"phase": "Running", "podIP": "127.0.0.1"})
-
-    def label(self, name, **labels):
-        self._api.change(f"{self._path}/{name}", metadata={"labels": labels})
-
-    def delete(self, name):
-        self._api.ask("DELETE", f"{self._path}/{name}?gracePeriodSeconds=0")
+pytestmark = needs_kube_api
 
 
 @pytest.fixture(scope="module")
