@@ -9,7 +9,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from exporter.web import api, landing, lifecycle
-from exporter.web.exposition import GZIP_FROM, Exposition, compress
+from exporter.web.exposition import Exposition, compress
 from exporter.web.negotiation import choose_format, choose_gzip
 from exporter.web.state import STATE, AppState
 
@@ -62,11 +62,11 @@ async def metrics(request: web.Request) -> web.Response:
     """Serve the page in the format and the encoding that the client likes best."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
     await request.app[STATE].prepare()
-    page = await request.app[EXPOSITION].render(format_)
+    page = request.app[EXPOSITION].render(format_)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    if sum(map(len, page)) >= GZIP_FROM and choose_gzip(_header(request, hdrs.ACCEPT_ENCODING)):
+    if choose_gzip(_header(request, hdrs.ACCEPT_ENCODING)):
         return web.Response(body=await compress(page), headers={**headers, "Content-Encoding": "gzip"})
-    return web.Response(body=b"".join(page), headers=headers)
+    return web.Response(body=b"".join([piece async for piece in page]), headers=headers)
 
 
 def _header(request: web.Request, name: str) -> str:

@@ -21,14 +21,12 @@ from prometheus_client.registry import Collector
 from exporter.web.negotiation import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from prometheus_client.samples import Sample
 
 SLICE: Final = 128
 """Samples that are written in one go: about a millisecond of work."""
-GZIP_FROM: Final = 1024
-"""Bytes below which compressing costs more than it saves."""
 
 _END: Final = b"# EOF\n"
 
@@ -75,16 +73,19 @@ class Exposition:
         self._collectors = {f"{type(each).__name__} {n}": each for n, each in enumerate(collectors, 1)}
         self._failing: set[str] = set()
 
-    async def render(self, format_: Format) -> list[bytes]:
-        """Return the page in pieces. What fails is left out and logged once, the rest of the page stands."""
+    async def render(self, format_: Format) -> AsyncIterator[bytes]:
+        """Yield the page in pieces. What fails is left out and logged once, the rest of the page stands.
+
+        The pieces are not kept: who packs each as it comes never has the whole of a large page in memory.
+        """
         write, end = _WRITERS[format_]
         pace = _Pace()
-        page: list[bytes] = []
         for name, collector in self._collectors.items():
             for family in self._collect(name, collector):
                 await pace.done(len(family.samples))
-                page += await self._write(family, write, pace)
-        return [*page, end]
+                for piece in await self._write(family, write, pace):
+                    yield piece
+        yield end
 
     def _collect(self, name: str, collector: Collector) -> Iterator[Metric]:
         try:
@@ -131,11 +132,17 @@ class _Pace:
             await asyncio.sleep(0)
 
 
-async def compress(page: Sequence[bytes]) -> bytes:
+async def each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces that are all there already."""
+    for piece in pieces:
+        yield piece
+
+
+async def compress(page: AsyncIterable[bytes]) -> bytes:
     """Return the page as one gzip stream, at the fastest level: the others cost much more than they save."""
     stream = zlib.compressobj(level=1, wbits=31)
     packed: list[bytes] = []
-    for piece in page:
+    async for piece in page:
         packed.append(stream.compress(piece))
         if packed[-1]:  # the compressor takes some tens of kilobytes before it does any work
             await asyncio.sleep(0)

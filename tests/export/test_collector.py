@@ -76,7 +76,7 @@ def recorded_fixture(status):
 
 async def page_of(snapshot, enabled, format_=Format.TEXT_0_0_4):
     collector = SnapshotCollector(lambda: snapshot, lambda: enabled)
-    return b"".join(await Exposition([collector]).render(format_)).decode()
+    return b"".join([piece async for piece in Exposition([collector]).render(format_)]).decode()
 
 
 def families_of(snapshot, enabled=None):

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from structlog.testing import capture_logs
 
-from exporter.web.exposition import SLICE, Exposition, compress
+from exporter.web.exposition import SLICE, Exposition, compress, each
 from exporter.web.negotiation import Format
 
 WRITERS = {
@@ -64,8 +64,12 @@ def every_kind(label='a "quoted" \\ name\nof two lines'):
     return [counter, gauge(), histogram, info]
 
 
+async def rendered(exposition, format_=Format.TEXT_0_0_4):
+    return [piece async for piece in exposition.render(format_)]
+
+
 async def page(collectors, format_=Format.TEXT_0_0_4):
-    return b"".join(await Exposition(collectors).render(format_)).decode()
+    return b"".join(await rendered(Exposition(collectors), format_)).decode()
 
 
 def samples(text, format_):
@@ -148,12 +152,12 @@ async def test_a_lasting_failure_is_logged_once_and_again_when_it_comes_back():
     failing = Given(ValueError("no"))
     exposition = Exposition([failing, Given(Metric("odd", "Odd.", "gauge"))])
     with capture_logs() as logs:
-        await exposition.render(Format.TEXT_0_0_4)
-        await exposition.render(Format.TEXT_0_0_4)
+        await rendered(exposition)
+        await rendered(exposition)
         failing.families = ()
-        await exposition.render(Format.TEXT_0_0_4)
+        await rendered(exposition)
         failing.families = (ValueError("again"),)
-        await exposition.render(Format.TEXT_0_0_4)
+        await rendered(exposition)
     assert [(log["event"], log["source"], str(log["exc_info"])) for log in logs] == [
         ("metrics_left_out", "Given 1", "no"),
         ("metrics_left_out", "Given 1", "again"),
@@ -170,7 +174,7 @@ async def test_other_tasks_run_while_a_large_page_is_rendered():
             await asyncio.sleep(0)
 
     polling = asyncio.create_task(poll())
-    await Exposition([Given(gauge("big", 100 * SLICE))]).render(Format.TEXT_0_0_4)
+    await rendered(Exposition([Given(gauge("big", 100 * SLICE))]))
     polling.cancel()
     assert turns >= 100
 
@@ -185,13 +189,13 @@ async def test_many_small_families_share_a_turn():
             await asyncio.sleep(0)
 
     polling = asyncio.create_task(poll())
-    await Exposition([Given(*(gauge(f"g{number}") for number in range(70)))]).render(Format.TEXT_0_0_4)
+    await rendered(Exposition([Given(*(gauge(f"g{number}") for number in range(70)))]))
     polling.cancel()
     assert turns <= 4
 
 
 async def test_compressing_in_pieces_gives_one_gzip_stream():
-    pieces = await Exposition([Given(gauge("big", 20 * SLICE))]).render(Format.TEXT_0_0_4)
-    packed = await compress(pieces)
+    pieces = await rendered(Exposition([Given(gauge("big", 20 * SLICE))]))
+    packed = await compress(each(pieces))
     assert gzip.decompress(packed) == b"".join(pieces)
     assert len(packed) < len(b"".join(pieces)) / 5
