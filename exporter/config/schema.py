@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from exporter.config.experiment_settings import ArmSettings, ExperimentSettings, unlike_names
 from exporter.config.http_settings import (
     Authorization,
     BasicAuth,
@@ -38,12 +39,14 @@ from exporter.config.values import Context, Duration, DurationOrOff, LocatedFile
 __all__ = [
     "DEFAULT_URL",
     "RESERVED_LABELS",
+    "ArmSettings",
     "Authorization",
     "BasicAuth",
     "Config",
     "CostSettings",
     "Discovery",
     "DnsDiscovery",
+    "ExperimentSettings",
     "Group",
     "HeaderValues",
     "HttpDiscovery",
@@ -219,6 +222,9 @@ class Config(Section):
         validate_default=True,
         description=f"The servers to watch. Without any, and without discovery, `{DEFAULT_URL}` is watched.",
     )
+    experiments: tuple[ExperimentSettings, ...] = Field(
+        default=(), description="Targets that are held against each other."
+    )
     metrics: Metrics = Field(default_factory=Metrics, description="Which metrics are served.")
     state: StateSettings = Field(
         default_factory=StateSettings, description="What the exporter remembers over its own restarts."
@@ -266,6 +272,24 @@ class Config(Section):
         if mistakes:
             raise MistakesError(mistakes)
         return targets
+
+    @field_validator("experiments")
+    @classmethod
+    def _by_one_exporter(
+        cls, experiments: tuple[ExperimentSettings, ...], info: ValidationInfo
+    ) -> tuple[ExperimentSettings, ...]:
+        """Refuse experiments of which another exporter may watch an arm."""
+        discovery = info.data.get("discovery")
+        if experiments and discovery is not None and discovery.shard.count > 1:
+            raise ValueError(
+                f"cannot be compared by one of {discovery.shard.count} exporters that share the targets, "
+                "since each sees only its own; set `discovery.shard.count` to 1, or compare by the recording "
+                "rules of config/prometheus/rules/arms.yml"
+            )
+        mistakes = list(unlike_names(experiments))
+        if mistakes:
+            raise MistakesError(mistakes)
+        return experiments
 
     @field_validator("targets")
     @classmethod

@@ -1,0 +1,190 @@
+"""One arm of an experiment over one window: its engines added up, moment by moment.
+
+Everything is a ratio of sums, as if the arm were one engine. The increments of the engines are first added up
+on one grid of time, so that the bounds of the ratio follow from them as an engine's do: see ``bounds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate, pairwise
+from math import inf
+from operator import mul
+from typing import Final, NamedTuple
+
+from exporter.analysis.bounds import (
+    MOST_COSINES,
+    MOST_INCREMENTS,
+    busy_requests,
+    cosines_of,
+    ratio_estimate,
+)
+from exporter.analysis.latency import decoded_tokens
+from exporter.analysis.load import mean
+from exporter.analysis.ratio import ratio
+from exporter.scrape.engines import Counter, Gauge
+from exporter.window.ledger import LEAST_INCREMENTS, Window
+
+
+class Basis(StrEnum):
+    """By what arms are compared; the value is the ``basis`` label."""
+
+    TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - a token of text
+    """Σ inter-token latency / (G - F)."""
+    END_TO_END = "end_to_end"
+    """Mean time of a finished request, from its arrival to its last token."""
+    THROUGHPUT_PER_REQUEST = "throughput_per_request"
+    """Generation tokens a second of each running request; here its inverse, request seconds a token."""
+
+
+class Measured(NamedTuple):
+    """What an arm takes by one basis: less is faster. The unit is the basis' own."""
+
+    value: float
+    relative_error: float | None
+    """Standard error over value; None where nobody can say."""
+    freedom: int
+    """The degrees of freedom of that error."""
+
+
+class _Columns(NamedTuple):
+    """A ratio's numerators and denominators, one of each for each cell of the grid."""
+
+    above: Sequence[float]
+    below: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """The engines of an arm over one window. What an engine does not tell, it adds nothing to."""
+
+    length: float
+    """Of the window, in seconds."""
+    newest: float
+    """When the window ends (monotonic); the same for all arms of an experiment."""
+    windows: tuple[Window, ...]
+    """One for each engine that was seen in it."""
+
+    def total(self, counter: Counter) -> int | None:
+        """Return how far a counter moved, over all engines that tell it; None if none does."""
+        told = [count for window in self.windows if (count := window[counter]) is not None]
+        return sum(told) if told else None
+
+    @property
+    def partial(self) -> bool:
+        """Whether the arm was seen for too short to judge: no engine for half the window."""
+        covered = max((window.seconds for window in self.windows), default=0.0)
+        polls = max((window.polls for window in self.windows), default=0)
+        return covered < self.length / 2 or polls < LEAST_INCREMENTS
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Mean tokens that a draft gives, the bonus token included: 1 + A / D."""
+        accepted = ratio(self.total(Counter.ACCEPTED_TOKENS), self.total(Counter.DRAFTS))
+        return None if accepted is None else 1 + accepted
+
+    @property
+    def running_requests(self) -> float | None:
+        """The mean running requests of an engine, over the engines that worked at all."""
+        running = [mean(window, Gauge.RUNNING_REQUESTS) for window in self._working]
+        told = [each for each in running if each is not None]
+        return ratio(sum(told), len(told))
+
+    @property
+    def requests_per_second(self) -> float | None:
+        """The requests that began in a second on an engine, over the engines that worked at all."""
+        started = [ratio(window[Counter.FIRST_TOKENS], window.seconds) for window in self._working]
+        told = [each for each in started if each is not None]
+        return ratio(sum(told), len(told))
+
+    @property
+    def cosines(self) -> int:
+        """How many cosines the arm's bounds can rest on; 0 if there can be none."""
+        told = [
+            (window[Counter.FIRST_TOKENS], running)
+            for window in self.windows
+            if window[Counter.FIRST_TOKENS] is not None and (running := busy_requests(window)) is not None
+        ]
+        if self.partial or not told:
+            return 0
+        passing = ratio(sum(started or 0 for started, _ in told), sum(running for _, running in told))
+        return cosines_of(max(window.seconds for window in self.windows), passing)
+
+    def measured(self, basis: Basis) -> Measured | None:
+        """Return what the arm takes by a basis; None if no engine tells it, or nothing happened."""
+        read = _READS[basis]
+        edges = _grid(self.length, self.newest)
+        found = [columns for window in self.windows if (columns := read(window, edges)) is not None]
+        above, below = (
+            (list(map(sum, zip(*side, strict=True))) for side in zip(*found, strict=True))
+            if found
+            else ([], [])
+        )
+        if sum(above) <= 0 or sum(below) <= 0:
+            return None
+        return _measured(above, below, self.cosines)
+
+    @property
+    def _working(self) -> list[Window]:
+        return [window for window in self.windows if _worked(window)]
+
+
+def _measured(above: Sequence[float], below: Sequence[float], cosines: int) -> Measured:
+    estimate = ratio_estimate(above, below, cosines, lowest=0.0, highest=inf)
+    value = sum(above) / sum(below)
+    if estimate is None:
+        return Measured(value, None, 0)
+    cells = sum(1 for each in zip(above, below, strict=True) if any(each))
+    return Measured(value, estimate.standard_error / value, min(cosines, cells - 1, MOST_COSINES))
+
+
+def _worked(window: Window) -> bool:
+    return bool(window[Counter.GENERATION_TOKENS] or window[Counter.DRAFTS])
+
+
+def _grid(length: float, newest: float) -> list[float]:
+    """Return the moments between the cells of a window."""
+    return [newest - length * (1 - cell / MOST_INCREMENTS) for cell in range(1, MOST_INCREMENTS)]
+
+
+def _places(window: Window, edges: Sequence[float]) -> list[int]:
+    """Return where a window's increments are divided: the first and the last cell have what is beyond."""
+    return [0, *window.increments.places(edges), len(window.increments)]
+
+
+def _decoding(window: Window, edges: Sequence[float]) -> _Columns | None:
+    if window[Counter.DECODE_NANOSECONDS] is None or decoded_tokens(window) is None:
+        return None
+    cells = window.increments.between(_places(window, edges))
+    generated, first = cells.counter(Counter.GENERATION_TOKENS), cells.counter(Counter.FIRST_TOKENS)
+    tokens = [all_of_them - begun for all_of_them, begun in zip(generated, first, strict=True)]
+    return _Columns(cells.counter(Counter.DECODE_NANOSECONDS), tokens)
+
+
+def _end_to_end(window: Window, edges: Sequence[float]) -> _Columns | None:
+    if window[Counter.END_TO_END_NANOSECONDS] is None or window[Counter.FINISHED_REQUESTS] is None:
+        return None
+    cells = window.increments.between(_places(window, edges))
+    return _Columns(cells.counter(Counter.END_TO_END_NANOSECONDS), cells.counter(Counter.FINISHED_REQUESTS))
+
+
+def _request_seconds(window: Window, edges: Sequence[float]) -> _Columns | None:
+    """Return the time of all running requests, by their number at the end of each poll, and the tokens."""
+    if window[Counter.GENERATION_TOKENS] is None or mean(window, Gauge.RUNNING_REQUESTS) is None:
+        return None
+    increments, places = window.increments, _places(window, edges)
+    spent = map(mul, increments.gauge(Gauge.RUNNING_REQUESTS), increments.seconds())
+    until = list(accumulate(spent, initial=0.0))
+    return _Columns(
+        [until[end] - until[begin] for begin, end in pairwise(places)],
+        increments.between(places).counter(Counter.GENERATION_TOKENS),
+    )
+
+
+_READS: Final[Mapping[Basis, Callable[[Window, Sequence[float]], _Columns | None]]] = {
+    Basis.TIME_PER_OUTPUT_TOKEN: _decoding,
+    Basis.END_TO_END: _end_to_end,
+    Basis.THROUGHPUT_PER_REQUEST: _request_seconds,
+}

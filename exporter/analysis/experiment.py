@@ -1,0 +1,154 @@
+"""An experiment: arms of engines that serve the same work in different ways, held against one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.analysis.arm import Arm, Basis
+from exporter.analysis.arm_speedup import ArmSpeedup, arm_speedup
+from exporter.analysis.comparability import Conditions, comparable, conditions
+from exporter.config.experiment_settings import ExperimentSettings
+from exporter.scrape.engines import Counter
+from exporter.window.ledger import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An engine that may take part in experiments."""
+
+    labels: Mapping[str, str]
+    """What arms are matched by: ``name``, ``model_name``, ``method`` and the target's own labels."""
+    windows: tuple[Window, ...]
+    """Ascending by length; empty where the engine was not seen for too long."""
+
+    def matches(self, match: Mapping[str, str]) -> bool:
+        """Return whether it has all of these labels."""
+        return all(self.labels.get(label) == value for label, value in match.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ArmWindow:
+    """An arm over one window, beside the baseline."""
+
+    length: float
+    """Of the window, in seconds."""
+    engines: int
+    """How many were seen in it."""
+    requests: int | None
+    """How many began; None if no engine tells."""
+    acceptance_length: float | None
+    """In tokens, the bonus token included; None without drafts."""
+    conditions: Conditions = field(default_factory=dict)
+    """Which conditions of a comparison hold; none of the baseline itself."""
+    speedups: Mapping[Basis, ArmSpeedup] = field(default_factory=dict)
+    """Against the baseline, where the two can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFindings:
+    """What is to be said of an arm."""
+
+    windows: tuple[ArmWindow, ...]
+    """Ascending by length; at least one."""
+    wins: Mapping[Basis, bool]
+    """Whether it is the fastest beyond doubt, over the longest window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What came of an experiment so far."""
+
+    name: str
+    baseline: str
+    arms: Mapping[str, ArmFindings]
+    """By name, as they are configured; the baseline is one of them."""
+
+
+def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
+    """Return the arm that an engine belongs to; there is one at most, since arms exclude each other."""
+    found = (name for name, arm in settings.arms.items() if member.matches(arm.match))
+    return next(found, None)
+
+
+def compare(
+    settings: ExperimentSettings, members: Sequence[Member], lengths: Sequence[float], newest: float
+) -> Experiment:
+    """Hold each arm against the baseline over the windows of ``lengths``, which end at ``newest``."""
+    arms: dict[str, list[Member]] = {name: [] for name in settings.arms}
+    for member in members:
+        name = arm_of(settings, member)
+        if name is not None:
+            arms[name].append(member)
+    sums = {
+        name: [_arm(engines, place, length, newest) for place, length in enumerate(lengths)]
+        for name, engines in arms.items()
+    }
+    windows = {
+        name: tuple(
+            _baseline_window(arm) if name == settings.baseline else _window(arm, baseline)
+            for arm, baseline in zip(sums[name], sums[settings.baseline], strict=True)
+        )
+        for name in arms
+    }
+    longest = {name: each[-1] for name, each in windows.items()}
+    winners = {basis: winner(settings.baseline, longest, basis) for basis in Basis}
+    return Experiment(
+        settings.name,
+        settings.baseline,
+        {
+            name: ArmFindings(each, {basis: winners[basis] == name for basis in Basis})
+            for name, each in windows.items()
+        },
+    )
+
+
+def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: Basis) -> str | None:
+    """Return the arm that is faster than all others beyond doubt; None if there is none.
+
+    Its lower bound is above 1 and above the upper bounds of the others. The baseline wins where all upper
+    bounds are below 1. An arm that nobody asks takes no part; one that is asked and cannot be compared may be
+    the fastest, so there is no winner.
+    """
+    asked = [arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0]
+    names = [name for name, arm in arms.items() if arm in asked]
+    speedups = [arm.speedups.get(basis) for arm in asked]
+    estimates = [speedup.estimate for speedup in speedups if speedup is not None]
+    bounds = [estimate for estimate in estimates if estimate is not None]
+    if not bounds or len(bounds) < len(asked):
+        return None
+    if all(each.upper < 1 for each in bounds):
+        return baseline
+    place = max(range(len(bounds)), key=lambda place: bounds[place].lower)
+    others = [each.upper for index, each in enumerate(bounds) if index != place]
+    return names[place] if bounds[place].lower > max(1.0, *others) else None
+
+
+def _arm(engines: Sequence[Member], place: int, length: float, newest: float) -> Arm:
+    windows = (member.windows[place] for member in engines if member.windows)
+    return Arm(length, newest, tuple(window for window in windows if window.polls))
+
+
+def _baseline_window(arm: Arm) -> ArmWindow:
+    return ArmWindow(arm.length, len(arm.windows), arm.total(Counter.FIRST_TOKENS), arm.acceptance_length)
+
+
+def _window(arm: Arm, baseline: Arm) -> ArmWindow:
+    found = conditions(arm, baseline)
+    return ArmWindow(
+        arm.length,
+        len(arm.windows),
+        arm.total(Counter.FIRST_TOKENS),
+        arm.acceptance_length,
+        found,
+        _speedups(arm, baseline) if comparable(found) else {},
+    )
+
+
+def _speedups(arm: Arm, baseline: Arm) -> dict[Basis, ArmSpeedup]:
+    pairs = {basis: (baseline.measured(basis), arm.measured(basis)) for basis in Basis}
+    return {
+        basis: arm_speedup(its, mine)
+        for basis, (its, mine) in pairs.items()
+        if its is not None and mine is not None
+    }

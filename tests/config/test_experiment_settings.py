@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+GOOD = """\
+    experiments:
+      - name: drafter
+        arms:
+          "off": {match: {method: "off", team: a}}
+          eagle: {match: {method: eagle3, team: a}}
+        baseline: "off"
+    """
+
+
+def test_without_any_nothing_is_compared(read):
+    assert read("").experiments == ()
+
+
+def test_arms_are_labels_and_one_of_them_is_the_baseline(read):
+    (experiment,) = read(GOOD).experiments
+    assert (experiment.name, experiment.baseline) == ("drafter", "off")
+    assert {name: dict(arm.match) for name, arm in experiment.arms.items()} == {
+        "off": {"method": "off", "team": "a"},
+        "eagle": {"method": "eagle3", "team": "a"},
+    }
+
+
+def test_off_is_a_word_with_and_without_quotes(read):
+    assert read(GOOD.replace('"off"', "off")).experiments == read(GOOD).experiments
+
+
+def test_a_baseline_that_is_no_arm_is_told_with_the_arms_there_are(mistakes):
+    [told] = mistakes(GOOD.replace('baseline: "off"', "baseline: none"))
+    assert told == "6: experiments[0].baseline is not one of the arms; there are off, eagle"
+
+
+def test_one_arm_is_not_enough(mistakes):
+    [told] = mistakes(GOOD.replace("          eagle: {match: {method: eagle3, team: a}}\n", ""))
+    assert told.startswith("3: experiments[0].arms needs two arms or more")
+
+
+@pytest.mark.parametrize(
+    "other", ["team: a", "name: two", "method: 'off', team: a", "method: 'off', zone: z"]
+)
+def test_arms_that_an_engine_could_belong_to_both_of_are_told(mistakes, other):
+    [told] = mistakes(GOOD.replace("method: eagle3, team: a", other))
+    assert told.startswith("5: experiments[0].arms.eagle.match may match what `off` matches too")
+
+
+def test_arms_that_differ_in_one_common_label_exclude_each_other(read):
+    assert read(GOOD.replace("method: eagle3, team: a", "method: eagle3, zone: z")).experiments
+
+
+@pytest.mark.parametrize(
+    ("match", "why"),
+    [
+        ("target: a", "is a label of the exporter's own metrics"),
+        ("job: a", "is a label that Prometheus sets"),
+        ("a-b: a", "is not a label name"),
+        ("method: ''", "must not be empty"),
+        ("", "must not be empty"),
+    ],
+)
+def test_what_no_engine_can_be_matched_by_is_refused(mistakes, match, why):
+    told = mistakes(GOOD.replace("method: eagle3, team: a", match))
+    assert any(why in each for each in told), told
+
+
+@pytest.mark.parametrize("name", ["''", "a b", "'a{b}'", "-a", "a" * 65, "ä"])
+def test_names_are_plain_words_since_they_stand_in_labels_and_texts(mistakes, name):
+    told = mistakes(GOOD.replace("name: drafter", f"name: {name}"))
+    assert told[0].startswith("2: experiments[0].name ")
+
+
+def test_a_second_experiment_of_the_same_name_is_told(mistakes):
+    again = "\n".join(GOOD.split("\n")[1:])
+    [told] = mistakes(GOOD.rstrip(" ") + again)
+    assert told == "7: experiments[1].name is the name of another experiment too; give each its own"
+
+
+def test_a_key_that_is_not_known_is_told_with_the_nearest(mistakes):
+    told = mistakes(GOOD.replace("{match: {method: eagle3", "{matches: {method: eagle3"))
+    assert any("matches is not a key that is known here; did you mean `match`?" in each for each in told)
+
+
+def test_several_exporters_that_share_the_targets_cannot_compare_them(mistakes):
+    [told] = mistakes(GOOD + "discovery: {shard: {count: 3}}\n")
+    assert told.startswith("1: experiments cannot be compared by one of 3 exporters")
+    assert "arms.yml" in told
+
+
+def test_nor_if_the_flag_says_that_they_are_several(mistakes):
+    [told] = mistakes(GOOD, overrides={"discovery.shard.count": "2"})
+    assert "experiments cannot be compared by one of 2 exporters" in told
