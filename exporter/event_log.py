@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 
 def run_name(started: float) -> str:
-    """Return what tells a run of the exporter from others: when it started (Unix time), to the millisecond."""
+    """Return what tells a run of the exporter from others: its start (Unix time), to the millisecond."""
     return f"{max(0, round(started * 1000)):x}"
 
 

@@ -223,9 +223,12 @@ class EngineWatch:
             return []
         self._told_at = moment
         judgement = self.judge()
-        if self._containment.failed("judgement", moment):
+        history = self.history
+        # An empty window, as it is after a start, would only tell that the engine is idle.
+        empty = not history.window(self._windows[-1]).polls
+        if empty or self._containment.failed("judgement", moment):
             return []
-        return self._teller.tell(judgement, moment)
+        return self._teller.tell(judgement, moment, history.tokens, history.beginnings)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""

@@ -58,25 +58,44 @@ class Teller:
         self._verdict: Held[Verdict] = Held(TOLD_AFTER)
         self._told: Verdict | None = None
         self._advice: tuple[Action, int | None] | None = None
-        self._stalled = False
+        self._state: State | None = None
+        self._tokens = 0
+        self._beginnings = 0
 
-    def tell(self, judgement: Judgement, now: float) -> list[Event]:
-        """Return what the log has not been told yet; ``now`` is monotonic, in seconds."""
+    def tell(self, judgement: Judgement, now: float, tokens: int = 0, beginnings: int = 0) -> list[Event]:
+        """Return what the log has not been told yet.
+
+        Args:
+            judgement: Of a window that is not empty.
+            now: Monotonic, in seconds.
+            tokens: K, 0 where it is not known.
+            beginnings: How often windows began anew because K became another.
+        """
         return [
+            *self._tell_tokens(tokens, beginnings),
             *self._tell_state(judgement),
             *self._tell_verdict(judgement, now),
             *self._tell_advice(judgement),
         ]
 
     def _tell_state(self, judgement: Judgement) -> list[Event]:
-        stalled = judgement.state is State.STALLED
-        if stalled == self._stalled:
+        """Tell another state than the last; the first one is news only if it is a fault."""
+        state, before = judgement.state, self._state
+        self._state = state
+        stalled = state is State.STALLED
+        if state is before or (before is None and not stalled):
             return []
-        self._stalled = stalled
-        fields: dict[str, object] = {"state": str(judgement.state)}
-        return [
-            Event("drafting_stalled" if stalled else "drafting_no_longer_stalled", fields, is_bad=stalled)
-        ]
+        fields: dict[str, object] = {"state": str(state), "before": str(before or "")}
+        ended = "drafting_no_longer_stalled" if before is State.STALLED else "state_changed"
+        return [Event("drafting_stalled" if stalled else ended, fields, is_bad=stalled)]
+
+    def _tell_tokens(self, tokens: int, beginnings: int) -> list[Event]:
+        """Tell another K. It is no news that a server shows more of its positions: then no window began."""
+        before, self._tokens = self._tokens, tokens or self._tokens
+        if beginnings == self._beginnings:
+            return []
+        self._beginnings, self._tokens = beginnings, tokens
+        return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
     def _tell_verdict(self, judgement: Judgement, now: float) -> list[Event]:
         """Tell another verdict than the last one; that nothing can be said for a while is no news."""

@@ -286,11 +286,24 @@ class TestJudgement:
 
     def test_is_told_to_the_log_however_often_others_ask(self, watched, good):
         tell, told = watched.watch._teller.tell, []
-        watched.watch._teller.tell = lambda judgement, now: told.append(now) or tell(judgement, now)
+        watched.watch._teller.tell = lambda judgement, now, *more: (
+            told.append(now) or tell(judgement, now, *more)
+        )
         for n in range(12):
             watched.poll(good(n))
             watched.findings()
-        assert told == [1.0, 6.0, 11.0]
+        assert told == [6.0, 11.0], "there is nothing to tell of the empty window after the first poll"
+
+    def test_tells_the_log_of_another_state_and_another_number_of_draft_tokens(
+        self, watched, good, make_sample
+    ):
+        events = [event for n in range(12) for event in watched.poll(good(n))]
+        assert {event.name for event in events}.isdisjoint({"state_changed", "configured_tokens_changed"})
+        restarted = [make_sample(0, 0, 0, positions=(0, 0)) for _ in range(60)]
+        events = [event for page in restarted for event in watched.poll(page)]
+        told = {event.name: event.fields for event in events}
+        assert told["configured_tokens_changed"] == {"configured_tokens": 2, "before": 4}
+        assert told["state_changed"] == {"state": "idle", "before": "active"}
 
     def test_of_an_engine_that_is_gone_is_that_nobody_knows(self, watched, good):
         watched.poll(good(1))
@@ -382,9 +395,10 @@ class TestDefects:
 
     def test_without_a_judgement_no_stall_ends(self, watched, good, broken, monkeypatch):
         monkeypatch.setattr(watched.watch._judge, "judge", lambda *_: Judgement(State.STALLED))
-        assert [event.name for event in self.polls(watched, [good(1)])] == ["drafting_stalled"]
+        told = [event.name for event in self.polls(watched, map(good, range(7)))]
+        assert told == ["drafting_stalled"]
         broken(watched.watch._judge, "judge")
-        assert [event.name for event in self.polls(watched, map(good, range(2, 20)))] == ["analysis_failed"]
+        assert [event.name for event in self.polls(watched, map(good, range(7, 20)))] == ["analysis_failed"]
 
     def test_a_watch_for_drops_that_fails_loses_no_other_event(self, watched, good, torn, broken):
         self.polls(watched, map(good, range(2)))

@@ -89,6 +89,49 @@ def test_a_stall_is_told_when_it_begins_and_when_it_ends(teller):
     assert told(teller, judged(insufficient, State.IDLE), 15.0) == ["drafting_no_longer_stalled"]
 
 
+def test_another_state_is_told_with_the_one_before(teller):
+    insufficient = Verdict.INSUFFICIENT
+    assert told(teller, judged(insufficient, State.IDLE), 0.0) == []
+    (event,) = teller.tell(judged(insufficient, State.ACTIVE), 5.0)
+    assert (event.name, event.is_bad) == ("state_changed", False)
+    assert event.fields == {"state": "active", "before": "idle"}
+    assert told(teller, judged(insufficient, State.ACTIVE), 10.0) == []
+
+
+def test_a_stall_that_was_there_before_is_told(teller):
+    assert told(teller, judged(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
+
+
+class TestTheConfiguredTokens:
+    def tell(self, teller, now, *tokens_and_beginnings):
+        return [event.fields for event in teller.tell(judged(), now, *tokens_and_beginnings)[:1]]
+
+    def test_are_told_when_windows_began_anew_because_of_them(self, teller):
+        teller.tell(judged(), 0.0, 5, 0)
+        assert teller.tell(judged(), 5.0, 5, 0) == []
+        (event,) = teller.tell(judged(), 10.0, 3, 1)
+        assert (event.name, event.is_bad) == ("configured_tokens_changed", False)
+        assert event.fields == {"configured_tokens": 3, "before": 5}
+        assert teller.tell(judged(), 15.0, 3, 1) == []
+
+    def test_that_a_server_shows_one_by_one_are_no_news(self, teller):
+        for second, tokens in enumerate((0, 1, 2, 5)):
+            assert [event.name for event in teller.tell(judged(), second, tokens, 0)] in (
+                [],
+                ["verdict_changed"],
+            )
+
+    def test_are_remembered_over_a_restart_until_the_first_draft(self, teller):
+        for second, tokens in enumerate((5, 0, 0)):
+            teller.tell(judged(), second, tokens, 0)
+        assert self.tell(teller, 10.0, 3, 1) == [{"configured_tokens": 3, "before": 5}]
+
+    def test_of_an_engine_that_speculates_no_more_are_none(self, teller):
+        teller.tell(judged(), 0.0, 5, 0)
+        assert self.tell(teller, 5.0, 0, 1) == [{"configured_tokens": 0, "before": 5}]
+        assert self.tell(teller, 10.0, 4, 2) == [{"configured_tokens": 4, "before": 0}]
+
+
 @pytest.mark.parametrize(
     ("dropped", "learnt_anew", "name"),
     [
