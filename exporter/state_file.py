@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -14,16 +12,13 @@ from typing import Any, Final
 
 import structlog
 
-_FORMAT: Final = "spec-decode-exporter state"
-_VERSION: Final = 1
+from exporter.sealed import Seal, UnusableError
+
+_SEAL: Final = Seal("spec-decode-exporter state", version=1, noun="a state")
 _LARGEST: Final = 64 * 2**20
 """Bytes. What is larger was not written here, and is not worth the memory."""
 
 _log = structlog.get_logger(__name__)
-
-
-class UnusableError(Exception):
-    """The file holds something else than a state that was written whole. The text says what is wrong."""
 
 
 class StateFile:
@@ -46,7 +41,7 @@ class StateFile:
         A file that cannot be used is kept as ``<name>.corrupt``, in the place of an earlier one of that name.
         """
         try:
-            return _data(_read(self._place()))
+            return _SEAL.read(_read(self._place()))
         except FileNotFoundError:
             return {}
         except (OSError, UnusableError) as error:
@@ -61,7 +56,7 @@ class StateFile:
             TypeError: It holds something that JSON cannot.
             ValueError: It holds a number that JSON cannot, or itself.
         """
-        self._attempt(partial(self._replace, _document(data)))
+        self._attempt(partial(self._replace, _SEAL.written(data)))
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Do what may fail; log a failure when it begins or turns into another, not every minute."""
@@ -120,44 +115,6 @@ class StateFile:
 
 def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
-
-
-def _document(data: Mapping[str, Any]) -> bytes:
-    text = _json(data)
-    head = _json({"format": _FORMAT, "version": _VERSION, "checksum": _checksum(text)})
-    return f'{head[:-1]},"data":{text}}}\n'.encode()
-
-
-def _data(content: bytes) -> Mapping[str, Any]:
-    """Return the state in a file's content, if it is all there.
-
-    Raises:
-        UnusableError: It is not.
-    """
-    try:
-        return _checked(json.loads(content))
-    except (ValueError, RecursionError):  # of the second reading too: 1e999 is JSON, and no number
-        raise UnusableError("it is not JSON") from None
-
-
-def _checked(document: object) -> Mapping[str, Any]:
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise UnusableError("it is not a state of this exporter")
-    if document.get("version") != _VERSION:
-        raise UnusableError(f"it has the version {document.get('version')!r}; {_VERSION} is known here")
-    data = document.get("data")
-    if not isinstance(data, dict) or document.get("checksum") != _checksum(_json(data)):
-        raise UnusableError("it was changed or damaged: its checksum is another")
-    return data
-
-
-def _json(value: object) -> str:
-    """Write JSON that is the same again after it was read."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(place: Path) -> bytes:

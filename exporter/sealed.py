@@ -1,0 +1,67 @@
+"""JSON files that say what they are: a format, its version, and a checksum over what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class UnusableError(Exception):
+    """A file holds something else than what was written whole. The text says what is wrong."""
+
+
+class Seal(NamedTuple):
+    """What a kind of file says of itself."""
+
+    format: str
+    version: int
+    noun: str
+    """What it is called where it is not one: ``a state``."""
+
+    def written(self, data: Mapping[str, Any], indent: int | None = None) -> bytes:
+        """Return a file that holds ``data``; on one line, or indented for people.
+
+        Raises:
+            TypeError: It holds something that JSON cannot.
+            ValueError: It holds a number that JSON cannot, or itself.
+        """
+        text = _json(data)
+        head = _json({"format": self.format, "version": self.version, "checksum": _checksum(text)})
+        document = f'{head[:-1]},"data":{text}}}'
+        if indent is not None:
+            document = json.dumps(json.loads(document), indent=indent, allow_nan=False)
+        return f"{document}\n".encode()
+
+    def read(self, content: bytes) -> Mapping[str, Any]:
+        """Return what a file holds, if it is all there.
+
+        Raises:
+            UnusableError: It is not.
+        """
+        try:
+            return self._checked(json.loads(content))
+        except (ValueError, RecursionError):  # of the second writing too: 1e999 is JSON, and no number
+            raise UnusableError("it is not JSON") from None
+
+    def _checked(self, document: object) -> Mapping[str, Any]:
+        if not isinstance(document, dict) or document.get("format") != self.format:
+            raise UnusableError(f"it is not {self.noun} of this exporter")
+        if document.get("version") != self.version:
+            raise UnusableError(
+                f"it has the version {document.get('version')!r}; {self.version} is known here"
+            )
+        data = document.get("data")
+        if not isinstance(data, dict) or document.get("checksum") != _checksum(_json(data)):
+            raise UnusableError("it was changed or damaged: its checksum is another")
+        return data
+
+
+def _json(value: object) -> str:
+    """Write JSON that is the same again after it was read."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
