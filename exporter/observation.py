@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, starmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from exporter import __version__
 from exporter.analysis.engine import Findings
 from exporter.baselines import Baselines
 from exporter.clock import Clock
 from exporter.config.load import load
 from exporter.config.schema import Config
+from exporter.event_log import EventLog, run_name
+from exporter.export.models import EventView, ObservationView, TargetView
+from exporter.export.snapshot import engine_id, engine_view
 from exporter.targets.static import static_targets
 from exporter.watch import TargetWatch
-from exporter.web.state import TargetRow
 
 LONGEST: Final = 3600.0
 """Seconds that are looked back on at most where an observation has no end."""
@@ -32,6 +36,10 @@ _LEAST_POLLS: Final = 6
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+Found = tuple[tuple[Mapping[str, str], Findings], ...]
+"""The labels of engines, and what there is to say of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What was seen up to one moment."""
@@ -40,10 +48,23 @@ class Observed:
     """That moment, Unix time."""
     seconds: float
     """The length of the observation, and of the window that everything is judged by."""
-    engines: tuple[tuple[Mapping[str, str], Findings], ...]
+    engines: Found
     """Each engine's labels and findings; the last of its windows is the whole observation."""
-    targets: tuple[TargetRow, ...]
+    targets: tuple[TargetView, ...]
     """Every server, those that could not be reached too."""
+    events: tuple[EventView, ...]
+    """What happened meanwhile, oldest first."""
+
+    def view(self) -> ObservationView:
+        """Return it as JSON and programs have it."""
+        return ObservationView(
+            time=self.time,
+            version=__version__,
+            engines=tuple(starmap(engine_view, self.engines)),
+            seconds=self.seconds,
+            targets=self.targets,
+            events=self.events,
+        )
 
 
 class Observation:
@@ -51,10 +72,11 @@ class Observation:
 
     def __init__(self, config: Config, clock: Clock) -> None:
         """Be ready to ``poll`` the targets that ``config`` names one by one; see ``observed_config``."""
-        baselines = Baselines()
         self._clock = clock
         self._longest = config.windows[-1]
-        self._watches = [TargetWatch(target, config, clock, baselines) for target in static_targets(config)]
+        self._events = EventLog(run_name(clock.wall()))
+        more = config, clock, Baselines(), self._events
+        self._watches = [TargetWatch(target, *more) for target in static_targets(config)]
         self._began = clock.monotonic()
         self._ended: float | None = self._began
 
@@ -75,11 +97,13 @@ class Observation:
         """Return what was seen up to now, or up to the end."""
         now = self._clock.monotonic() if self._ended is None else self._ended
         seconds = self._length(now)
+        found = [tuple(watch.findings_over(seconds, now)) for watch in self._watches]
         return Observed(
             self._clock.wall(),
             seconds,
-            tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
-            tuple(watch.row() for watch in self._watches),
+            tuple(chain.from_iterable(found)),
+            tuple(starmap(_target_view, zip(self._watches, found, strict=True))),
+            self._events.since().events,
         )
 
     async def close(self) -> None:
@@ -134,6 +158,31 @@ def observed_config(
         **overrides,
     }
     return load(path, environ=environ, overrides={**given, **({"targets": list(targets)} if targets else {})})
+
+
+def _target_view(watch: TargetWatch, engines: Found) -> TargetView:
+    row, status = watch.row(), watch.status()
+    return TargetView(
+        target=row.name,
+        address=row.address,
+        labels=watch.labels,
+        discovery=watch.target.discovery,
+        up=row.up,
+        error=row.error,
+        engine_kind=status.engine_kind,
+        front_end=status.front_end,
+        page=status.page,
+        version=status.version,
+        polls=status.polls,
+        poll_failures=dict(status.failures or {}),
+        poll_seconds=status.poll_seconds,
+        poll_bytes=status.poll_bytes,
+        poll_interval_seconds=status.interval,
+        last_success_timestamp_seconds=status.last_success,
+        engines=tuple(
+            engine_id(labels["target"], labels["model_name"], labels["engine"]) for labels, _ in engines
+        ),
+    )
 
 
 async def _poll_on(watch: TargetWatch) -> None:

@@ -110,7 +110,7 @@ async def test_a_server_that_cannot_be_reached_is_told_beside_those_that_can(net
     network.servers["a:1"] = Server(clock, "steady")
     seen = await observed(clock, 30, told("steady"), {"url": "http://nobody:1", "name": "b"})
     assert [labels["target"] for labels, _ in seen.engines] == ["a:1"]
-    assert [(row.name, row.up) for row in seen.targets] == [("a:1", True), ("b", False)]
+    assert [(target.target, target.up) for target in seen.targets] == [("a:1", True), ("b", False)]
     assert "refused" in seen.targets[1].error
 
 

@@ -263,3 +263,11 @@ class EventView(View):
     engine: str | None
     engine_id: str | None = Field(description="The id of the engine, as in the snapshot.")
     fields: dict[str, Plain | tuple[Plain, ...]] = Field(description="What else the log says, by `type`.")
+
+
+class ObservationView(SnapshotView):
+    """What was seen of some servers in a while, each engine judged by all of it: the last of its windows."""
+
+    seconds: float = Field(description="How long it took, and how long the last window of each engine is.")
+    targets: tuple[TargetView, ...] = Field(description="Every server, those that were not reached too.")
+    events: tuple[EventView, ...] = Field(description="What happened meanwhile, oldest first.")
