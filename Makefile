@@ -73,6 +73,7 @@ bench: $(READY) ## run every benchmark that the README quotes
 docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
 	$(BIN)/python -m exporter.export.document docs/metrics.md
 	$(BIN)/python -m exporter.config.document docs/configuration.md docs/configuration.schema.json
+	$(BIN)/python -m exporter.log_events docs/log.md
 	$(BIN)/python -m config.prometheus.generate
 	$(BIN)/python -m helm.sync
 

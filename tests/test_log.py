@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import redirect_stderr
+from io import StringIO
 
 import pytest
 import structlog
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from exporter.log import configure_log
 
@@ -54,6 +59,29 @@ def test_a_name_chosen_by_a_stranger_cannot_begin_a_new_line_or_move_the_cursor(
     text = capsys.readouterr().err
     assert text.count("\n") == 1
     assert "\x1b" not in text
+
+
+PAIR = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^ "=]*)(?: |$)')
+
+
+@given(name=st.text(), position=st.text())
+@example(name='x" level=error event=forged', position="")
+@example(name="x\nlevel=error event=forged", position="")
+@example(name="\x1b]0;gone\x07\u202e\u2028\x85", position="\\")
+def test_no_name_adds_a_field_to_logfmt_or_a_line_to_either_form(name, position):
+    """Every text that a stranger can choose, alone and inside a list, as the value of one key and no more."""
+    fields = {"target": name, "found": [position], "engine": "0"}
+    for form in ("logfmt", "json"):
+        with redirect_stderr(StringIO()) as err:
+            configure_log("info", form)
+            structlog.get_logger().info("engine_found", **fields)
+        (line,) = err.getvalue().removesuffix("\n").split("\n")
+        assert line.isprintable()
+        if form == "json":
+            assert set(json.loads(line)) == {"timestamp", "level", "event", *fields}
+        else:
+            assert [key for key, _ in PAIR.findall(line)] == ["timestamp", "level", "event", *fields]
+            assert "".join(match[0] for match in PAIR.finditer(line)) == line
 
 
 class Broken:

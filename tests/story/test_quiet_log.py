@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-STEADY = "acceptance: {mean: 0.75}\nload: {concurrency: 16}"
+STEADY = "acceptance: {mean: 0.88}\nload: {concurrency: 16}"
 
 
 async def test_six_hundred_polls_of_a_healthy_server_log_nothing_but_summaries(story):

@@ -1,0 +1,137 @@
+"""ONE table: every event word that the log can have, with its level, its fields and what it means.
+
+A test holds it against every call that logs; docs/log.md is made of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+
+class About(StrEnum):
+    """What an event is about; it decides which fields every such event has."""
+
+    ENGINE = "Engines"
+    TARGET = "Targets"
+    DISCOVERY = "Finding targets"
+    EXPORTER = "The exporter itself"
+
+
+COMMON_FIELDS: Final = {
+    About.ENGINE: ("target", "model_name", "engine"),
+    About.TARGET: ("target",),
+    About.DISCOVERY: (),
+    About.EXPORTER: (),
+}
+"""The fields of every event about something, besides ``timestamp``, ``level`` and ``event``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """A row of the table."""
+
+    about: About
+    word: str
+    level: str
+    """Where it has two, the graver one after a comma."""
+    fields: tuple[str, ...]
+    """Beyond those that every event about such a thing has."""
+    meaning: str
+
+
+_CHECK_FIELDS: Final = ("check", "drafts", "draft_tokens", "accepted_tokens", "accepted_by_position")
+_DROP_FIELDS: Final = ("kind", "baseline_acceptance_length", "acceptance_length", "seconds")
+
+LOG_EVENTS: Final = tuple(
+    LogEvent(*row)
+    for row in (
+        (About.ENGINE, "engine_found", "info", ("kind",), "An engine is on the page that was not there before: vLLM's, or another server's by its `kind`."),
+        (About.ENGINE, "engine_summary", "info", ("seconds", "drafts", "…"), "How the engine does, every `log.summary_interval`; its fields are below."),
+        (About.ENGINE, "engine_reset", "info", ("cause", "counted_since_restart"), "The server's counters began anew: by a `restart`, or a `decrease` that nothing explains."),
+        (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below what is usual for the engine, by a `sudden` drop or a `slow` one; it has been so for `seconds` with drafts."),
+        (About.ENGINE, "acceptance_recovered", "info", _DROP_FIELDS, "It is usual again, and has been for `seconds`."),
+        (About.ENGINE, "acceptance_baseline_learnt_anew", "info", _DROP_FIELDS, "It stayed low for so long that this is usual from now on."),
+        (About.ENGINE, "verdict_changed", "info, warning", ("verdict", "before", "findings"), "Another verdict, which has stood for a minute. A warning if it is `harmful`."),
+        (About.ENGINE, "recommendation_changed", "info", ("recommendation", "before", "recommended_tokens", "verdict"), "Other advice, or another number of tokens to draft."),
+        (About.ENGINE, "configured_tokens_changed", "info", ("configured_tokens", "before"), "K is another: the windows and the baseline begin anew."),
+        (About.ENGINE, "state_changed", "info", ("state", "before"), "Another state, stalls apart."),
+        (About.ENGINE, "drafting_stalled", "warning", ("state", "before"), "It drafted before, and did not for a whole long window in which it decoded."),
+        (About.ENGINE, "drafting_no_longer_stalled", "info", ("state", "before"), "It drafts again, or has nothing to do."),
+        (About.ENGINE, "check_broken", "warning", _CHECK_FIELDS, "Two polls in succession broke an identity of the counters: do not trust the figures it is about."),
+        (About.ENGINE, "check_holds_again", "info", _CHECK_FIELDS, "It holds again."),
+        (About.ENGINE, "analysis_failed", "warning", ("part", "error", "exception"), "A defect of the exporter's in one part of the analysis; the counters and the other parts go on."),
+        (About.ENGINE, "analysis_works_again", "info", ("part",), "That part has worked for a minute."),
+        (About.TARGET, "target_failing", "warning", ("reason", "error"), "Polls fail, since this one, for this reason. Told again when the reason is another."),
+        (About.TARGET, "target_recovered", "info", ("failed_polls",), "A poll succeeded again."),
+        (About.TARGET, "no_engine_on_page", "warning", ("remedy",), "The page was read, and shows no engine that the exporter knows."),
+        (About.TARGET, "filtered_page_not_used", "info", ("histograms",), "The server does not answer the short page, so the whole one is asked for."),
+        (About.TARGET, "poll_crashed", "error", ("exception",), "A defect of the exporter's in reading an answer; told once, until a poll succeeds."),
+        (About.DISCOVERY, "targets_changed", "info", ("targets", "added", "removed"), "Other servers are watched."),
+        (About.DISCOVERY, "discovery_failed", "warning", ("discovery", "reason"), "A list of targets could not be had; the targets stay as they are."),
+        (About.DISCOVERY, "discovery_recovered", "info", ("discovery",), "It could be had again."),
+        (About.DISCOVERY, "discovered_label_dropped", "warning", ("discovery", "label", "reason"), "A list gives targets a label that they may not have."),
+        (About.DISCOVERY, "pod_left_out", "warning", ("discovery", "pod", "reason"), "A pod that asks to be watched cannot be."),
+        (About.EXPORTER, "listening", "info", ("urls", "version"), "It serves."),
+        (About.EXPORTER, "stopping", "info", (), "It was told to end."),
+        (About.EXPORTER, "reloaded", "info", (), "The configuration was read again, and is in force."),
+        (About.EXPORTER, "reload_failed", "error", ("problems",), "It has mistakes; the old one stays in force."),
+        (About.EXPORTER, "web_config_reloaded", "info", ("file",), "The file of `--web.config.file` was read again, and is in force."),
+        (About.EXPORTER, "web_config_reload_failed", "error", ("problems",), "It has mistakes; the old one stays in force."),
+        (About.EXPORTER, "connections_full", "warning", ("connections",), "As many clients are connected as are let in; who waits longest is sent away."),
+        (About.EXPORTER, "variable_not_understood", "warning", ("variable", "reason"), "An environment variable that says how vLLM speculates could not be read."),
+        (About.EXPORTER, "state_file_set_aside", "warning", ("file", "kept_as", "reason"), "The state file could not be used; it was kept under another name."),
+        (About.EXPORTER, "state_file_not_written", "warning", ("file", "reason"), "What was learnt could not be saved; told once, until it can be."),
+        (About.EXPORTER, "state_file_written_again", "info", ("file",), "It was saved again."),
+        (About.EXPORTER, "saving_failed", "error", ("exception",), "A defect of the exporter's in saving; told once, until it works."),
+        (About.EXPORTER, "baselines_forgotten", "warning", ("forgotten", "most_kept"), "More engines came and went than are remembered."),
+        (About.EXPORTER, "metric_left_out", "error", ("metric", "exception"), "A defect of the exporter's in one metric; the others are served."),
+        (About.EXPORTER, "metrics_left_out", "error", ("source", "exception"), "The same in one source of metrics."),
+        (About.EXPORTER, "request_failed", "error", ("method", "path", "exception"), "A defect of the exporter's in answering a request; it was answered with 500."),
+        (About.EXPORTER, "task_died", "error", ("exception",), "A defect of the exporter's ended a task in the background. Restart it, and tell us."),
+    )
+)  # fmt: skip
+
+_BEGIN: Final = "<!-- Generated from exporter/log_events.py by `make docs`. Change the rows there. -->\n"
+_END: Final = "<!-- End of what is generated. -->\n"
+
+
+def markdown() -> str:
+    """Return the tables of docs/log.md."""
+    return "\n".join(map(_table, About))
+
+
+def _table(about: About) -> str:
+    common = COMMON_FIELDS[about]
+    introduction = f"Each has {_written(common)}.\n\n" if common else ""
+    rows = [_row(event) for event in LOG_EVENTS if event.about is about]
+    head = ["| Event | Level | Fields | Meaning |", "|---|---|---|---|"]
+    return f"### {about}\n\n{introduction}" + "\n".join([*head, *rows, ""])
+
+
+def _row(event: LogEvent) -> str:
+    return f"| `{event.word}` | {event.level} | {_written(event.fields)} | {event.meaning} |"
+
+
+def _written(names: tuple[str, ...]) -> str:
+    return ", ".join(name if name == "…" else f"`{name}`" for name in names)
+
+
+def replaced(text: str) -> str:
+    """Return a document with its tables written anew."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{markdown()}\n{_END}{after}"
+
+
+def main(arguments: list[str]) -> None:
+    """Write the tables anew in the document at the path given."""
+    (path,) = map(Path, arguments)
+    path.write_text(replaced(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
