@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
 from exporter.config.schema import Config
 from exporter.event_log import EventLog, run_name
+from exporter.experiments import Experiments
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.export.snapshot import document
 from exporter.export.status import ExporterStatus
@@ -34,7 +36,12 @@ from exporter.targets.target import Target
 from exporter.watch import TargetWatch
 from exporter.web.app import create_app
 from exporter.web.listen import ListenAddress, Server, serve
+from exporter.web.security.guard import Guard
+from exporter.web.security.live import LiveWebConfig
 from exporter.web.state import AppState, TargetRow
+
+_COMPARED_EVERY = 5.0
+"""Seconds from one comparison of experiments to the next, where nobody asks in between."""
 
 _LOOK_AGAIN_AFTER = 5.0
 """Seconds from one look at the configuration file to the next."""
@@ -52,6 +59,8 @@ class Options:
     """Whether ``/-/reload`` is served."""
     watched: Path | None = None
     """The configuration file, if it is read again by itself when its content is another."""
+    web_config: Path | None = None
+    """The file that says who may see the pages."""
 
 
 class Service:
@@ -80,9 +89,13 @@ class Service:
         self._server: Server | None = None
         self._reload_successful = True
         self._watching: asyncio.Task[None] | None = None
+        self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
+        self._following: asyncio.Task[None] | None = None
         self._digest = b""
         self._problems = ""
         self._baselines = Baselines()
+        self._experiments = Experiments()
+        self._comparing: asyncio.Task[None] | None = None
         self._events = EventLog(run_name(clock.wall()))
         self._state_file: StateFile | None = None
         self._disk = asyncio.Lock()
@@ -104,8 +117,12 @@ class Service:
             ListenError: an address cannot be listened on.
             ValueError: the telemetry path cannot be served.
         """
-        self._server = await serve(create_app(self._app_state()), self._options.addresses)
+        guard = Guard(self._web, self._clock) if self._web else None
+        self._server = await serve(create_app(self._app_state(), guard), self._options.addresses, self._web)
         self._saving = _spawn(self._save_for_ever())
+        self._comparing = _spawn(self._compare_for_ever())
+        if self._web:
+            self._following = _spawn(self._web.follow())
         if self._options.watched is not None:
             self._watching = _spawn(self._reload_when_it_changes(self._options.watched))
         await self._discover()
@@ -158,7 +175,14 @@ class Service:
 
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
-        alone = [self._discovery, self._saving, self._watching, self._summaries]
+        alone = [
+            self._discovery,
+            self._saving,
+            self._watching,
+            self._following,
+            self._summaries,
+            self._comparing,
+        ]
         await _cancel([*self._background, *filter(None, alone)])
         if self._server:
             await self._server.close()
@@ -183,7 +207,8 @@ class Service:
         return Snapshot(engines, targets, [({}, self._status())])
 
     async def judge(self) -> None:
-        """Judge every engine by its newest poll; other polls go on in between."""
+        """Judge every engine by its newest poll, experiments first; other polls go on in between."""
+        await self._compare()
         for watch in list(self._watches.values()):
             watch.judge()
             await asyncio.sleep(0)
@@ -195,6 +220,7 @@ class Service:
 
     def _adopt(self, config: Config) -> None:
         self._config = config
+        self._experiments.adopt(config.experiments)
         self._enabled = enabled_metrics(config.metrics)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
@@ -239,6 +265,7 @@ class Service:
             python_version=platform.python_version(),
             targets=self._discoverer.counts() if self._discoverer else {},
             reload_successful=self._reload_successful,
+            web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self._adopted_at,
             config_hash=self._config_hash,
         )
@@ -267,6 +294,18 @@ class Service:
         task = _spawn(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def _compare(self) -> None:
+        """Compare the arms of experiments."""
+        now = self._clock.monotonic()
+        contestants = chain.from_iterable(watch.contestants(now) for watch in self._watches.values())
+        await self._experiments.compare(contestants, self._config.windows, now)
+
+    async def _compare_for_ever(self) -> None:
+        """Compare every few seconds, since verdicts go by it even while nobody asks."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic() + _COMPARED_EVERY)
+            await self._compare()
 
     async def _save_for_ever(self) -> None:
         """Save what the engines have learnt, again and again."""

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
     flags.switch("--web.enable-lifecycle", "let POST /-/reload read the configuration again")
+    flags.one("--web.config.file", "FILE", "TLS and the passwords of the pages, as other exporters have it")
     flags.one("--log.level", "LEVEL", "debug, info, warning or error (default info)")
     flags.one("--log.format", "FORMAT", "logfmt or json (default logfmt)")
     flags.one("--simulate", "SCENARIO", "watch an embedded simulated vLLM instead of real servers")
@@ -118,6 +119,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             telemetry_path=arguments.web_telemetry_path,
             lifecycle=arguments.web_enable_lifecycle,
             watched=_watched(arguments),
+            web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
         )
         await Service(read, options, SystemClock()).run(_show_page)
 

@@ -435,6 +435,13 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
         help="A number made from the configuration in force: equal for equal configurations.",
         read=lambda status: [((), status.config_hash)],
     ),
+    _own(
+        "spec_decode_exporter_web_config_last_reload_successful",
+        help="Whether the last reading of the file of --web.config.file succeeded; absent without one.",
+        read=lambda status: [
+            ((), None if status.web_reload_successful is None else float(status.web_reload_successful))
+        ],
+    ),
 )
 
 CATALOGUE: tuple[Metric[Any], ...] = (*ENGINE_METRICS, *TARGET_METRICS, *EXPORTER_METRICS)

@@ -41,3 +41,5 @@ class ExporterStatus:
     reload_success_timestamp: float
     """Unix time."""
     config_hash: int
+    web_reload_successful: bool | None = None
+    """None without a web configuration."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 import ssl
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from exporter.config.values import check_file
+from exporter.pem import as_file
 from exporter.scrape.errors import PollError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from pydantic import SecretStr
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 _UNREADABLE: Final[Reason] = "refused"
 """The reason of a poll that cannot be sent for want of its secret: back soon, a rotation takes a moment."""
-
-_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file there is ours alone, and never on a disk
 
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -139,22 +136,10 @@ def _context(tls: TlsConfig, _unchanged: tuple[Stamp | None, ...]) -> ssl.SSLCon
 
 def _identify(context: ssl.SSLContext, tls: TlsConfig) -> None:
     """Load the client's certificate and key, if there are."""
-    with _as_file(tls.cert, tls.cert_file) as cert, _as_file(_secret(tls.key, None), tls.key_file) as key:
+    with as_file(tls.cert, tls.cert_file) as cert, as_file(_secret(tls.key, None), tls.key_file) as key:
         if cert is not None:
             # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
             context.load_cert_chain(cert, key, password="")
-
-
-@contextmanager
-def _as_file(text: str | None, path: Path | None) -> Iterator[str | None]:
-    """Give OpenSSL, which reads only files, the name of one; for text, of one in memory where that can be."""
-    if path is not None or not text:
-        yield str(path) if path is not None else None
-        return
-    with NamedTemporaryFile(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as file:
-        file.write(text.encode())
-        file.flush()
-        yield file.name
 
 
 def _culprits(tls: TlsConfig) -> str:

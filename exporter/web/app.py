@@ -11,6 +11,8 @@ from aiohttp import hdrs, web
 from exporter.web import api, landing, lifecycle
 from exporter.web.exposition import Exposition, compress
 from exporter.web.negotiation import choose_format, choose_gzip
+from exporter.web.security.guard import Guard
+from exporter.web.slots import Slots
 from exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
@@ -40,22 +42,43 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
+_COSTLY: Final = ("/", "/api/v1/snapshot")
+"""Pages that are larger, the more engines there are, besides the metrics: only so many are made at a time."""
+
+_MOST_BODY: Final = 64 * 1024
+"""Bytes of a request's body. No page reads one."""
+
 _TELEMETRY_PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*", re.ASCII)
 
 _log = structlog.get_logger()
 
 
-def create_app(state: AppState) -> web.Application:
-    """Return the application. ValueError if the telemetry path cannot be served or is another page's."""
+def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
+    """Return the application, with ``guard`` before every page.
+
+    Raises:
+        ValueError: The telemetry path cannot be served, or is another page's.
+    """
     _check(state.telemetry_path)
-    app = web.Application(middlewares=[_hide_errors])
+    guards = [guard.middleware] if guard else []
+    app = web.Application(middlewares=[_hide_errors, *guards, _refuse_bodies])
     app[STATE] = state
     app[EXPOSITION] = Exposition(state.collectors)
-    app.on_response_prepare.append(_add_headers)
-    for path, (methods, handler) in {**_ROUTES, state.telemetry_path: (_GET, metrics)}.items():
-        for method in methods:
-            app.router.add_route(method, path, handler)
+
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update({**_HEADERS, **(guard.headers if guard else {})})
+
+    app.on_response_prepare.append(add_headers)
+    _add_routes(app, state.telemetry_path)
     return app
+
+
+def _add_routes(app: web.Application, telemetry_path: str) -> None:
+    slots = Slots()
+    for path, (methods, handler) in {**_ROUTES, telemetry_path: (_GET, metrics)}.items():
+        costly = path in {*_COSTLY, telemetry_path}
+        for method in methods:
+            app.router.add_route(method, path, slots.limit(handler) if costly else handler)
 
 
 async def metrics(request: web.Request) -> web.Response:
@@ -96,5 +119,11 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
         return web.Response(status=500, text="The exporter failed to answer; its log says why.\n")
 
 
-async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_HEADERS)
+@web.middleware
+async def _refuse_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a request with a long body, or one whose length nobody knows, and hang up."""
+    if (request.content_length or 0) <= _MOST_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
+        return await handler(request)
+    answer = web.Response(status=413, text=f"No request needs a body of more than {_MOST_BODY} bytes.\n")
+    answer.force_close()
+    return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import re
 import socket
 from contextlib import ExitStack
@@ -11,12 +12,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls, in_hand
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
 DRAIN_SECONDS: Final = 3.0
 """How long requests under way may take to end after the server stopped listening."""
+
+_MOST_LINE: Final = 8190
+"""Bytes of a request's first line, and of one header with its name."""
+_MOST_HEADERS: Final = 64
+_LINGER_SECONDS: Final = 1.0
+"""How long the rest of a body is taken that nobody wants: no page reads one."""
 
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/@]*)):(?P<port>\d{1,5})", re.ASCII
@@ -55,28 +66,81 @@ def parse_listen_address(value: str) -> ListenAddress:
     return ListenAddress(match["ipv6"] or match["host"], int(match["port"]))
 
 
+class Plain:
+    """Connections without TLS."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return nothing: there is no handshake."""
+        return None
+
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
+        """Let everyone stay."""
+        del transport
+        return True
+
+
 class Server:
     """A running server; ``urls`` holds one URL an address, with the real port."""
 
-    def __init__(self, runner: web.AppRunner, urls: Sequence[str]) -> None:
+    def __init__(self, runner: web.AppRunner, door: Door, sockets: Sequence[socket.socket]) -> None:
         self._runner = runner
-        self.urls: tuple[str, ...] = tuple(urls)
+        self.door = door
+        self._sockets = sockets
+        self.urls: tuple[str, ...] = ()
 
     async def close(self) -> None:
         """Stop listening and let the requests under way end, for at most ``DRAIN_SECONDS``."""
+        await self.door.close()
+        for listening in self._sockets:
+            listening.close()
         await self._runner.cleanup()
 
 
-async def serve(app: web.Application, addresses: Sequence[ListenAddress]) -> Server:
+async def serve(
+    app: web.Application,
+    addresses: Sequence[ListenAddress],
+    tls: Tls | None = None,
+    connections: int = MOST_CONNECTIONS,
+) -> Server:
     """Listen on all the addresses or, with ListenError, on none."""
     with ExitStack() as undo:
         sockets = [undo.enter_context(await _bind(address)) for address in addresses]
         undo.pop_all()
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS)
+    app.middlewares.insert(0, in_hand)
+    runner = _runner(app)
     await runner.setup()
+    assert runner.server is not None  # noqa: S101  it is there after the setup
+    tls = tls or Plain()
+    server = Server(runner, Door(runner.server, tls, connections), sockets)
     for bound in sockets:
-        await web.SockSite(runner, bound).start()
-    return Server(runner, [_url(address, bound) for address, bound in zip(addresses, sockets, strict=True)])
+        server.door.open(bound)
+    scheme = "https" if tls.context() else "http"
+    server.urls = tuple(_url(scheme, *pair) for pair in zip(addresses, sockets, strict=True))
+    return server
+
+
+def _runner(app: web.Application) -> web.AppRunner:
+    return web.AppRunner(
+        app,
+        access_log=None,
+        auto_decompress=False,
+        keepalive_timeout=IDLE_SECONDS,
+        lingering_time=_LINGER_SECONDS,
+        logger=_logger(),
+        max_field_size=_MOST_LINE,
+        max_headers=_MOST_HEADERS,
+        max_line_size=_MOST_LINE,
+        shutdown_timeout=DRAIN_SECONDS,
+    )
+
+
+def _logger() -> logging.Logger:
+    """Return aiohttp's logger without what clients do wrong: anyone could fill the log with that."""
+    logger = logging.getLogger("exporter.web")
+    logger.filters = [
+        lambda record: not isinstance((record.exc_info or (None, None))[1], HttpProcessingError)
+    ]
+    return logger
 
 
 async def _bind(address: ListenAddress) -> socket.socket:
@@ -106,7 +170,7 @@ async def _resolve(address: ListenAddress) -> tuple[socket.AddressFamily, tuple[
     return family, sockaddr  # type: ignore[return-value]  # IPv6 brings two numbers more, which bind takes
 
 
-def _url(address: ListenAddress, bound: socket.socket) -> str:
+def _url(scheme: str, address: ListenAddress, bound: socket.socket) -> str:
     """Return a URL that a browser on this machine can open."""
     host = {"": "localhost", "0.0.0.0": "localhost", "::": "localhost"}.get(address.host, address.host)
-    return f"http://{ListenAddress(host, bound.getsockname()[1])}/"
+    return f"{scheme}://{ListenAddress(host, bound.getsockname()[1])}/"

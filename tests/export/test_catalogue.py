@@ -130,6 +130,7 @@ CONTRACT = {
         gauge spec_decode_exporter_config_last_reload_successful
         gauge spec_decode_exporter_config_last_reload_success_timestamp_seconds
         gauge spec_decode_exporter_config_hash
+        gauge spec_decode_exporter_web_config_last_reload_successful
     """,
 }
 ALL = [pytest.param(metric, id=metric.name) for metric in CATALOGUE]
@@ -358,7 +359,9 @@ def test_a_target_says_nothing_that_it_does_not_know_yet():
 
 
 def test_the_exporter_says_all_of_itself():
-    status = ExporterStatus("1.0", "abc", "3.11", {"static": 2, "dns": 0}, True, 1e9, 42)
+    status = ExporterStatus(
+        "1.0", "abc", "3.11", {"static": 2, "dns": 0}, True, 1e9, 42, web_reload_successful=True
+    )
     for metric in EXPORTER_METRICS:
         values = list(metric.read(status))
         assert values

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from exporter import pem
 from exporter.config.http_settings import Authorization, BasicAuth, HeaderValues, HttpSettings, TlsConfig
-from exporter.scrape import credentials
 from exporter.scrape.credentials import headers, ssl_context
 from exporter.scrape.errors import PollError
 
@@ -140,7 +140,7 @@ def test_checks_are_left_out_only_when_asked():
     ids=["files", "texts", "both"],
 )
 def test_a_client_certificate_is_loaded_and_no_copy_stays(identity, certificates, tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "_IN_MEMORY", tmp_path)
+    monkeypatch.setattr(pem, "_IN_MEMORY", tmp_path)
     assert ssl_context(tls(**identity(certificates.certificate, certificates.key)))
     assert list(tmp_path.iterdir()) == []
 

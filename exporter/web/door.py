@@ -1,0 +1,244 @@
+"""The connections: how many there are, and how long each may take for what.
+
+aiohttp answers requests. What it has no limits for is here, in front of it: the number of connections, those
+included that are still at their TLS handshake; the time for a handshake, for the head of a request, and for a
+client to read its answer. So whoever connects can take neither the descriptors nor the memory that the polls
+need, and a client that is slow on purpose makes room for those who are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import structlog
+from aiohttp import web
+
+if TYPE_CHECKING:
+    import socket
+
+    from aiohttp.typedefs import Handler
+
+MOST_CONNECTIONS: Final = 128
+"""With TLS, each takes a third of a megabyte while it lasts."""
+HANDSHAKE_SECONDS: Final = 10.0
+"""For a TLS handshake."""
+HEAD_SECONDS: Final = 10.0
+"""For the head of a request, from its first byte; for the first of a connection, from its beginning."""
+STALLED_SECONDS: Final = 30.0
+"""For a client to read what it was sent."""
+IDLE_SECONDS: Final = 180.0
+"""Between two requests: longer than the usual intervals of Prometheus, so that it need not connect anew."""
+
+_PAUSE: Final = 1.0
+"""Seconds to wait where the process has no descriptor left for another connection."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_log = structlog.get_logger()
+
+
+class Tls(Protocol):
+    """How connections are encrypted, as the configuration has it when they begin."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what a connection is answered with; None without TLS."""
+
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
+        """Return whether a client may stay after the handshake."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection, between its transport and the protocol that answers: it only watches the time."""
+
+    def __init__(self, answering: asyncio.Protocol, door: Door) -> None:
+        self._answering = answering
+        self._door = door
+        self._transport: asyncio.Transport | None = None
+        self._head: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._in_hand = False
+        self.greeting: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, if the client may stay."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._door.tls.admits(transport):
+            self._answering = asyncio.Protocol()  # which answers nothing
+            self.abort()
+            return
+        # Whatever is not sent at once counts as not read.
+        self._transport.set_write_buffer_limits(0)
+        self._answering.connection_made(transport)
+        self._head = self._later(HEAD_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what the client sends."""
+        if not self._in_hand and self._head is None:
+            self._head = self._later(HEAD_SECONDS)
+        self._answering.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass on that the client sends no more."""
+        return self._answering.eof_received()
+
+    def pause_writing(self) -> None:
+        """Note that something waits to be read by the client."""
+        self._stalled = self._stalled or self._later(STALLED_SECONDS)
+        self._answering.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client has read it all."""
+        _cancel(self._stalled)
+        self._stalled = None
+        self._answering.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        _cancel(self._head)
+        _cancel(self._stalled)
+        self._door.forget(self)
+        self._answering.connection_lost(exc)
+
+    def begin(self) -> None:
+        """Note that a request is in hand; how long that takes is not the client's doing."""
+        self._in_hand = True
+        _cancel(self._head)
+        self._head = None
+        self._door.busy(self)
+
+    def end(self) -> None:
+        """Note that it is answered, and that the client may ask for more."""
+        self._in_hand = False
+        self._door.waits(self)
+
+    def abort(self) -> None:
+        """End it at once, whatever is still to be sent."""
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.greeting is not None:
+            self.greeting.cancel()
+
+    def _later(self, seconds: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, self.abort)
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+class Door:
+    """Takes connections from listening sockets, and keeps their number."""
+
+    def __init__(self, answer: Callable[[], asyncio.Protocol], tls: Tls, most: int) -> None:
+        """Let ``answer`` make the protocol of each connection; there are ``most`` of them at a time."""
+        self._answer = answer
+        self._most = most
+        self.tls = tls
+        self._open: set[Connection] = set()
+        self._waiting: dict[Connection, None] = {}
+        """Connections without a request in hand, the longest waiting first."""
+        self._full = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(self, listening: socket.socket) -> None:
+        """Take connections from a socket that listens, until ``close``."""
+        listening.setblocking(False)
+        self._tasks.append(asyncio.create_task(self._take(listening)))
+
+    async def close(self) -> None:
+        """Take no more connections; those that are still at their handshake end."""
+        greeting = [each.greeting for each in self._open if each.greeting is not None]
+        tasks = [*self._tasks, *(task for task in greeting if not task.done())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def busy(self, connection: Connection) -> None:
+        """Note that a connection has a request in hand."""
+        self._waiting.pop(connection, None)
+
+    def waits(self, connection: Connection) -> None:
+        """Note that a connection has none any more."""
+        if connection in self._open:
+            self._waiting[connection] = None
+
+    def forget(self, connection: Connection) -> None:
+        """Note that a connection is no more."""
+        self._open.discard(connection)
+        self._waiting.pop(connection, None)
+        self._full = self._full and len(self._open) > self._most // 2
+
+    async def _take(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._make_room()
+                    await asyncio.sleep(_PAUSE)
+            else:
+                self._admit(accepted)
+            await asyncio.sleep(0)  # a flood of connections must not keep everything else waiting
+
+    def _admit(self, accepted: socket.socket) -> None:
+        if len(self._open) >= self._most and not self._make_room():
+            accepted.close()
+            return
+        connection = Connection(self._answer(), self)
+        self._open.add(connection)
+        self._waiting[connection] = None
+        connection.greeting = asyncio.create_task(self._greet(connection, accepted))
+
+    def _make_room(self) -> bool:
+        """End the connection that has waited longest for a request; return whether there was one."""
+        if not self._full:
+            _log.warning("connections_full", connections=len(self._open))
+        self._full = True
+        oldest = next(iter(self._waiting), None)
+        if oldest is None:
+            return False
+        self._waiting.pop(oldest)
+        self._open.discard(oldest)
+        oldest.abort()
+        return True
+
+    async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
+        """Begin a connection, by a handshake where there is TLS. One that fails is the client's concern."""
+        context = self.tls.context()
+        seconds = HANDSHAKE_SECONDS if context else None
+        made = False
+        try:
+            with suppress(OSError):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: connection,
+                    accepted,
+                    ssl=context,
+                    ssl_handshake_timeout=seconds,
+                    ssl_shutdown_timeout=seconds,
+                )
+                made = True
+        finally:
+            connection.greeting = None
+            if not made:
+                self.forget(connection)
+                accepted.close()
+
+
+@web.middleware
+async def in_hand(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell a request's connection, for as long as it is answered."""
+    transport = request.transport
+    connection = transport.get_protocol() if transport is not None else None
+    if not isinstance(connection, Connection):
+        return await handler(request)
+    connection.begin()
+    try:
+        return await handler(request)
+    finally:
+        connection.end()

@@ -1,0 +1,1 @@
+"""Who may see the pages: the file of ``--web.config.file``, as the exporters of Prometheus have it."""

@@ -1,0 +1,50 @@
+"""How many pages are made at a time: a page of many engines takes memory until its client has read it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs, web
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+MOST: Final = 16
+"""Pages made and sent at a time. Two Prometheus servers and a few people need no more than a handful."""
+
+
+class Slots:
+    """Refuses what comes while all slots are taken; nobody waits in a queue, which would only grow."""
+
+    def __init__(self, slots: int = MOST) -> None:
+        self._free = slots
+
+    def limit(self, handler: Handler) -> Handler:
+        """Return the handler with a slot for each request, until the last byte of its answer is sent."""
+
+        async def limited(request: web.Request) -> web.StreamResponse:
+            if not self._free:
+                return _busy()
+            self._free -= 1
+            try:
+                return await _sent(request, await handler(request))
+            finally:
+                self._free += 1
+
+        return limited
+
+
+async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    with suppress(ConnectionError):  # aiohttp sees it too, and lets go of the connection
+        await response.prepare(request)
+        await response.write_eof()
+    return response
+
+
+def _busy() -> web.Response:
+    return web.Response(
+        status=503,
+        text=f"{MOST} pages are being read already; come again later.\n",
+        headers={hdrs.RETRY_AFTER: "1"},
+    )
