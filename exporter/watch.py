@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from exporter.analysis.engine import EngineWatch, Findings
+from exporter.analysis.experiment import Member
 from exporter.analysis.judgement import Assumptions
 from exporter.analysis.speculation import resolve
 from exporter.baselines import Baselines, Key
@@ -14,6 +15,7 @@ from exporter.config.policy import merged
 from exporter.config.schema import Config
 from exporter.event import Event
 from exporter.event_log import EventLog, run_name
+from exporter.experiments import Contestant
 from exporter.export.status import TargetStatus
 from exporter.scrape.client import Client
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
@@ -89,6 +91,12 @@ class TargetWatch:
     def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
         return ((labels, engine.findings_over(seconds, now)) for labels, engine in self._shown())
+
+    def contestants(self, now: float) -> Iterator[Contestant]:
+        """Yield every engine as experiments see it at ``now`` (monotonic)."""
+        for labels, engine in self._shown():
+            own = {"name": self.target.name, "model_name": labels["model_name"], "method": engine.method}
+            yield Contestant(Member({**dict(self.target.labels), **own}, engine.windows(now)), engine)
 
     def judge(self) -> None:
         """Judge every engine by its newest poll."""

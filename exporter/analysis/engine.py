@@ -15,8 +15,10 @@ from exporter.analysis.experience import Experience
 from exporter.analysis.integrity import Check, broken_checks
 from exporter.analysis.judgement import UNREACHABLE, Assumptions, Facts, Judge, Judgement
 from exporter.analysis.latency import counts_tokens_as_steps
+from exporter.analysis.rival import OFF, Rival
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import WHOLE_WINDOW, State, is_whole
+from exporter.analysis.step_times import StepTimes
 from exporter.event import Event
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
@@ -68,6 +70,8 @@ class EngineWatch:
         self._teller = Teller()
         self._containment = Containment()
         self._experience = Experience(assumptions)
+        self._baseline: Sequence[StepTimes] = ()
+        self._rival: Rival | None = None
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
         self.assume(assumptions)
@@ -123,7 +127,7 @@ class EngineWatch:
         return Findings(
             totals=history.totals(),
             broken=self._broken,
-            windows=() if gone else self._present(),
+            windows=self.windows(now),
             latencies={} if gone else history.latencies(),
             reported=None if gone else history.sample,
             speculation=self._judge.assumptions.speculation,
@@ -155,6 +159,30 @@ class EngineWatch:
             latencies=history.latencies(),
             judgement=replace(judgement, state=State.UNREACHABLE) if gone else judgement,
         )
+
+    @property
+    def method(self) -> str:
+        """The method of speculation; ``off`` of an engine that does not speculate, empty where unknown."""
+        history, known = self.history, self._judge.assumptions.speculation.method
+        # A server that creates its counters with the first draft may be about to do what it is configured to.
+        return known if history.speculates or (known and history.late_steps) else OFF
+
+    @property
+    def step_times(self) -> StepTimes:
+        """How long decode steps took, by load; it goes on to change."""
+        return self._experience.step_times
+
+    def windows(self, now: float) -> tuple[Window, ...]:
+        """Return the windows; none if the engine was not seen for too long at ``now`` (monotonic)."""
+        return () if self.history.is_gone(now) else self._present()
+
+    def compare(self, baseline: Sequence[StepTimes], rival: Rival | None) -> None:
+        """Judge from now on by what experiments show.
+
+        ``baseline`` are the steps of engines that serve the same model without speculation, ``rival`` is
+        another method that is faster.
+        """
+        self._baseline, self._rival = baseline, rival
 
     def learnt(self) -> dict[str, Any] | None:
         """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold.
@@ -190,8 +218,9 @@ class EngineWatch:
             broken=self._broken,
             speculates=history.speculates,
             drafted_before=history.drafts_in_process > 0,
-            costs=self._experience.costs(),
+            costs=self._experience.costs(self._baseline),
             drops=self._drops(),
+            rival=self._rival,
         )
 
     def _experienced(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:

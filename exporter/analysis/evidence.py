@@ -23,6 +23,7 @@ from exporter.analysis.load import drafting_requests, mean
 from exporter.analysis.positions import least_drafted, tells_positions
 from exporter.analysis.ratio import ratio
 from exporter.analysis.recommendation import is_above, is_change
+from exporter.analysis.rival import Rival
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import State, drafts_what_it_finds, is_whole
 from exporter.analysis.verdict import LEAST_REQUESTS as LEAST_FOR_VERDICT
@@ -67,6 +68,8 @@ class Evidence:
     drops: DropStatus = field(default_factory=DropStatus)
     recent_length: float | None = None
     """The acceptance length over the shortest window."""
+    rival: Rival | None = None
+    """Another method that is beyond doubt faster, by an experiment."""
 
     @property
     def drafts(self) -> int:
@@ -287,6 +290,19 @@ def cost_out_of_range(evidence: Evidence) -> Values | None:
     if cost is None or cost.running_requests is None or running is None or cost.speaks_for(running):
         return None
     return {"running": running, "known_at": cost.running_requests}
+
+
+def faster_method(evidence: Evidence) -> Values | None:
+    """Another arm of an experiment drafts by another method and is beyond doubt faster."""
+    rival = evidence.rival
+    if rival is None:
+        return None
+    return {
+        "speedup": rival.speedup.value,
+        "speedup_lower": rival.speedup.lower,
+        "own_speedup": rival.own.value,
+        "own_speedup_upper": rival.own.upper,
+    }
 
 
 def low_coverage(evidence: Evidence) -> Values | None:

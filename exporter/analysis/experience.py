@@ -86,9 +86,14 @@ class Experience:
             increment.positions,
         )
 
-    def costs(self) -> tuple[LoadCost, ...]:
-        """Return what a draft token was seen to cost, by load."""
-        return self._step_times.costs(fixed_tokens(self._method))
+    def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
+        """Return what a draft token was seen to cost, by load; ``baseline`` as in ``StepTimes.costs``."""
+        return self._step_times.costs(fixed_tokens(self._method), baseline)
+
+    @property
+    def step_times(self) -> StepTimes:
+        """How long decode steps took, by load; it goes on to change."""
+        return self._step_times
 
     def drops(self) -> DropStatus:
         """Return how the acceptance stands against what is usual."""

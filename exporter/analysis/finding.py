@@ -47,6 +47,7 @@ class FindingName(StrEnum):
     DRAFTING_PAUSED = "drafting_paused"
     LOW_COVERAGE = "low_coverage"
     TRIMMED_TOKENS = "trimmed_tokens"
+    FASTER_METHOD = "faster_method"
     ANOTHER_DEPTH = "another_depth"
     LOW_FIRST_POSITION = "low_first_position"
     HIGH_FIRST_POSITION = "high_first_position"
@@ -255,6 +256,15 @@ RULES = (
         "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, came to nothing: they were accepted beyond the "
         "end of an answer. The acceptance length flatters by that; go by the effective tokens per step. "
         "With answers so short, draft fewer tokens.",
+    ),
+    Rule(
+        FindingName.FASTER_METHOD,
+        Severity.INFO,
+        found.drafting,
+        found.faster_method,
+        "Another arm of the experiment serves this model by another method {speedup:.2f} times as fast as "
+        "the baseline, at least {speedup_lower:.2f}; this one is {own_speedup:.2f} times as fast, at most "
+        "{own_speedup_upper:.2f}. Switch to that method, on this engine first.",
     ),
     Rule(
         FindingName.ANOTHER_DEPTH,

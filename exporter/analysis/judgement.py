@@ -23,6 +23,7 @@ from exporter.analysis.held import Held
 from exporter.analysis.integrity import Check
 from exporter.analysis.load import drafting_requests, mean
 from exporter.analysis.recommendation import Action, recommendation
+from exporter.analysis.rival import Rival
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.speedup import estimated_speedup_ratio, speedup_estimate
 from exporter.analysis.state import State, is_whole, state
@@ -63,6 +64,8 @@ class Facts:
     costs: Sequence[LoadCost]
     """What a draft token was seen to cost, by load."""
     drops: DropStatus = field(default_factory=DropStatus)
+    rival: Rival | None = None
+    """Another method for the same model that is beyond doubt faster, by an experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class Judge:
             speculation=self.assumptions.speculation,
             drops=facts.drops,
             recent_length=acceptance_length_tokens(facts.windows[0]),
+            rival=facts.rival,
         )
         known = () if cost is None else depths(window, cost)
         action, depth = self._advice(evidence, known, now)
@@ -204,7 +208,7 @@ class Judge:
             cost=cost,
             depth=best,
             crossover=evidence.crossover,
-            better_method=False,
+            better_method=evidence.rival is not None,
             policy=policy,
         )
         return action, None if best is None or action is Action.COLLECT else best.tokens

@@ -6,6 +6,8 @@ a decode step with and without drafts at the same load, and with S steps and T d
 
     t1 / t0 = 1 + c0 + c·T/S
 
+The other side may also be other engines: those of the baseline of an experiment, which serve the same model.
+
 Two figures cannot be had from one. So c0 is given in draft tokens, as what is usual for the method; what is
 measured, c0 + c·T/S, is exact whatever the split.
 """
@@ -13,6 +15,7 @@ measured, c0 + c·T/S, is exact whatever the split.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from math import exp2, log2
 from typing import Final
 
@@ -55,6 +58,15 @@ class _Steps:
         self._draft_tokens = self._draft_tokens * kept + counters[Counter.DRAFT_TOKENS]
         self._requests = self._requests * kept + steps * running_requests
         self._moment = increment.end
+
+    def merge(self, other: _Steps, now: float) -> None:
+        """Take in what another engine did."""
+        mine, its = self._kept(now), other._kept(now)
+        self._nanoseconds = self._nanoseconds * mine + other._nanoseconds * its
+        self._steps = self._steps * mine + other._steps * its
+        self._draft_tokens = self._draft_tokens * mine + other._draft_tokens * its
+        self._requests = self._requests * mine + other._requests * its
+        self._moment = now
 
     def batches(self, now: float) -> float:
         """Return about how many steps of the whole batch these are; each request in it counts one."""
@@ -112,17 +124,26 @@ class StepTimes:
         """Forget the steps with drafts, since the method or its models changed; keep the plain ones."""
         self._drafting.clear()
 
-    def costs(self, fixed_tokens: float = 0.0) -> tuple[LoadCost, ...]:
+    def costs(self, fixed_tokens: float = 0.0, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
         """Return c at every load at which enough was seen with drafts and without, ascending by load.
 
-        ``fixed_tokens`` is c0 in draft tokens. The load is the mean one while drafting. A step that was no
+        ``fixed_tokens`` is c0 in draft tokens. ``baseline`` are other engines whose steps without a draft
+        count where this one's own are too few. The load is the mean one while drafting. A step that was no
         longer with drafts than without makes c 0.
         """
-        found = (
-            _cost(self._drafting[bucket], self._plain[bucket], fixed_tokens, self._now)
-            for bucket in sorted(self._drafting.keys() & self._plain.keys())
-        )
+        found = (self._cost(bucket, fixed_tokens, baseline) for bucket in sorted(self._drafting))
         return tuple(cost for cost in found if cost is not None)
+
+    def _cost(self, bucket: int, fixed_tokens: float, baseline: Sequence[StepTimes]) -> LoadCost | None:
+        drafting, own = self._drafting[bucket], self._plain.get(bucket, _Steps())
+        cost = _cost(drafting, own, fixed_tokens, self._now)
+        if cost is not None or not baseline:
+            return cost
+        return _cost(drafting, _merged(bucket, baseline, self._now), fixed_tokens, self._now)
+
+    def plain(self, bucket: int) -> _Steps | None:
+        """Return the steps without a draft at one load; None if there were none."""
+        return self._plain.get(bucket)
 
     def _take_undrafted(self, increment: Increment, running: float) -> None:
         """Hold steps without a draft back until they are enough in a row."""
@@ -142,6 +163,16 @@ def _add(side: defaultdict[int, _Steps], increment: Increment, running: float) -
     """Add steps at a load. Where nothing runs at the end, what ran before is not known."""
     if running > 0:
         side[_bucket(running)].add(increment, running)
+
+
+def _merged(bucket: int, engines: Sequence[StepTimes], now: float) -> _Steps:
+    """Return the steps without a draft of several engines at one load."""
+    merged = _Steps()
+    for engine in engines:
+        steps = engine.plain(bucket)
+        if steps is not None:
+            merged.merge(steps, now)
+    return merged
 
 
 def _cost(drafting: _Steps, plain: _Steps, fixed_tokens: float, now: float) -> LoadCost | None:

@@ -20,6 +20,7 @@ from exporter.analysis.estimate import Estimate
 from exporter.analysis.evidence import Evidence
 from exporter.analysis.finding import RULES, FindingName, Severity, findings
 from exporter.analysis.integrity import Check
+from exporter.analysis.rival import Rival
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
@@ -134,6 +135,7 @@ EDGES = {
         {"decode_steps": 2000, "generation_tokens": 4100},
     ),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
+    "faster_method": ({"rival": Rival(Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))}, {}),
     "another_depth": ({"cost": cost(), "depth": depth(3)}, {"cost": cost(), "depth": depth(3, 2.1)}),
     "low_first_position": ({"positions": (699, 600, 400, 200)}, {"positions": (700, 600, 400, 200)}),
     "high_first_position": ({"positions": (901, 500, 250)}, {"positions": (900, 500, 250)}),
@@ -222,6 +224,11 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
             "another_depth",
             {"tokens": 4, "recommended_tokens": 3, "speedup": 2.25, "present_speedup": 3.0 / 1.45},
             "3 draft tokens instead of 4 should make decoding 2.25 times as fast as without speculation, and ",
+        ),
+        (
+            "faster_method",
+            {"speedup": 2.0, "speedup_lower": 1.8, "own_speedup": 1.5, "own_speedup_upper": 1.7},
+            "Another arm of the experiment serves this model by another method 2.00 times as fast as the ",
         ),
         (
             "trimmed_tokens",
