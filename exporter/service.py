@@ -204,7 +204,7 @@ class Service:
             for labels, findings in watch.findings(now)
         ]
         targets = [({**empty, **watch.labels}, watch.status()) for watch in self._watches.values()]
-        return Snapshot(engines, targets, [({}, self._status())])
+        return Snapshot(engines, targets, [({}, self._status())], list(self._experiments.findings()))
 
     async def judge(self) -> None:
         """Judge every engine by its newest poll, experiments first; other polls go on in between."""

@@ -82,6 +82,7 @@ class Group(StrEnum):
     DISTRIBUTION = "distribution"
     PAY = "pay"
     DROPS = "drops"
+    EXPERIMENTS = "experiments"
     INTEGRITY = "integrity"
     EXPORTER = "exporter"
 

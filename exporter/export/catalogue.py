@@ -11,6 +11,7 @@ from exporter.analysis.integrity import Check
 from exporter.analysis.intervals import Spread
 from exporter.config.schema import Group
 from exporter.export import reads
+from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.metric import Kind, Metric
 from exporter.export.pay_catalogue import BOUND_METRICS, DROP_METRICS, PAY_METRICS
 from exporter.export.status import ExporterStatus, TargetStatus
@@ -444,5 +445,10 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
     ),
 )
 
-CATALOGUE: tuple[Metric[Any], ...] = (*ENGINE_METRICS, *TARGET_METRICS, *EXPORTER_METRICS)
+CATALOGUE: tuple[Metric[Any], ...] = (
+    *ENGINE_METRICS,
+    *EXPERIMENT_METRICS,
+    *TARGET_METRICS,
+    *EXPORTER_METRICS,
+)
 NAMES = frozenset(metric.name for metric in CATALOGUE)

@@ -11,8 +11,10 @@ from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
 from exporter.analysis.engine import Findings
+from exporter.analysis.experiment import ArmFindings
 from exporter.config.schema import Metrics
 from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, EXPORTER_METRICS, TARGET_METRICS
+from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.metric import Kind, Metric, View
 from exporter.export.status import ExporterStatus, TargetStatus
 
@@ -26,6 +28,8 @@ class Snapshot:
     engines: Sequence[tuple[Mapping[str, str], Findings]] = ()
     targets: Sequence[tuple[Mapping[str, str], TargetStatus]] = ()
     exporter: Sequence[tuple[Mapping[str, str], ExporterStatus]] = ()
+    experiments: Sequence[tuple[Mapping[str, str], ArmFindings]] = ()
+    """One for each arm, the baseline too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class _Part(Generic[View]):
 
 _PARTS: tuple[_Part[Any], ...] = (
     _Part(ENGINE_METRICS, lambda snapshot: snapshot.engines),
+    _Part(EXPERIMENT_METRICS, lambda snapshot: snapshot.experiments),
     _Part(TARGET_METRICS, lambda snapshot: snapshot.targets),
     _Part(EXPORTER_METRICS, lambda snapshot: snapshot.exporter),
 )

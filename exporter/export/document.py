@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from exporter.analysis.arm import Basis
+from exporter.analysis.comparability import Condition
 from exporter.analysis.cost import CostSource
 from exporter.analysis.drop import DropKind
 from exporter.analysis.integrity import Check
@@ -15,6 +17,7 @@ from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.schema import Group
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, TARGET_METRICS
+from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Metric, Stability
 from exporter.export.reads import PERCENTILES, SPREAD_PERCENTILES
 from exporter.scrape.engines import Latency
@@ -50,6 +53,8 @@ _GROUPS: Final = {
     Group.PAY: "Whether speculation pays, at which cost, and what to do. What needs the cost is absent where "
     "that is unknown.",
     Group.DROPS: "Whether acceptance is below what is usual for the engine.",
+    Group.EXPERIMENTS: "Arms of targets that are held against each other, where `experiments` say so: "
+    "[experiments.md](experiments.md).",
     Group.INTEGRITY: "Whether the server's counters can be trusted.",
     Group.EXPORTER: "How the exporter itself fares.",
 }
@@ -73,12 +78,16 @@ _LABELS: Final = {
     "draft_model": "the draft model; empty where it is not known or there is none",
     "source": _values(CostSource),
     "tokens": "a number of draft tokens, from `1`",
-    "basis": "`measured`; `extrapolated` beyond the positions that are drafted now",
+    "basis": "`measured`; `extrapolated` beyond the positions that are drafted now; of an experiment "
+    + _values(Basis),
+    "experiment": "the name of an experiment",
+    "arm": "an arm of it",
+    "baseline": "the arm that the others are held against",
     "state": _values(State),
     "verdict": _values(Verdict),
     "action": _values(Action),
     "kind": _values(DropKind),
-    "check": _values(Check),
+    "check": f"{_values(Check)}; of an experiment {_values(Condition)}",
     "cause": _values(Reset),
     "reason": _values(REASONS),
     "engine_kind": "`vllm`, `lmdeploy`, `llamacpp`, `sglang`; empty if the page shows none of them",
@@ -102,7 +111,8 @@ def _labels() -> str:
     introduction = (
         f"## Labels\n\nEvery metric of an engine carries {_values(ENGINE_LABELS)} and the target's\n"
         "configured labels, those of a target `target` and the configured labels. A target without a label\n"
-        "that another one has carries it empty.\n"
+        "that another one has carries it empty. Those of an experiment carry "
+        f"{_values(ARM_LABELS)}\nand nothing of a target.\n"
     )
     return "\n".join([introduction, "| Label | Value |", "|---|---|", *rows, ""])
 
@@ -122,8 +132,8 @@ def _row(metric: Metric[Any]) -> str:
 
 def _labels_of(metric: Metric[Any]) -> str:
     """Name the labels beyond those of the engine; of a target's metrics the target too."""
-    target = ("target",) if metric in TARGET_METRICS else ()
-    return _values((*target, *metric.labels))
+    carried = ("target",) if metric in TARGET_METRICS else ARM_LABELS if metric in EXPERIMENT_METRICS else ()
+    return _values((*carried, *metric.labels))
 
 
 def main(arguments: list[str]) -> None:

@@ -112,6 +112,16 @@ CONTRACT = {
         counter spec_decode_acceptance_drops_total kind
         gauge spec_decode_reference_acceptance_ratio
     """,
+    Group.EXPERIMENTS: """
+        gauge spec_decode_experiment_speedup_ratio window basis
+        gauge spec_decode_experiment_speedup_ratio_lower window basis
+        gauge spec_decode_experiment_speedup_ratio_upper window basis
+        gauge spec_decode_experiment_comparable window check
+        gauge spec_decode_experiment_winner basis
+        gauge spec_decode_experiment_acceptance_length_tokens window
+        gauge spec_decode_experiment_requests window
+        gauge spec_decode_experiment_engines window
+    """,
     Group.INTEGRITY: """
         gauge spec_decode_consistent check
         counter spec_decode_engine_resets_total cause
