@@ -1,0 +1,123 @@
+"""The same pages watched by the exporter, by Prometheus and by vmagent: CPU and memory side by side.
+
+    python -m benchmarks.others [--together 200] [--alone 1000] [--seconds 60]
+
+All three ask so many targets together, once a second, for the filtered page; then each of them alone as many
+as two cores do not hold for all at once. vmagent sends what it reads to a VictoriaMetrics, which is not
+counted. Prometheus stores what it reads; the exporter makes windows and judgements of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from benchmarks.memory import free_port
+from benchmarks.page_server import PageServer, addresses
+from benchmarks.poll_cpu import exporter, prometheus, urls
+from benchmarks.process import cpu_seconds, resident_megabytes, running
+
+WARM_UP = 20.0
+
+Start = Callable[[int, int], AbstractContextManager[int]]
+"""From the pages' port and the number of targets to a process."""
+
+
+@contextmanager
+def _ours(port: int, targets: int) -> Iterator[int]:
+    with exporter(port, targets, "filtered") as command, running(*command) as pid:
+        yield pid
+
+
+@contextmanager
+def _prometheus(port: int, targets: int) -> Iterator[int]:
+    with prometheus(port, targets, "filtered") as pid:
+        yield pid
+
+
+@contextmanager
+def _vmagent(port: int, targets: int) -> Iterator[int]:
+    parts = urlsplit(urls(port, 1, "filtered")[0])
+    job = {
+        "job_name": "vllm",
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "metrics_path": parts.path,
+        "params": parse_qs(parts.query),
+        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        config, store = Path(directory, "config.yml"), free_port()
+        config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+        with (
+            running(
+                "victoria-metrics",
+                f"-storageDataPath={directory}/data",
+                f"-httpListenAddr=127.0.0.1:{store}",
+            ),
+            running(
+                "vmagent",
+                f"-promscrape.config={config}",
+                f"-remoteWrite.url=http://127.0.0.1:{store}/api/v1/write",
+                f"-remoteWrite.tmpDataPath={directory}/queue",
+                f"-httpListenAddr=127.0.0.1:{free_port()}",
+            ) as pid,
+        ):
+            yield pid
+
+
+WATCHERS: dict[str, Start] = {
+    "spec-decode-exporter": _ours,
+    "Prometheus": _prometheus,
+    "vmagent": _vmagent,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--together", type=int, default=200)
+    parser.add_argument("--alone", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    arguments = parser.parse_args()
+    print("| targets | | CPU-s a second | ms a page | MB |\n|--:|---|--:|--:|--:|")
+    measure(list(WATCHERS), arguments.together, arguments.seconds, "together")
+    for name in WATCHERS:
+        measure([name], arguments.alone, arguments.seconds, "alone")
+
+
+def measure(names: list[str], targets: int, seconds: float, how: str) -> None:
+    """Let some of them watch so many targets, and print what each of them took."""
+    with ExitStack() as stack:
+        server = stack.enter_context(PageServer())
+        pids = [stack.enter_context(WATCHERS[name](server.port, targets)) for name in names]
+        time.sleep(WARM_UP)
+        before = [(cpu_seconds(pid), _asked(server, name)) for pid, name in zip(pids, names, strict=True)]
+        time.sleep(seconds)
+        for pid, name, (cpu, asked) in zip(pids, names, before, strict=True):
+            used, pages = cpu_seconds(pid) - cpu, _asked(server, name) - asked
+            if pages < 0.9 * targets * seconds:
+                raise RuntimeError(f"{name}: {pages} pages in {seconds:g} s; it did not keep up")
+            print(
+                f"| {targets} {how} | {name} | {used / seconds:.3f} | {used / pages * 1e3:.3f} "
+                f"| {resident_megabytes(pid):.0f} |",
+                flush=True,
+            )
+
+
+def _asked(server: PageServer, name: str) -> int:
+    served = server.served()
+    agents = {"spec-decode-exporter": "spec-decode-exporter", "Prometheus": "prometheus", "vmagent": "vm"}
+    return sum(count for agent, count in served.items() if agent.startswith(agents[name]))
+
+
+if __name__ == "__main__":
+    main()
