@@ -31,6 +31,7 @@ from exporter.analysis.estimate import Estimate
 from exporter.analysis.speedup import speedup_estimate
 from exporter.scrape.engines import Counter
 from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window
+from exporter.window.ring import Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -226,7 +227,7 @@ def window(totals: Array, begin: int, length: int) -> Window:
         counters=tuple(sums[: len(Counter)]),
         positions=tuple(sums[gauges:]),
         gauges=tuple(total / length for total in sums[len(Counter) : gauges]),
-        increments=Increments(rows),
+        increments=Increments(Rows.of(rows)),
     )
 
 

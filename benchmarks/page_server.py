@@ -3,8 +3,8 @@
     python -m benchmarks.page_server
 
 `/metrics` is the whole page, `/metrics/?name[]=...` the samples of those names, as in vLLM. Prints its port;
-then, for each line on its standard input, how many requests it has answered to whom, and for the line
-`lateness` how much later than by the second each of the exporter's requests has come since the last such line.
+then, for each line on its standard input, how many requests it has answered to whom, or for the line
+`lateness` how late each of the exporter's requests since the last such line was.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     pages = _Pages(loop)
     # Every address of 127.0.0.0/8 is this machine's.
-    server = await loop.create_server(lambda: _Protocol(pages), "0.0.0.0", 0, backlog=2048)  # noqa: S104
+    server = await loop.create_server(lambda: _Protocol(pages), "0.0.0.0", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(pages.lateness() if line.strip() else pages.requests), flush=True)

@@ -10,7 +10,7 @@ from operator import sub
 
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.counts import Increment
-from exporter.window.ring import Ring, difference
+from exporter.window.ring import Ring, Rows, difference
 
 NANO = 10**9
 LEAST_INCREMENTS = 3
@@ -31,7 +31,7 @@ _POSITIONS = _GAUGES + len(MEAN_GAUGES)
 class Increments:
     """The increments of a window, oldest first, column by column."""
 
-    def __init__(self, totals: Sequence[Sequence[int]], begins: Sequence[float] = ()) -> None:
+    def __init__(self, totals: Rows, begins: Sequence[float] = ()) -> None:
         """Take rows of running totals, one more than there are increments, and when each of these begins."""
         self._totals = totals
         self._begins = begins
@@ -63,10 +63,10 @@ class Increments:
         group = -(-len(self) // most)
         if group <= 1:
             return self
-        kept = self._totals[::-1][::group]
-        if (len(self._totals) - 1) % group:
-            kept = [*kept, self._totals[0]]
-        return Increments(kept[::-1])
+        kept = list(range(len(self), -1, -group))
+        if kept[-1]:
+            kept.append(0)
+        return self.between(kept[::-1])
 
     @property
     def begins(self) -> Sequence[float]:
@@ -79,19 +79,15 @@ class Increments:
 
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
-        return Increments([self._totals[place] for place in places])
+        return Increments(Rows.of([self._totals[place] for place in places]))
 
     def plus(self, other: Increments) -> Increments:
         """Return the sums of as many increments of another engine and these, one by one."""
         pairs = zip(self._totals, other._totals, strict=True)
-        return Increments([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs])
+        return Increments(Rows.of([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs]))
 
     def _column(self, column: int) -> list[int]:
-        totals = self._totals
-        if totals and column < len(totals[0]):  # and so in all the others: columns only become more
-            values = [row[column] for row in totals]
-        else:
-            values = [row[column] if column < len(row) else 0 for row in totals]
+        values = self._totals.column(column)
         return list(map(sub, values[1:], values))
 
 
@@ -109,8 +105,8 @@ class Window:
     """Accepted tokens for each of the K draft positions."""
     gauges: tuple[float | None, ...]
     """Means over the polls, in the order of ``MEAN_GAUGES``."""
-    increments: Increments = field(default_factory=lambda: Increments([]), repr=False, compare=False)
-    """What it is the sum of; holds on to rows that the ledger has anyway, so it costs nothing to have."""
+    increments: Increments = field(default_factory=lambda: Increments(Rows.of([])), repr=False, compare=False)
+    """What it is the sum of."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]

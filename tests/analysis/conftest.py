@@ -8,6 +8,7 @@ import pytest
 
 from exporter.scrape.engines import Counter
 from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window
+from exporter.window.ring import Rows
 
 
 def _row(seconds=1.0, positions=(), gauges=(0.0, 0.0, 0.0), **counters):
@@ -28,13 +29,10 @@ def make_increments():
         """Make increments, each of a dict of counters, and ``positions``, ``gauges`` and ``seconds``."""
         rows = [_row(**one) for one in increments]
         empty = [0] * max(map(len, rows), default=0)
-        return Increments(
-            list(
-                accumulate(
-                    rows, lambda before, row: list(map(sum, zip(before, row, strict=True))), initial=empty
-                )
-            )
+        totals = accumulate(
+            rows, lambda before, row: list(map(sum, zip(before, row, strict=True))), initial=empty
         )
+        return Increments(Rows.of(list(totals)))
 
     return make_increments
 
