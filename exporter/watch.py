@@ -16,14 +16,18 @@ from exporter.config.schema import Config
 from exporter.event import Event
 from exporter.event_log import EventLog, run_name
 from exporter.experiments import Contestant
+from exporter.export.models import TargetView
+from exporter.export.snapshot import id_of
 from exporter.export.status import TargetStatus
 from exporter.scrape.client import Client
+from exporter.scrape.errors import REASONS
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.reader import MOST_ENGINES
 from exporter.scrape.sample import EngineName, Reading
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
 from exporter.web.state import TargetRow
+from exporter.window.ledger import Window
 
 FORGOTTEN_AFTER = 3600.0
 """An engine that was not seen for so many seconds is forgotten, its counters too."""
@@ -98,6 +102,11 @@ class TargetWatch:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": engine.method}
             yield Contestant(Member({**dict(self.target.labels), **own}, engine.windows(now)), engine)
 
+    def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
+        """Yield the labels and the longest window of every engine, also of one that is gone."""
+        longest = self._config.windows[-1]
+        return ((labels, engine.history.window(longest)) for labels, engine in self._shown())
+
     def judge(self) -> None:
         """Judge every engine by its newest poll."""
         for engine in self._engines.values():
@@ -126,6 +135,29 @@ class TargetWatch:
             poll_bytes=record.size,
             interval=self._poller.interval,
             last_success=record.last_success,
+        )
+
+    def view(self) -> TargetView:
+        """Return what JSON says of the target."""
+        record, reading, parts = self._record, self._reading, urlsplit(self.target.url)
+        return TargetView(
+            target=self.target.name,
+            address=f"{address(self.target.url)}{parts.path}",
+            labels=self.labels,
+            discovery=self.target.discovery,
+            up=record.up,
+            error=f"{record.error}: {record.message}" if record.error else "",
+            engine_kind=reading.engine_kind if reading else "",
+            front_end=reading.front_end if reading else "",
+            page=record.page,
+            version=record.version,
+            polls=record.polls,
+            poll_failures={reason: record.failures[reason] for reason in REASONS},
+            poll_seconds=record.seconds,
+            poll_bytes=record.size,
+            poll_interval_seconds=self._poller.interval,
+            last_success_timestamp_seconds=record.last_success,
+            engines=tuple(id_of(labels) for labels, _ in self._shown()),
         )
 
     def row(self) -> TargetRow:

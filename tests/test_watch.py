@@ -8,9 +8,10 @@ from structlog.testing import capture_logs
 from exporter.baselines import Baselines, Key
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
+from exporter.export.snapshot import engine_id
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
-from exporter.scrape.errors import PollError, StatusError
+from exporter.scrape.errors import REASONS, PollError, StatusError
 from exporter.scrape.reader import MOST_ENGINES
 from exporter.targets.target import Target
 from exporter.watch import FORGOTTEN_AFTER, TargetWatch
@@ -464,3 +465,58 @@ async def test_of_an_engine_that_never_drafted_nothing_is_kept(watch, clock, ser
     await polls(watch, clock, 10)
     watch.remember()
     assert watch._baselines.saved(clock.wall()) == {"engines": []}
+
+
+# What JSON says of a target.
+
+
+async def test_a_target_is_shown_with_how_its_polls_go(watch, clock, server):
+    view = watch.view()
+    assert (view.up, view.polls, view.engines, view.last_success_timestamp_seconds) == (None, 0, (), None)
+    await polls(watch, clock, 3)
+    view = watch.view()
+    assert (view.target, view.labels) == ("one", {"target": "one", "team": "a"})
+    assert view.address == "vllm:8000/metrics", "no user, no password and no query"
+    assert (view.up, view.error, view.polls, view.version) == (True, "", 3, "0.32.0")
+    assert (view.engine_kind, view.front_end, view.discovery) == ("vllm", "python", "static")
+    assert (view.poll_interval_seconds, view.last_success_timestamp_seconds) == (1, clock.wall())
+    assert view.engines == (engine_id("one", "m", "0"),)
+
+
+async def test_a_target_that_fails_is_shown_with_the_reason(watch, clock, server):
+    server.failure = StatusError(503)
+    await polls(watch, clock, 2)
+    view = watch.view()
+    assert (view.up, view.error) == (False, "status: status 503 Service Unavailable")
+    assert view.poll_failures == {**dict.fromkeys(REASONS, 0), "status": 2}
+
+
+async def test_an_engine_that_is_gone_still_has_a_history(watch, clock, server):
+    await polls(watch, clock, 5)
+    await clock.advance(100)
+    ((labels, window),) = watch.histories()
+    assert (labels["model_name"], window.length, window[Counter.DRAFTS]) == ("m", 300.0, 40)
+    assert findings(watch, clock)["m", "0"].windows == ()
+
+
+async def test_events_of_targets_and_engines_are_kept_once_each(clock, server):
+    events = EventLog("1")
+    watch = TargetWatch(target(), config(), clock, Baselines(), events)
+    server.failure = StatusError(503)
+    await polls(watch, clock, 2)
+    server.failure = None
+    with capture_logs() as logs:
+        await clock.advance(1)
+        await polls(watch, clock, 2)
+    kept = [(event.type, event.target, event.model_name, event.engine) for event in events.since().events]
+    assert kept == [
+        ("target_failing", "one", None, None),
+        ("engine_found", "one", "m", "0"),
+        ("target_recovered", "one", None, None),
+    ]
+    assert [entry["event"] for entry in logs] == ["engine_found", "target_recovered"]
+    assert [event.time for event in events.since().events] == [
+        clock.wall() - 3,
+        clock.wall() - 1,
+        clock.wall() - 1,
+    ]

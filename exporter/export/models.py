@@ -7,218 +7,88 @@ The models are frozen, and a field that is not known to them is refused. docs/ap
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from exporter.analysis.cost import CostSource
-from exporter.analysis.drop import DropKind
-from exporter.analysis.finding import FindingName, Severity
-from exporter.analysis.integrity import Check
-from exporter.analysis.recommendation import Action
-from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
-from exporter.scrape.engines import Latency
-from exporter.window.counts import Reset
+from exporter.export.engine_models import (
+    CostView,
+    CountsView,
+    DepthView,
+    DropsView,
+    EngineView,
+    Estimated,
+    FindingView,
+    QuantilesView,
+    SpreadView,
+    TotalsView,
+    View,
+    WindowView,
+)
+
+__all__ = [
+    "CostView",
+    "CountsView",
+    "DepthView",
+    "DropsView",
+    "EngineView",
+    "Estimated",
+    "EventView",
+    "EventsView",
+    "FindingView",
+    "GroupView",
+    "GroupWindowView",
+    "HistoryEngineView",
+    "HistoryView",
+    "QuantilesView",
+    "SnapshotView",
+    "SpreadView",
+    "TargetView",
+    "TargetsView",
+    "TotalsView",
+    "View",
+    "WindowView",
+]
 
 Plain = bool | int | float | str | None
 """A value of an event that JSON can hold."""
 
 
-class View(BaseModel):
-    """What all models have in common."""
+class GroupWindowView(View):
+    """What the engines of a group did together. Ratios are ratios of sums, of the engines that tell both."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Estimated(View):
-    """A value with its 95 % bounds."""
-
-    value: float | None = Field(description="Null where the window has nothing to make it of.")
-    lower: float | None = Field(description="Null where too few requests pass through the window to say.")
-    upper: float | None = Field(description="Null just where `lower` is.")
-
-
-class CountsView(View):
-    """How far the engine's counters moved. A counter that the engine does not have is null."""
-
-    drafts: int | None = Field(description="Drafts.")
-    draft_tokens: int | None = Field(description="Tokens drafted.")
-    accepted_tokens: int | None = Field(description="Draft tokens accepted.")
-    position_accepted_tokens: tuple[int, ...] = Field(
-        description="Draft tokens accepted at each of the K draft positions; empty where K is unknown or 0."
+    window: str = Field(description="Its name and length, as in the label `window`.")
+    engines: int = Field(description="How many engines have it: those that were seen lately.")
+    counts: CountsView = Field(
+        description="Sums over the engines that have the counter; those of positions only of equal K."
     )
-    generation_tokens: int | None = Field(description="Tokens generated.")
-    first_tokens: int | None = Field(description="First tokens of requests, which no decode step gives.")
-    decode_steps: int | None = Field(description="Decode steps, counted once for each running request.")
-    decode_nanoseconds: int | None = Field(description="Time that requests spent in decode steps.")
-    preemptions: int | None = Field(description="Preemptions.")
-    prefix_cache_queries: int | None = Field(description="Prompt tokens looked up in the prefix cache.")
-    prefix_cache_hits: int | None = Field(description="Prompt tokens found there.")
-
-
-class TotalsView(CountsView):
-    """Everything counted since the exporter first saw the engine, over the server's restarts."""
-
-    covered_seconds: float = Field(description="The time between successful polls: what the counts cover.")
-
-
-class SpreadView(View):
-    """How the polls of a window differ in their acceptance rate. Over polls, not over requests."""
-
-    p10: float = Field(description="The 10th percentile, weighted by draft tokens.")
-    p50: float = Field(description="The median.")
-    p90: float = Field(description="The 90th percentile.")
-    min: float = Field(description="The lowest rate of a poll.")
-    max: float = Field(description="The highest rate of a poll.")
-    stddev: float = Field(description="The standard deviation.")
-
-
-class WindowView(View):
-    """What one window says. Every number is made of the `counts`, none is smoothed."""
-
-    window: str = Field(description="Its name and length, as in the label `window`: `30s`, `5m`.")
-    seconds: float = Field(description="The time that it really covers.")
-    polls: int = Field(description="How many increments it is the sum of.")
-    partial: bool = Field(description="Whether it covers too little for bounds, verdict and advice.")
-    counts: CountsView
-    draft_acceptance_ratio: Estimated = Field(description="Accepted tokens over draft tokens.")
-    acceptance_length_tokens: Estimated = Field(
-        description="Mean tokens that a draft gives, the bonus token included: 1 + accepted over drafts."
-    )
-    estimated_speedup_ratio: Estimated = Field(
-        description="Times as fast as without speculation, at the cost that is assumed; below 1 is slower."
-    )
-    speedup_ceiling_ratio: float | None = Field(description="The same if drafting and verifying were free.")
-    break_even_acceptance_ratio: float | None = Field(
-        description="The acceptance rate above which speculation pays at the cost that is assumed."
-    )
+    draft_acceptance_ratio: float | None = Field(description="Accepted tokens over draft tokens.")
+    acceptance_length_tokens: float | None = Field(description="1 + accepted tokens over drafts.")
     position_acceptance_ratio: tuple[float | None, ...] = Field(
-        description="Share of drafts accepted up to and including each position."
-    )
-    position_conditional_acceptance_ratio: tuple[float | None, ...] = Field(
-        description="Share accepted at each position of the drafts that were accepted up to the one before."
-    )
-    acceptance_decay_ratio: float | None = Field(
-        description="Mean of the conditional acceptance after the first position, pooled; 1 is no decay."
-    )
-    accepted_length_ratio: tuple[float | None, ...] = Field(
-        description="Share of drafts of which exactly 0, 1, … K tokens are accepted."
+        description="Share of drafts accepted up to and including each position; empty where K differs."
     )
     draft_length_tokens: float | None = Field(description="Mean tokens of a draft.")
     coverage_ratio: float | None = Field(description="Share of decode steps that had a draft.")
-    effective_tokens_per_step: float | None = Field(
-        description="Mean tokens that a decode step gives, with a draft or without."
-    )
-    drafts_per_second: float | None = Field(description="Drafts a second.")
-    draft_tokens_per_second: float | None = Field(description="Tokens drafted a second.")
-    accepted_tokens_per_second: float | None = Field(description="Draft tokens accepted a second.")
-    rejected_tokens_per_second: float | None = Field(description="Draft tokens a second that were wasted.")
-    generation_tokens_per_second: float | None = Field(description="Tokens generated a second.")
+    effective_tokens_per_step: float | None = Field(description="Mean tokens that a decode step gives.")
     step_seconds: float | None = Field(description="Mean time of a decode step of one request.")
     time_per_output_token_seconds: float | None = Field(
         description="Mean time per output token after the first, weighted by tokens."
     )
-    running_requests: float | None = Field(description="Mean of the running requests over the polls.")
-    waiting_requests: float | None = Field(description="Mean of the waiting requests over the polls.")
-    kv_cache_usage_ratio: float | None = Field(description="Mean share of the KV cache in use.")
-    prefix_cache_hit_ratio: float | None = Field(description="Share of prompt tokens found in the cache.")
-    preemptions_per_second: float | None = Field(description="Preemptions a second.")
-    interval_acceptance_ratio: SpreadView | None = Field(description="Null where nothing was drafted.")
+    drafts_per_second: float | None = Field(description="The sum of the engines' rates, as are the others.")
+    draft_tokens_per_second: float | None = Field(description="Tokens drafted a second.")
+    accepted_tokens_per_second: float | None = Field(description="Draft tokens accepted a second.")
+    rejected_tokens_per_second: float | None = Field(description="Draft tokens a second that were wasted.")
+    generation_tokens_per_second: float | None = Field(description="Tokens generated a second.")
+    running_requests: float | None = Field(description="The sum of the engines' means.")
+    waiting_requests: float | None = Field(description="The sum of the engines' means.")
 
 
-class QuantilesView(View):
-    """Quantiles of one of the server's own histograms, in seconds; null where nothing was observed."""
+class GroupView(View):
+    """The engines that have the same values of the labels that are grouped by."""
 
-    p50: float | None
-    p95: float | None
-    p99: float | None
-
-
-class CostView(View):
-    """What drafting costs, in plain decode steps of the target model."""
-
-    draft_cost_ratio: float = Field(description="One more draft token, drafted and verified.")
-    fixed_cost_ratio: float = Field(description="A step that speculates, however many tokens it drafts.")
-    source: CostSource
-    running_requests: float | None = Field(description="The load at which it is known; null: for all loads.")
-
-
-class DepthView(View):
-    """A number of draft tokens, and what it would give over the longest window. A hypothesis to try."""
-
-    tokens: int
-    speedup_ratio: float = Field(description="Times as fast as without speculation.")
-    extrapolated: bool = Field(description="Whether it is more than the engine drafts now.")
-    recommended: bool = Field(description="Whether it is the number of tokens that is recommended.")
-    position_marginal_benefit_ratio: float | None = Field(
-        description="What its last position adds over what it costs; worth drafting while above 1."
-    )
-
-
-class FindingView(View):
-    """Something found beside the verdict."""
-
-    name: FindingName
-    severity: Severity
-    values: dict[str, float] = Field(description="The numbers it was found by; their names are its own.")
-    text: str = Field(description="One or two sentences with these numbers, and what to do.")
-
-
-class DropsView(View):
-    """How the acceptance length stands against what is usual for the engine."""
-
-    baseline_acceptance_length_tokens: float | None = Field(
-        description="What is usual, by about the last half hour of drafts."
-    )
-    baseline_acceptance_length_tokens_stddev: float | None = Field(
-        description="Standard deviation of the length over 30 s around the baseline, by chance alone."
-    )
-    sigma: float | None = Field(
-        description="How far the length of the last 20 to 25 s is below the baseline, in standard errors."
-    )
-    dropped: dict[DropKind, bool] = Field(
-        description="Whether acceptance is below its baseline, by kind, as far as that can be judged."
-    )
-    total: dict[DropKind, int] = Field(description="How many drops were found, by kind.")
-
-
-class EngineView(View):
-    """One engine of one target. Judgements are of the longest window."""
-
-    id: str = Field(description="The same for as long as target, model name and engine are.")
-    target: str = Field(description="The label `target`.")
-    model_name: str = Field(description="The label `model_name`, as the server says it.")
-    engine: str = Field(description="The label `engine`: its number among the server's engines.")
-    labels: dict[str, str] = Field(description="All labels of its metrics, these three included.")
-    state: State
-    verdict: Verdict
-    verdict_text: str = Field(description="The state and the verdict in one sentence.")
-    recommendation: Action
-    recommendation_text: str = Field(description="What to do, in one sentence.")
-    method: str = Field(description="As vLLM calls it: `eagle3`, `ngram`, …; empty where nobody says.")
-    method_source: str = Field(
-        description="`configured`, `label`, `pod_arguments` or `server_info`; empty where nobody says."
-    )
-    draft_model: str = Field(description="Empty where there is none, or nobody says.")
-    configured_tokens: int | None = Field(description="K, the most tokens that are drafted at a time.")
-    recommended_tokens: int | None = Field(description="How many tokens to draft; 0 is no speculation.")
-    cost: CostView | None = Field(description="Null where it is unknown; then no speed-up is estimated.")
-    crossover_running_requests: float | None = Field(description="The load at which it stops paying.")
-    depths: tuple[DepthView, ...] = Field(description="Ascending by tokens; empty without a cost.")
-    findings: tuple[FindingView, ...] = Field(description="Faults first, reasons for doubt last.")
-    drops: DropsView
-    broken_checks: tuple[Check, ...] = Field(description="Identities of the counters that do not hold.")
-    windows: tuple[WindowView, ...] = Field(
-        description="Ascending by length; empty where the engine was not seen for too long."
-    )
-    latency_seconds: dict[Latency, QuantilesView] = Field(
-        description="By the server's own histograms over the longest window."
-    )
-    engine_reported_acceptance_ratio: float | None = Field(
-        description="What the engine itself reports, where it has no counters that can be used."
-    )
-    engine_reported_acceptance_length_tokens: float | None = Field(description="The same of the length.")
-    totals: TotalsView
-    resets: dict[Reset, int] = Field(description="How often the server's counters began anew, by cause.")
+    labels: dict[str, str] = Field(description="These labels; empty is a label that an engine does not have.")
+    engines: tuple[str, ...] = Field(description="The ids of its engines.")
+    verdicts: dict[Verdict, int] = Field(description="How many engines have which verdict.")
+    windows: tuple[GroupWindowView, ...] = Field(description="Ascending by length.")
 
 
 class SnapshotView(View):
@@ -226,7 +96,17 @@ class SnapshotView(View):
 
     time: float = Field(description="When it was taken, in Unix time.")
     version: str = Field(description="The exporter's version.")
-    engines: tuple[EngineView, ...]
+    engines: tuple[EngineView, ...] = Field(description="Those that were asked for.")
+    groups: tuple[GroupView, ...] = Field(
+        default=(), description="The same engines by the labels of `group_by`; empty without it."
+    )
+
+
+class TargetsView(View):
+    """Every target at one moment."""
+
+    time: float = Field(description="When it was taken, in Unix time.")
+    targets: tuple[TargetView, ...]
 
 
 class TargetView(View):
@@ -271,3 +151,48 @@ class ObservationView(SnapshotView):
     seconds: float = Field(description="How long it took, and how long the last window of each engine is.")
     targets: tuple[TargetView, ...] = Field(description="Every server, those that were not reached too.")
     events: tuple[EventView, ...] = Field(description="What happened meanwhile, oldest first.")
+
+
+class EventsView(View):
+    """Some of the events that are kept, oldest first."""
+
+    events: tuple[EventView, ...]
+    gap: bool = Field(
+        description="Whether events after `since` are missing: no longer kept, or of an earlier run."
+    )
+    last: str = Field(description="What to ask with as `since` for those that follow.")
+    more: bool = Field(description="Whether `limit` left some out that follow; ask again with `last`.")
+
+
+class HistoryEngineView(View):
+    """The increments of one engine, added up in steps: columns of equal length, oldest first.
+
+    A step without a poll is left out. A column is null where the engine does not have the counter.
+    """
+
+    id: str = Field(description="As in the snapshot, as are target, model name and engine.")
+    target: str
+    model_name: str
+    engine: str
+    time: tuple[float, ...] = Field(description="When each step begins, in Unix time: multiples of it.")
+    seconds: tuple[float, ...] = Field(description="How much time its increments cover.")
+    polls: tuple[int, ...] = Field(description="How many increments it is the sum of.")
+    drafts: tuple[int, ...] | None
+    draft_tokens: tuple[int, ...] | None
+    accepted_tokens: tuple[int, ...] | None
+    generation_tokens: tuple[int, ...] | None
+    first_tokens: tuple[int, ...] | None
+    decode_steps: tuple[int, ...] | None
+    decode_nanoseconds: tuple[int, ...] | None
+    running_requests: tuple[float, ...] | None = Field(description="Means over the polls.")
+    draft_acceptance_ratio: tuple[float | None, ...] = Field(description="Null where nothing was drafted.")
+    acceptance_length_tokens: tuple[float | None, ...] = Field(description="The bonus token included.")
+    effective_tokens_per_step: tuple[float | None, ...] = Field(description="With a draft or without.")
+
+
+class HistoryView(View):
+    """What is kept of the increments: as far back as the longest window."""
+
+    time: float = Field(description="When it was taken, in Unix time.")
+    step_seconds: float
+    engines: tuple[HistoryEngineView, ...]

@@ -40,7 +40,7 @@ _NO_BOUNDS: Final = Bounds(None, None, None)
 _COUNTERS: Final = {
     counter.name.lower(): counter for counter in Counter if counter.name.lower() in CountsView.model_fields
 }
-_RATES: Final[Mapping[str, Callable[[Window], int | None]]] = {
+RATES: Final[Mapping[str, Callable[[Window], int | None]]] = {
     "drafts_per_second": lambda window: window[Counter.DRAFTS],
     "draft_tokens_per_second": lambda window: window[Counter.DRAFT_TOKENS],
     "accepted_tokens_per_second": lambda window: window[Counter.ACCEPTED_TOKENS],
@@ -55,15 +55,19 @@ def engine_id(target: str, model_name: str, engine: str) -> str:
     return blake2b(dumps([target, model_name, engine]).encode(), digest_size=6).hexdigest()
 
 
+def id_of(labels: Mapping[str, str]) -> str:
+    """Return the id of an engine by the labels of its metrics."""
+    return engine_id(labels["target"], labels["model_name"], labels["engine"])
+
+
 def engine_view(labels: Mapping[str, str], findings: Findings) -> EngineView:
     """Return what is to be said of one engine; ``labels`` are those of its metrics."""
     judgement, known = findings.judgement, findings.speculation
-    target, model_name, engine = labels["target"], labels["model_name"], labels["engine"]
     return EngineView(
-        id=engine_id(target, model_name, engine),
-        target=target,
-        model_name=model_name,
-        engine=engine,
+        id=id_of(labels),
+        target=labels["target"],
+        model_name=labels["model_name"],
+        engine=labels["engine"],
         labels=dict(labels),
         state=judgement.state,
         verdict=judgement.verdict,
@@ -152,7 +156,7 @@ def _window(window: Window, bounds: Bounds, cost: Cost | None) -> WindowView:
         draft_length_tokens=acceptance.draft_length_tokens(window),
         coverage_ratio=acceptance.coverage_ratio(window),
         effective_tokens_per_step=acceptance.effective_tokens_per_step(window),
-        **{name: load.per_second(window, count(window)) for name, count in _RATES.items()},
+        **{name: load.per_second(window, count(window)) for name, count in RATES.items()},
         step_seconds=latency.step_seconds(window),
         time_per_output_token_seconds=latency.time_per_output_token_seconds(window),
         running_requests=load.mean(window, Gauge.RUNNING_REQUESTS),
