@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from tests.e2e.kube_api import ApiServer, Pods, needs_kube_api
+from tests.e2e.kubelet import Projected
 
 pytestmark = needs_kube_api
 
@@ -98,30 +99,14 @@ def pods(api, ranks):
 @pytest.fixture(scope="module")
 def token(api):
     """The token as the kubelet has it in a pod: a link to a link that gets another aim."""
-    token = Token(api.folder / "serviceaccount")
-    token.become("exporter-token")
-    return token
-
-
-class Token:
-    def __init__(self, folder):
-        self._folder, self.path = folder, folder / "token"
-        folder.mkdir()
-        self.path.symlink_to("..data/token")
-
-    def become(self, text):
-        there = self._folder / f"..{text}"
-        there.mkdir()
-        (there / "token").write_text(text)
-        (self._folder / "..data_tmp").symlink_to(there.name)
-        (self._folder / "..data_tmp").replace(self._folder / "..data")
+    return Projected(api.folder / "serviceaccount", token="exporter-token")
 
 
 @pytest.fixture(scope="module")
 def exporter(api, wire, token, start, e2e, pods):
     access = {
         "api_server": f"https://127.0.0.1:{wire.port}",
-        "authorization": {"credentials_file": str(token.path)},
+        "authorization": {"credentials_file": str(token.folder / "token")},
         "tls_config": {"ca_file": str(api.folder / "ca.crt")},
         "namespaces": ["inference"],
     }
@@ -197,7 +182,7 @@ def test_a_watch_that_is_cut_goes_on_and_misses_nothing(pods, wire, exporter, wa
 def test_a_token_that_is_replaced_is_used(api, pods, token, exporter, watched, e2e):
     api.accept("exporter-token", "second-token")
     api.restart()
-    token.become("second-token")
+    token.put(token="second-token")
     api.accept("second-token")
     api.restart()
     pods.create("with-the-second")
@@ -212,6 +197,6 @@ def test_a_token_that_is_no_longer_taken_is_told_of_and_its_successor_mends_it(
     api.restart()
     e2e.eventually(lambda: "does not accept the token" in exporter.log, within=120.0)
     assert "inference/with-the-second" in watched(), "what is known stays"
-    token.become("third-token")
+    token.put(token="third-token")
     pods.create("with-the-third")
     e2e.eventually(lambda: "inference/with-the-third" in watched(), within=120.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-CHART = Path(__file__).parents[2] / "helm" / "spec-decode-exporter"
+from tests.helm.rendering import CHART, render_chart
+
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
-OPERATOR = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
 
 NEEDED = ("helm_python", "kubernetes_validate")
 
@@ -27,45 +26,8 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=why))
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads a plain `=` as the text that it is to Kubernetes: YAML 1.1 has a type for it that nobody uses."""
-
-
-_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
-
-
-class Rendered(list):
-    """The objects of a rendering; ``text`` is what each template gave."""
-
-    def __init__(self, texts):
-        self.texts = texts
-        manifests = (text for path, text in texts.items() if not path.endswith("NOTES.txt"))
-        super().__init__(one for text in manifests for one in yaml.load_all(text, _Loader) if one)
-
-    def of(self, kind):
-        return [one for one in self if one["kind"] == kind]
-
-    def one(self, kind):
-        (found,) = self.of(kind)
-        return found
-
-    @property
-    def notes(self):
-        return next(text for path, text in self.texts.items() if path.endswith("NOTES.txt"))
-
-
 def values_of(case):
     return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
-
-
-def render_chart(folder, values=None, kube_version="v1.36.0", **options):
-    # The module's public method has no way to name the version of Kubernetes, or to be strict about names.
-    from helm_python import Chart, _native
-
-    settings = {"name": "rel", "namespace": "obs", "kube_version": kube_version, "strict": True, **options}
-    chart = Chart.load(str(folder))
-    asked = json.dumps(values or {}), json.dumps({**settings, "api_versions": OPERATOR})
-    return Rendered(json.loads(_native.call_string("helm_render", chart._raw(), *asked)))
 
 
 @pytest.fixture(scope="session")

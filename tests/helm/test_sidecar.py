@@ -59,6 +59,14 @@ def test_sidecar_mode_runs_nothing_of_its_own(render):
     assert kinds == {"ConfigMap", "PodMonitor", "PrometheusRule"}
 
 
+def test_a_selector_of_one_s_own_is_the_whole_selector(render):
+    own = {"matchLabels": {"app": "vllm"}}
+    sidecar = {"selector": own, "injection": {"enabled": True}}
+    rendered = render({"mode": "sidecar", "podMonitor": {"enabled": True}, "sidecar": sidecar})
+    binding = rendered.one("MutatingAdmissionPolicyBinding")["spec"]["matchResources"]
+    assert binding["objectSelector"] == rendered.one("PodMonitor")["spec"]["selector"] == own
+
+
 def test_values_are_quoted_as_they_must_be_in_cel(render):
     odd = "a\"b'c\\d\n$(X)"
     rendered = render(

@@ -26,6 +26,11 @@
 {{- toYaml (.Values.sidecar.namespaces | default (list (include "spec-decode-exporter.namespace" .))) -}}
 {{- end -}}
 
+{{/* Which pods have a sidecar. The default is not among the values: Helm would add it to what people say. */}}
+{{- define "spec-decode-exporter.sidecarSelector" -}}
+{{- toYaml (.Values.sidecar.selector | default (dict "matchLabels" (dict "spec-decode-exporter/inject" "true"))) -}}
+{{- end -}}
+
 {{- define "spec-decode-exporter.sidecarConfigName" -}}
 {{ include "spec-decode-exporter.fullname" . }}-sidecar
 {{- end -}}

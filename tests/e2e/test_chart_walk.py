@@ -1,0 +1,241 @@
+"""docs/kubernetes.md, walked: what the chart makes of its values, in a real API, with the program that it starts.
+
+There are no nodes, no operator and no image: the tests start the installed program as the pod says, and Prometheus as
+the monitor says. Who may look at what is decided by the chart's own Role.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.kube_api import ApiServer, needs_kube_api
+from tests.e2e.kubelet import Projected, container_class
+from tests.helm.rendering import CHART, render_chart
+
+pytestmark = [
+    needs_kube_api,
+    pytest.mark.skipif(
+        find_spec("helm_python") is None, reason="NOT TESTED: `make chart` installs Helm's engine"
+    ),
+]
+
+DOCUMENT = Path(__file__).parents[2].joinpath("docs", "kubernetes.md").read_text()
+ACCOUNT = "system:serviceaccount:monitoring:spec-decode-spec-decode-exporter"
+PATHS = {
+    "ConfigMap": "api/v1/namespaces/{}/configmaps",
+    "Service": "api/v1/namespaces/{}/services",
+    "ServiceAccount": "api/v1/namespaces/{}/serviceaccounts",
+    "Deployment": "apis/apps/v1/namespaces/{}/deployments",
+    "Role": "apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "MutatingAdmissionPolicy": "apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+}
+SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
+
+
+def block(mark, kind="yaml"):
+    """Return the block of the document whose text begins with, or follows, a mark."""
+    found = re.search(rf"(?:```{kind}\n{mark}|{mark}\n```{kind}\n)(.*?)```", DOCUMENT, re.DOTALL)[1]
+    return re.sub(r"<[a-z ]*>", "example", found)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory, e2e):
+    api = ApiServer(tmp_path_factory.mktemp("walk") / "api", e2e.free_port(), account=ACCOUNT)
+    for namespace in ("inference", "monitoring"):
+        api.create("/api/v1/namespaces", metadata={"name": namespace})
+    yield api
+    api.stop()
+
+
+@pytest.fixture(scope="module")
+def install(api):
+    """Create what the chart makes of values, as Helm does; what only the operator reads is returned with it."""
+
+    def install(values, namespace):
+        rendered = render_chart(CHART, values, name="spec-decode", namespace=namespace)
+        for one in rendered:
+            if one["kind"] in PATHS and "helm.sh/hook" not in one["metadata"].get("annotations", {}):
+                where = one["metadata"].get("namespace", "")
+                api.ask("POST", "/" + PATHS[one["kind"]].format(where), one)
+        return rendered
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def drill(api, start, e2e):
+    """The stand-in vLLM of the document, in a pod of the document."""
+    pod = yaml.safe_load(block("<!-- drill -->"))
+    words = pod["spec"]["containers"][0]["args"]
+    assert words[:2] == ["simulate", "--scenario"]
+    server = start(e2e.Simulator, words[2])
+    server.wait_for(server.url)
+    # The document's port is that of everyone on this machine.
+    pod["metadata"]["annotations"] = {"prometheus.io/port": str(server.port)}
+    place = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+    api.ask("POST", place, pod)
+    api.change(f"{place}/drill/status", status={"phase": "Running", "podIP": "127.0.0.1"})
+    return server
+
+
+@pytest.fixture(scope="module")
+def fleet(install):
+    return install(yaml.safe_load(block("# fleet.yaml")), "monitoring")
+
+
+@pytest.fixture(scope="module")
+def configuration(api, fleet):
+    """Return the configuration of the chart's ConfigMap, changed; and with what a pod knows of its API by itself."""
+    name = fleet.one("Deployment")["metadata"]["name"]
+    found = api.ask("GET", f"/api/v1/namespaces/monitoring/configmaps/{name}")["data"]["exporter.yml"]
+
+    def text(**changes):
+        config = {**yaml.safe_load(found), **changes}
+        for way in config["discovery"]["kubernetes"]:
+            way["api_server"] = api.url
+            way["authorization"] = {"credentials_file": str(api.folder / "token")}
+            way["tls_config"] = {"ca_file": str(api.folder / "ca.crt")}
+        return json.dumps(config)
+
+    return text
+
+
+@pytest.fixture(scope="module")
+def mounted(configuration, tmp_path_factory):
+    return Projected(tmp_path_factory.mktemp("pod") / "config", exporter_yml=configuration())
+
+
+@pytest.fixture(scope="module")
+def exporter(start, e2e, fleet, mounted, drill):
+    (container,) = copy.deepcopy(fleet.one("Deployment")["spec"]["template"]["spec"]["containers"])
+    state = mounted.folder.parent / "state"
+    state.mkdir()
+    mounts = {"/etc/spec-decode-exporter": mounted.folder, "/var/lib/spec-decode-exporter": state}
+    exporter = start(container_class(e2e), container, mounts)
+    exporter.wait_for(f"{exporter.url}{container['readinessProbe']['httpGet']['path']}")
+    return exporter
+
+
+@pytest.fixture(scope="module")
+def prometheus(start, e2e, fleet, exporter, drill, tmp_path_factory, prometheus_tools):
+    """A Prometheus that does what the operator would have it do for the ServiceMonitor and the PrometheusRule."""
+    rules = tmp_path_factory.mktemp("rules") / "rules.yml"
+    rules.write_text(yaml.safe_dump(fleet.one("PrometheusRule")["spec"]))
+    (endpoint,) = fleet.one("ServiceMonitor")["spec"]["endpoints"]
+    own = {"namespace": "monitoring", "pod": "spec-decode-spec-decode-exporter-0", "service": "spec-decode"}
+    vllm = {"namespace": "inference", "pod": "drill"}
+    jobs = [("exporter", exporter, own, endpoint["honorLabels"]), ("vllm", drill, vllm, False)]
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules)],
+        "scrape_configs": [
+            {
+                "job_name": job,
+                "honor_labels": honor,
+                # vLLM does so too; and Prometheus 2 would take the colons out of its names otherwise.
+                "static_configs": [{"targets": [f"127.0.0.1:{server.port}"], "labels": labels}],
+            }
+            for job, server, labels, honor in jobs
+        ],
+    }
+    prometheus = start(e2e.Prometheus, config=config)
+    prometheus.wait_for(f"{prometheus.url}/-/ready")
+    return prometheus
+
+
+def test_the_exporter_finds_the_pod_with_the_rights_that_the_chart_gives_it(exporter, e2e):
+    up = 'spec_decode_exporter_target_up{namespace="inference",pod="drill",target="inference/drill"} 1.0'
+    e2e.eventually(lambda: up in exporter.metrics())
+    assert "discovery_failed" not in exporter.log
+
+
+def test_the_rules_of_the_chart_are_taken_and_none_fails(prometheus, e2e):
+    def health():
+        groups = json.loads(e2e.fetch(f"{prometheus.url}/api/v1/rules")[2])["data"]["groups"]
+        return {rule["health"] for group in groups for rule in group["rules"]}
+
+    e2e.eventually(lambda: health() == {"ok"})
+
+
+def test_the_series_join_with_those_of_vllm_as_the_document_says(prometheus, e2e):
+    query = block("", kind="promql").replace('"5m"', '"30s"')
+    e2e.eventually(lambda: prometheus.query("vllm:num_requests_running or vllm_num_requests_running"))
+    if not prometheus.query("vllm:num_requests_running"):
+        query = query.replace("vllm:", "vllm_")  # Prometheus 2, of a server that gives it OpenMetrics
+    ((labels, _),) = e2e.eventually(lambda: prometheus.query(query), within=90.0)
+    assert (labels["namespace"], labels["pod"]) == ("inference", "drill")
+
+
+def test_what_is_the_exporter_s_own_has_its_own_pod(prometheus, e2e):
+    ((labels, _),) = e2e.eventually(lambda: prometheus.query("spec_decode_exporter_build_info"))
+    assert labels["namespace"] == "monitoring"
+
+
+def test_a_changed_configmap_is_read_by_the_running_exporter(exporter, mounted, configuration, e2e):
+    before = exporter.log.count('"reloaded"') + exporter.log.count("reloaded")
+    mounted.put(exporter_yml=configuration(targets=[{"url": "http://127.0.0.1:1/", "name": "added"}]))
+    e2e.eventually(lambda: 'target="added"' in exporter.metrics(), within=30.0)
+    assert exporter.log.count("reloaded") > before
+    mounted.put(exporter_yml="tagrets: []")
+    reloaded = "spec_decode_exporter_config_last_reload_successful"
+    e2e.eventually(lambda: f"{reloaded} 0.0" in exporter.metrics(), within=30.0)
+    assert 'target="added"' in exporter.metrics(), "the old configuration stays"
+    mounted.put(exporter_yml=configuration())
+    e2e.eventually(lambda: f"{reloaded} 1.0" in exporter.metrics(), within=30.0)
+    assert 'target="added"' not in exporter.metrics()
+    assert 'pod="drill"' in exporter.metrics(), "who was there all the time stays"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    not os.environ.get("DRILL"), reason="NOT TESTED: the whole drill takes ten minutes; DRILL=1 runs it"
+)
+def test_the_alert_of_the_document_fires_within_ten_minutes(prometheus, e2e):
+    asked = 'ALERTS{alertname="SpecDecodeSuddenDrop", pod="drill", alertstate="firing"}'
+    assert asked.replace(" ", "") in DOCUMENT.replace(" ", "")
+    assert e2e.eventually(lambda: prometheus.query(asked), within=600.0)
+
+
+def test_an_injected_sidecar_watches_its_vllm_and_knows_how_it_speculates(api, install, start, e2e, tmp_path):
+    values = yaml.safe_load(block("# sidecar.yaml"))
+    values["sidecar"]["injection"] = {"enabled": True, "failurePolicy": "Fail"}
+    rendered = install(values, "inference")
+    server = start(e2e.Simulator, "steady", name="vllm")
+    server.wait_for(server.url)
+    words = [
+        "vllm",
+        "serve",
+        "m",
+        "--port",
+        str(server.port),
+        "--speculative-config",
+        json.dumps(SPECULATION),
+    ]
+    pod = {
+        "metadata": {"generateName": "vllm-", "labels": values["sidecar"]["selector"]["matchLabels"]},
+        "spec": {"containers": [{"name": "vllm", "image": "vllm", "command": words}]},
+    }
+
+    def injected():
+        made = api.ask("POST", "/api/v1/namespaces/inference/pods", pod)
+        return made["spec"].get("initContainers")
+
+    (sidecar,) = e2e.eventually(injected)
+    monitor = rendered.one("PodMonitor")["spec"]
+    assert monitor["namespaceSelector"] == {"matchNames": ["inference"]}
+    assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in sidecar["ports"]}
+    exporter = start(container_class(e2e), sidecar, {"/var/lib/spec-decode-exporter": tmp_path})
+    exporter.wait_for(f"{exporter.url}{sidecar['livenessProbe']['httpGet']['path']}")
+    e2e.eventually(lambda: 'method="eagle3"' in exporter.metrics())
+    assert re.search(r"^spec_decode_exporter_target_up\{.*\} 1\.0$", exporter.metrics(), re.MULTILINE)
