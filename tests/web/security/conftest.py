@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import ssl
+from types import SimpleNamespace
+
+import bcrypt
+import pytest
+import trustme
+
+
+def hashed(password, cost=4):
+    return bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()
+
+
+@pytest.fixture(scope="session")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture
+def folder(tmp_path, authority):
+    """A folder with a certificate, its key, the authority, and what writes a web configuration there."""
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    issued.private_key_pem.write_to_path(tmp_path / "server.key")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+
+    def write(text):
+        path = tmp_path / "web.yml"
+        path.write_text(text)
+        return path
+
+    return SimpleNamespace(path=tmp_path, write=write)
+
+
+@pytest.fixture
+def trusting(authority):
+    """A function that makes a client's context; with identities, it has a certificate for them."""
+
+    def make(*identities, issuer=None):
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        if identities:
+            (issuer or authority).issue_cert(*identities).configure_cert(context)
+        return context
+
+    return make
+
+
+@pytest.fixture(scope="session", name="hashed")
+def hashed_fixture():
+    return hashed

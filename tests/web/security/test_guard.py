@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from exporter.web.app import create_app
+from exporter.web.security import guard as module
+from exporter.web.security.guard import Guard
+from exporter.web.security.live import LiveWebConfig
+from exporter.web.security.passwords import BusyError, Passwords
+
+
+def basic(name, password):
+    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def users(hashed):
+    return f"basic_auth_users:\n  alice: {hashed(b'wonder:land')}\n  jürgen: {hashed('größe'.encode())}\n"
+
+
+@pytest.fixture
+def client_of(aiohttp_client, make_state, folder, clock):
+    """A function that gives a client of the pages behind a web configuration."""
+
+    async def make(text, **given):
+        live = LiveWebConfig(folder.write(text), clock)
+        client = await aiohttp_client(create_app(make_state(**given), Guard(live, clock)))
+        client.live = live
+        return client
+
+    return make
+
+
+EVERY_PAGE = [
+    ("GET", "/"),
+    ("GET", "/static/style.css"),
+    ("GET", "/metrics"),
+    ("GET", "/api/v1/snapshot"),
+    ("GET", "/config"),
+    ("GET", "/-/healthy"),
+    ("GET", "/-/ready"),
+    ("POST", "/-/reload"),
+    ("GET", "/no/such/page"),
+    ("DELETE", "/metrics"),
+    ("OPTIONS", "/"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY_PAGE)
+async def test_no_page_is_shown_to_a_stranger(client_of, users, method, path):
+    client = await client_of(users, targets=lambda: pytest.fail("the page was made"))
+    answer = await client.request(method, path)
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == 'Basic realm="spec-decode-exporter", charset="UTF-8"'
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Connection"] == "close"
+    assert await answer.text() == "Unauthorized\n"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Basic",
+        "Basic ",
+        "Basic !!!!",
+        "Basic " + b64encode(b"alice").decode(),
+        "Bearer " + b64encode(b"alice:wonder:land").decode(),
+        basic("alice", "wonder"),
+        basic("alice", ""),
+        basic("", ""),
+        basic("bob", "wonder:land"),
+        basic("ALICE", "wonder:land"),
+        "Basic \udcff",
+    ],
+)
+async def test_what_is_no_user_with_the_own_password_is_refused(client_of, users, header):
+    client = await client_of(users)
+    with capture_logs() as logs:
+        assert (await client.get("/metrics", headers={"Authorization": header})).status == 401
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        basic("alice", "wonder:land"),
+        basic("jürgen", "größe"),
+        basic("alice", "wonder:land").replace("Basic", "basic"),
+    ],
+)
+async def test_a_user_sees_every_page(client_of, users, header):
+    client = await client_of(users)
+    for path in ("/", "/metrics", "/-/healthy", "/config"):
+        assert (await client.get(path, headers={"Authorization": header})).status == 200
+
+
+async def test_a_user_who_is_taken_out_of_the_file_is_refused_by_the_next_request(client_of, users, folder):
+    client = await client_of(users)
+    header = {"Authorization": basic("alice", "wonder:land")}
+    assert (await client.get("/", headers=header)).status == 200
+    folder.write(users.replace("alice", "alicia"))
+    with capture_logs():
+        await client.live.look()
+    assert (await client.get("/", headers=header)).status == 401
+
+
+async def test_without_users_everyone_passes(client_of):
+    client = await client_of("http_server_config: {http2: false}\n")
+    assert (await client.get("/metrics")).status == 200
+
+
+async def test_who_cannot_be_checked_soon_is_told_to_come_again(client_of, users, monkeypatch):
+    async def busy(*_):
+        raise BusyError
+
+    client = await client_of(users)
+    monkeypatch.setattr(Passwords, "match", busy)
+    answer = await client.get("/metrics", headers={"Authorization": basic("alice", "x")})
+    assert answer.status == 503
+    assert answer.headers["Retry-After"] == "1"
+
+
+async def test_more_requests_than_the_rate_are_refused_whoever_asks(client_of, users, clock):
+    client = await client_of("rate_limit: {interval: 1s, burst: 2}\n" + users)
+    header = {"Authorization": basic("alice", "wonder:land")}
+    assert [(await client.get("/", headers=header)).status for _ in range(3)] == [200, 200, 429]
+    answer = await client.get("/")
+    assert answer.status == 429
+    assert answer.headers["Retry-After"] == "1"
+    await clock.advance(1.0)
+    assert [(await client.get("/", headers=header)).status for _ in range(2)] == [200, 429]
+
+
+async def test_another_rate_counts_when_the_file_says_so(client_of, folder):
+    client = await client_of("rate_limit: {interval: 1s, burst: 1}\n")
+    assert [(await client.get("/")).status for _ in range(2)] == [200, 429]
+    folder.write("rate_limit: {interval: 1s, burst: 3}\n")
+    with capture_logs():
+        await client.live.look()
+    assert [(await client.get("/")).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+async def test_headers_of_the_file_take_the_place_of_the_exporters(client_of):
+    client = await client_of(
+        "http_server_config:\n  headers:\n    X-Frame-Options: sameorigin\n    X-XSS-Protection: '0'\n"
+    )
+    for path in ("/", "/no/such/page"):
+        headers = (await client.get(path)).headers
+        assert headers.getall("X-Frame-Options") == ["sameorigin"]
+        assert headers["X-XSS-Protection"] == "0"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "Strict-Transport-Security" not in headers
+
+
+@given(st.text())
+def test_any_header_is_read_as_credentials_or_as_none(header):
+    found = module._credentials(header)
+    assert found is None or isinstance(found[0], str)
+
+
+@given(st.text().filter(lambda name: ":" not in name and name.isprintable()), st.binary())
+def test_credentials_are_read_as_they_were_written(name, password):
+    written = b64encode(name.encode() + b":" + password).decode()
+    assert module._credentials(f"Basic {written}") == (name, password)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from exporter.web.security import passwords as module
+from exporter.web.security.passwords import MOST_WAITING, BusyError, Passwords
+
+
+@pytest.fixture(scope="module")
+def users(hashed):
+    return {"alice": SecretStr(hashed(b"wonderland")), "bob": SecretStr(hashed(b"builder"))}
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """The comparisons by bcrypt."""
+    done, real = [], module._matches
+
+    def matches(password, written):
+        done.append((password, written))
+        return real(password, written)
+
+    monkeypatch.setattr(module, "_matches", matches)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "right"),
+    [
+        ("alice", b"wonderland", True),
+        ("bob", b"builder", True),
+        ("alice", b"builder", False),
+        ("alice", b"", False),
+        ("alice", b"wonderland\0", False),
+        ("alice", b"wonderland" * 50, False),
+        ("carol", b"wonderland", False),
+        ("", b"wonderland", False),
+        ("al\udcffice", b"wonderland", False),
+    ],
+)
+async def test_only_a_user_with_the_own_password_matches(users, name, password, right):
+    passwords = Passwords()
+    assert await passwords.match(users, name, password) is right
+    assert await passwords.match(users, name, password) is right
+
+
+async def test_a_password_matches_by_its_first_72_bytes(hashed):
+    users = {"alice": SecretStr(hashed(b"x" * 72))}
+    assert await Passwords().match(users, "alice", b"x" * 80)
+
+
+async def test_each_result_is_computed_once(users, compared):
+    passwords = Passwords()
+    for _ in range(3):
+        assert await passwords.match(users, "alice", b"wonderland")
+        assert not await passwords.match(users, "alice", b"wrong")
+        assert not await passwords.match(users, "nobody", b"wrong")
+    assert len(compared) == 3
+
+
+async def test_those_who_ask_the_same_at_once_wait_for_one_result(users, compared):
+    passwords = Passwords()
+    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MOST_WAITING)]
+    assert all(await asyncio.gather(*asked))
+    assert len(compared) == 1
+
+
+async def test_an_unknown_name_costs_a_comparison_of_the_same_kind(users, compared):
+    assert not await Passwords().match(users, "nobody", b"wonderland")
+    ((_, written),) = compared
+    assert written[:7] == users["alice"].get_secret_value()[:7]
+    assert written not in {user.get_secret_value() for user in users.values()}
+
+
+async def test_an_unknown_name_always_costs_the_same(hashed, compared):
+    users = {"cheap": SecretStr(hashed(b"a", 4)), "dear": SecretStr(hashed(b"b", 5))}
+    passwords = Passwords()
+    for attempt in range(5):
+        for name in ("one", "two", "three", "four", "five", "six"):
+            assert not await passwords.match(users, name, b"%d" % attempt)
+    costs = [written[4:6] for _, written in compared]
+    assert all(set(costs[first::6]) == {costs[first]} for first in range(6))
+
+
+async def test_the_event_loop_goes_on_while_a_password_is_compared(users, monkeypatch, until):
+    going, ended = threading.Event(), threading.Event()
+
+    def slow(_password, _written):
+        going.set()
+        return ended.wait(10)
+
+    monkeypatch.setattr(module, "_matches", slow)
+    asked = asyncio.create_task(Passwords().match(users, "alice", b"x"))
+    await until(going.is_set)
+    ended.set()
+    assert await asked
+
+
+async def test_who_comes_when_too_many_wait_is_told_so_unless_the_result_is_known(users, monkeypatch):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    ended = threading.Event()
+    monkeypatch.setattr(module, "_matches", lambda *_: not ended.wait(10))
+    asked = [
+        asyncio.create_task(passwords.match(users, "alice", b"%d" % each)) for each in range(MOST_WAITING)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(BusyError):
+        await passwords.match(users, "alice", b"one more")
+    assert await passwords.match(users, "alice", b"wonderland")
+    ended.set()
+    assert not any(await asyncio.gather(*asked))
+    assert not await passwords.match(users, "alice", b"one more")
+
+
+async def test_a_new_hash_counts_at_once(users, hashed):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    changed = {**users, "alice": SecretStr(hashed(b"looking glass"))}
+    assert not await passwords.match(changed, "alice", b"wonderland")
+    assert await passwords.match(changed, "alice", b"looking glass")
+
+
+async def test_wrong_passwords_do_not_push_out_the_right_one(users, compared, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_REMEMBERED", 3)
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    for attempt in range(10):
+        assert not await passwords.match(users, "alice", b"%d" % attempt)
+    known = len(compared)
+    assert await passwords.match(users, "alice", b"wonderland")
+    assert len(compared) == known
+    assert all(len(keys) <= 3 for keys in passwords._results.values())
+
+
+TEXTS = st.binary(max_size=6)
+
+
+@given(st.tuples(TEXTS, TEXTS, TEXTS), st.tuples(TEXTS, TEXTS, TEXTS))
+def test_no_two_questions_are_taken_for_one(one, other):
+    passwords = Passwords()
+    assert (passwords._digest(*one) == passwords._digest(*other)) is (one == other)
+
+
+async def test_nothing_that_is_remembered_holds_a_password(users):
+    passwords = Passwords()
+    await passwords.match(users, "alice", b"wonderland")
+    assert b"wonderland" not in repr(vars(passwords)).encode()
+
+
+async def test_known_and_unknown_names_take_the_same_time(hashed):
+    users = {"alice": SecretStr(hashed(b"wonderland", 6))}
+    passwords, taken = Passwords(), {"alice": [], "nobody": []}
+    for attempt in range(15):
+        for name, times in taken.items():
+            begin = time.perf_counter()
+            await passwords.match(users, name, b"%d" % attempt)
+            times.append(time.perf_counter() - begin)
+    known, unknown = (statistics.median(times) for times in taken.values())
+    assert 0.5 < known / unknown < 2

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from exporter.config.problem import ConfigError
+from exporter.web.security import load
+from exporter.web.security.load import read_web_config
+from exporter.web.security.schema import CIPHERS, CIPHERS_OF_TLS13, CURVES, HEADERS
+
+HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
+CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
+
+
+def problems(path):
+    with pytest.raises(ConfigError) as refused:
+        read_web_config(path)
+    return [
+        (problem.place.rpartition("/")[2], problem.path, problem.message)
+        for problem in refused.value.problems
+    ]
+
+
+GOOD = {
+    "empty": "",
+    "certificate": CERTIFICATE,
+    "users": f"basic_auth_users:\n  alice: {HASH}\n  bob: {HASH.replace('2y', '2b')}\n",
+    "no HTTP/2": "http_server_config: {http2: false}\n",
+    "headers": "http_server_config:\n  headers:\n    X-Frame-Options: sameorigin\n    X-XSS-Protection: '0'\n",
+    "strict transport": CERTIFICATE
+    + "http_server_config: {headers: {Strict-Transport-Security: max-age=31536000}}\n",
+    "rate": "rate_limit: {interval: 100ms, burst: 20}\n",
+    "no rate": "rate_limit: {interval: 0, burst: 0}\n",
+    "mutual": CERTIFICATE
+    + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n"
+    + "  client_allowed_sans: [prometheus.example]\n",
+    "optional": CERTIFICATE
+    + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n",
+    "versions": CERTIFICATE + "  min_version: TLS13\n  max_version: TLS13\n",
+    "ciphers": CERTIFICATE + f"  cipher_suites: [{', '.join([*CIPHERS, *CIPHERS_OF_TLS13])}]\n",
+    "client's choice": CERTIFICATE + "  prefer_server_cipher_suites: false\n",
+    **{f"curve {name}": CERTIFICATE + f"  curve_preferences: [{name}]\n" for name in CURVES},
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_the_toolkit_takes_is_taken(folder, name):
+    read_web_config(folder.write(GOOD[name]))
+
+
+BAD = {
+    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a key that is known here"),
+    "misspelt": (
+        CERTIFICATE + "  cert_fil: x\n",
+        "web.yml:4",
+        "tls_server_config.cert_fil",
+        "did you mean `cert_file`?",
+    ),
+    "twice": (
+        CERTIFICATE + "  key_file: server.key\n",
+        "web.yml:4",
+        "tls_server_config.key_file",
+        "is there twice, first in line 3",
+    ),
+    "no mapping": ("- basic_auth_users\n", "web.yml:1", "", "must be a mapping of keys to values"),
+    "empty section": (
+        "tls_server_config: {}\n",
+        "web.yml:1",
+        "tls_server_config",
+        "has no certificate; add `cert_file`",
+    ),
+    "nothing in a section": ("tls_server_config:\n", "web.yml:1", "tls_server_config", "has no value"),
+    "key alone": (
+        "tls_server_config:\n  key_file: server.key\n",
+        "web.yml:1",
+        "tls_server_config",
+        "has no certificate",
+    ),
+    "certificate alone": (
+        "tls_server_config:\n  cert_file: server.pem\n",
+        "web.yml:1",
+        "tls_server_config",
+        "has no key; add `key_file`",
+    ),
+    "no such file": (
+        CERTIFICATE.replace("server.pem", "none.pem"),
+        "web.yml:2",
+        "tls_server_config.cert_file",
+        "names a file that cannot be read",
+    ),
+    "twice the certificate": (
+        CERTIFICATE + "  cert: x\n",
+        "web.yml:2",
+        "tls_server_config.cert_file",
+        "cannot stand beside `cert`",
+    ),
+    "no PEM": (
+        CERTIFICATE.replace("server.pem", "web.yml"),
+        "web.yml:1",
+        "tls_server_config",
+        "not a certificate and its key in PEM",
+    ),
+    "another's key": (
+        CERTIFICATE.replace("server.pem", "authority.pem"),
+        "web.yml:1",
+        "tls_server_config",
+        "not a certificate and its key in PEM, without a password (KEY_VALUES_MISMATCH)",
+    ),
+    "authority that is none": (
+        CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: server.key\n",
+        "web.yml:1",
+        "tls_server_config",
+        "server.key: not a certificate in PEM",
+    ),
+    "authority without policy": (
+        CERTIFICATE + "  client_ca_file: authority.pem\n",
+        "web.yml:4",
+        "tls_server_config.client_ca_file",
+        "is of no use without `client_auth_type: RequireAndVerifyClientCert`",
+    ),
+    "policy without authority": (
+        CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n",
+        "web.yml:4",
+        "tls_server_config.client_auth_type",
+        "needs `client_ca_file`: without one, any certificate of any public authority would do",
+    ),
+    **{
+        f"policy {name}": (
+            CERTIFICATE + f"  client_auth_type: {name}\n  client_ca_file: authority.pem\n",
+            "web.yml:4",
+            "tls_server_config.client_auth_type",
+            f"cannot be {name}: Python's TLS cannot ask for a certificate that it does not verify",
+        )
+        for name in ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
+    },
+    "no such policy": (
+        CERTIFICATE + "  client_auth_type: requireandverifyclientcert\n",
+        "web.yml:4",
+        "tls_server_config.client_auth_type",
+        "must be 'NoClientCert', 'VerifyClientCertIfGiven' or 'RequireAndVerifyClientCert'",
+    ),
+    "names nobody must bear": (
+        CERTIFICATE
+        + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n",
+        "web.yml:6",
+        "tls_server_config.client_allowed_sans",
+        "needs `client_auth_type: RequireAndVerifyClientCert`",
+    ),
+    "no names": (
+        CERTIFICATE + "  client_allowed_sans: []\n",
+        "web.yml:4",
+        "tls_server_config.client_allowed_sans",
+        "must not be empty",
+    ),
+    "old version": (
+        CERTIFICATE + "  min_version: TLS10\n",
+        "web.yml:4",
+        "tls_server_config.min_version",
+        "cannot be TLS10: OpenSSL no longer speaks it; write TLS12 or TLS13",
+    ),
+    "no such version": (
+        CERTIFICATE + "  max_version: TLS14\n",
+        "web.yml:4",
+        "tls_server_config.max_version",
+        "must be 'TLS12' or 'TLS13'",
+    ),
+    "versions the wrong way": (
+        CERTIFICATE + "  min_version: TLS13\n  max_version: TLS12\n",
+        "web.yml:5",
+        "tls_server_config.max_version",
+        "is below `min_version`",
+    ),
+    "unsafe cipher": (
+        CERTIFICATE + "  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n",
+        "web.yml:4",
+        "tls_server_config.cipher_suites[0]",
+        "is not a cipher suite that is known to be safe",
+    ),
+    "no cipher of TLS 1.2": (
+        CERTIFICATE + "  cipher_suites: [TLS_AES_128_GCM_SHA256]\n",
+        "web.yml:4",
+        "tls_server_config.cipher_suites",
+        "names no cipher suite of TLS 1.2; add one, or `min_version: TLS13`",
+    ),
+    "unknown curve": (
+        CERTIFICATE + "  curve_preferences: [P-256]\n",
+        "web.yml:4",
+        "tls_server_config.curve_preferences[0]",
+        "there are CurveP256",
+    ),
+    "several curves": (
+        CERTIFICATE + "  curve_preferences: [X25519, CurveP256]\n",
+        "web.yml:4",
+        "tls_server_config.curve_preferences",
+        "Python's TLS can offer all that OpenSSL has, or a single one",
+    ),
+    "HTTP/2": (
+        "http_server_config:\n  http2: true\n",
+        "web.yml:2",
+        "http_server_config.http2",
+        "cannot be true: the exporter's HTTP server has no HTTP/2; remove the key, or write false",
+    ),
+    "another header": (
+        "http_server_config:\n  headers:\n    Set-Cookie: a=b\n",
+        "web.yml:3",
+        "http_server_config.headers.Set-Cookie",
+        "is not a header that can be set; there are Content-Security-Policy, ",
+    ),
+    "another value": (
+        "http_server_config: {headers: {X-Frame-Options: allow}}\n",
+        "web.yml:1",
+        "http_server_config.headers.X-Frame-Options",
+        "must be deny or sameorigin",
+    ),
+    "two headers in one": (
+        'http_server_config: {headers: {X-XSS-Protection: "0\\r\\nSet-Cookie: a=b"}}\n',
+        "web.yml:1",
+        "http_server_config.headers.X-XSS-Protection",
+        "must be one line of visible ASCII characters",
+    ),
+    "strict transport without TLS": (
+        "http_server_config: {headers: {Strict-Transport-Security: max-age=1}}\n",
+        "web.yml:1",
+        "http_server_config.headers.Strict-Transport-Security",
+        "is for use with `tls_server_config`",
+    ),
+    "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "names nobody"),
+    "user without a hash": (
+        "basic_auth_users:\n  alice:\n",
+        "web.yml:2",
+        "basic_auth_users.alice",
+        "has no value; remove it, or give it one",
+    ),
+    "plain password": (
+        "basic_auth_users:\n  alice: hunter2\n",
+        "web.yml:2",
+        "basic_auth_users.alice",
+        "is not a bcrypt hash; make one with",
+    ),
+    "cost": (
+        f"basic_auth_users: {{alice: {HASH.replace('$10$', '$31$')}}}\n",
+        "web.yml:1",
+        "basic_auth_users.alice",
+        "has a cost of 31: it must be 4 to 16; 10 is usual",
+    ),
+    "colon": (
+        f'basic_auth_users: {{"a:b": {HASH}}}\n',
+        "web.yml:1",
+        "basic_auth_users.a:b",
+        "nor hold a colon",
+    ),
+    "a list of users": (
+        f"basic_auth_users: [{HASH}]\n",
+        "web.yml:1",
+        "basic_auth_users",
+        "must be a mapping",
+    ),
+    "rate without burst": (
+        "rate_limit: {interval: 1s}\n",
+        "web.yml:1",
+        "rate_limit",
+        "would refuse every request",
+    ),
+    "rate without a unit": (
+        "rate_limit: {interval: 1, burst: 1}\n",
+        "web.yml:1",
+        "rate_limit.interval",
+        "is not a duration; write a number with its unit",
+    ),
+    "negative burst": (
+        "rate_limit: {interval: 1s, burst: -1}\n",
+        "web.yml:1",
+        "rate_limit.burst",
+        "must be at least 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_is_told_with_its_place_and_its_remedy(folder, name):
+    text, place, path, message = BAD[name]
+    found = problems(folder.write(text))
+    assert [entry[:2] for entry in found if message in entry[2]] == [(place, path)], found
+
+
+def test_every_mistake_is_told_at_once(folder):
+    text = CERTIFICATE + "  min_version: TLS11\nhttp_server_config: {http2: true}\nbasic_auth_users: {a: b}\n"
+    assert [path for _, path, _ in problems(folder.write(text))] == [
+        "tls_server_config.min_version",
+        "http_server_config.http2",
+        "basic_auth_users.a",
+    ]
+
+
+def test_no_message_repeats_a_hash_or_a_key(folder):
+    secret = "$2y$10$secretsecretsecret"
+    text = f"tls_server_config: {{cert_file: server.pem, key: [{secret}]}}\nbasic_auth_users: {{alice: {secret}}}\n"
+    assert "secret" not in str(problems(folder.write(text))).replace("_secret", "")
+
+
+def test_certificate_key_and_authority_may_stand_in_the_file(folder):
+    texts = {
+        name: (folder.path / file).read_text()
+        for name, file in (("cert", "server.pem"), ("key", "server.key"), ("client_ca", "authority.pem"))
+    }
+    tls = {**texts, "client_auth_type": "RequireAndVerifyClientCert"}
+    config = read_web_config(folder.write(yaml.safe_dump({"tls_server_config": tls})))
+    assert config.context is not None
+    assert texts["key"] not in repr(config)
+
+
+def test_paths_are_relative_to_the_file(folder, monkeypatch):
+    monkeypatch.chdir("/")
+    config = read_web_config(folder.write(CERTIFICATE))
+    assert [path.name for path in config.files] == ["web.yml", "server.pem", "server.key"]
+
+
+def test_users_need_bcrypt_and_are_told_how_to_have_it(folder, monkeypatch):
+    monkeypatch.setattr(load, "find_spec", lambda _: None)
+    assert problems(folder.write(GOOD["users"])) == [
+        (
+            "web.yml:1",
+            "basic_auth_users",
+            "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`",
+        )
+    ]
+    read_web_config(folder.write(CERTIFICATE))
+
+
+def test_without_users_bcrypt_is_not_imported():
+    import subprocess
+    import sys
+
+    program = "import sys, exporter.service; sys.exit('bcrypt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+KEYS = st.sampled_from(
+    [
+        "tls_server_config",
+        "basic_auth_users",
+        "rate_limit",
+        "http_server_config",
+        "headers",
+        "cert",
+        *HEADERS,
+        "a",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just(HASH),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_whatever_the_file_holds_it_is_read_or_refused_in_words(folder, data):
+    with contextlib.suppress(ConfigError):
+        read_web_config(folder.write(yaml.safe_dump(data, allow_unicode=False)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.binary(max_size=60))
+def test_whatever_bytes_the_file_holds_they_are_read_or_refused_in_words(folder, data):
+    path = folder.write("")
+    path.write_bytes(b"basic_auth_users:\n  " + data)
+    with contextlib.suppress(ConfigError):
+        read_web_config(path)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import contextlib
+import ssl
+
+import pytest
+
+from exporter.web.security.load import read_web_config
+from exporter.web.security.tls import allows
+
+CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
+MUTUAL = CERTIFICATE + "  client_ca_file: authority.pem\n  client_auth_type: "
+
+
+def shaken(server, client):
+    """Let two contexts shake hands in memory; return what the server then knows of the connection."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    done = set()
+    for side in [asking, answering] * 5:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+            done.add(side)
+    assert len(done) == 2
+    return answering
+
+
+@pytest.fixture
+def server(folder):
+    def make(text):
+        return read_web_config(folder.write(text)).context
+
+    return make
+
+
+def test_a_client_that_trusts_the_authority_is_answered_by_tls_1_3(server, trusting):
+    assert shaken(server(CERTIFICATE), trusting()).version() == "TLSv1.3"
+
+
+def test_the_newest_version_can_be_limited(server, trusting):
+    assert shaken(server(CERTIFICATE + "  max_version: TLS12\n"), trusting()).version() == "TLSv1.2"
+
+
+def test_versions_before_1_2_are_not_spoken(server):
+    assert server(CERTIFICATE).minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_the_oldest_version_can_be_limited(server, trusting):
+    client = trusting()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        shaken(server(CERTIFICATE + "  min_version: TLS13\n"), client)
+
+
+def test_only_the_chosen_cipher_suite_of_tls_1_2_is_spoken(server, trusting):
+    text = CERTIFICATE + "  max_version: TLS12\n  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]\n"
+    client = trusting()
+    assert shaken(server(text), client).cipher()[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
+    client.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+    with pytest.raises(ssl.SSLError):
+        shaken(server(text), client)
+
+
+@pytest.mark.parametrize(("preference", "chosen"), [("true", "AES256"), ("false", "AES128")])
+def test_whose_preference_counts_can_be_chosen(server, trusting, preference, chosen):
+    text = CERTIFICATE + (
+        f"  max_version: TLS12\n  prefer_server_cipher_suites: {preference}\n  cipher_suites:\n"
+        "    - TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384\n    - TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\n"
+    )
+    client = trusting()
+    client.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384")
+    assert chosen in shaken(server(text), client).cipher()[0]
+
+
+def test_only_the_chosen_curve_is_spoken(server, trusting):
+    text = CERTIFICATE + "  curve_preferences: [X25519]\n"
+    client = trusting()
+    client.set_ecdh_curve("X25519")
+    shaken(server(text), client)
+    client.set_ecdh_curve("secp384r1")
+    with pytest.raises(ssl.SSLError):
+        shaken(server(text), client)
+
+
+@pytest.mark.parametrize("policy", ["VerifyClientCertIfGiven", "RequireAndVerifyClientCert"])
+def test_a_certificate_of_the_authority_is_accepted_and_no_other(server, trusting, policy):
+    import trustme
+
+    context = server(MUTUAL + policy)
+    assert shaken(context, trusting("prometheus.example")).getpeercert()
+    with pytest.raises(ssl.SSLError):
+        shaken(context, trusting("prometheus.example", issuer=trustme.CA()))
+
+
+def test_a_client_without_a_certificate_is_refused_only_where_one_is_required(server, trusting):
+    assert shaken(server(MUTUAL + "VerifyClientCertIfGiven"), trusting()).getpeercert() is None
+    with pytest.raises(ssl.SSLError):
+        shaken(server(MUTUAL + "RequireAndVerifyClientCert"), trusting())
+
+
+@pytest.mark.parametrize(
+    ("identities", "names", "allowed"),
+    [
+        (["prometheus.example"], "prometheus.example", True),
+        (["prometheus.example"], "example", False),
+        (["prometheus.example"], "PROMETHEUS.example", False),
+        (["other.example", "prometheus.example"], "none.example, prometheus.example", True),
+        (["*.example"], "prometheus.example", False),
+        (["192.0.2.1"], "192.0.2.1", True),
+        (["2001:db8::1"], "'2001:db8::1'", True),
+        (["who@example.org"], "who@example.org", True),
+    ],
+)
+def test_a_client_may_be_asked_for_a_name(folder, trusting, identities, names, allowed):
+    text = MUTUAL + f"RequireAndVerifyClientCert\n  client_allowed_sans: [{names}]\n"
+    config = read_web_config(folder.write(text))
+    certificate = shaken(config.context, trusting(*identities)).getpeercert()
+    assert allows(config.settings.tls_server_config, certificate) is allowed

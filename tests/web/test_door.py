@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import ssl
+
+import pytest
+import trustme
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from exporter.web import door as module
+from exporter.web.app import create_app
+from exporter.web.door import HEAD_SECONDS, STALLED_SECONDS, Connection
+from exporter.web.listen import parse_listen_address, serve
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE = b"x" * 8_000_000
+
+
+class Timer:
+    def __init__(self, seconds, action):
+        self.seconds, self.action = seconds, action
+
+    def cancel(self):
+        self.action = None
+
+
+@pytest.fixture
+def pass_time(monkeypatch):
+    """A function that lets the time of the timers of so many seconds be over; it returns how many there were."""
+    timers = []
+
+    def later(connection, seconds):
+        timers.append(Timer(seconds, connection.abort))
+        return timers[-1]
+
+    def over(seconds):
+        due = [timer for timer in timers if timer.seconds == seconds and timer.action]
+        for timer in due:
+            timer.action()
+        return len(due)
+
+    monkeypatch.setattr(Connection, "_later", later)
+    return over
+
+
+class Serving:
+    """A server of a small page, a large one, and one that waits; and clients of it that send bytes."""
+
+    def __init__(self):
+        self.go_on, self.begun, self.writers = asyncio.Event(), 0, []
+
+    async def start(self, tls=None, most=8):
+        app = web.Application()
+        app.router.add_get("/", self.small)
+        app.router.add_get("/large", self.large)
+        app.router.add_get("/wait", self.wait)
+        self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, most)
+        self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
+        return self
+
+    async def small(self, _request):
+        self.begun += 1
+        return web.Response(text="here")
+
+    async def large(self, _request):
+        self.begun += 1
+        return web.Response(body=LARGE)
+
+    async def wait(self, _request):
+        self.begun += 1
+        await self.go_on.wait()
+        return web.Response(text="at last")
+
+    async def connect(self, data=b"", **more):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **more)
+        self.writers.append(writer)
+        writer.write(data)
+        return reader, writer
+
+    async def close(self):
+        self.go_on.set()
+        for writer in self.writers:
+            writer.transport.abort()
+        await self.server.close()
+
+
+@pytest.fixture
+async def serving():
+    serving = Serving()
+    yield serving
+    await serving.close()
+
+
+async def answered(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"Content-Length"))
+    return (await reader.readexactly(length)).decode()
+
+
+async def hung_up(reader):
+    """Return whether the other side has ended the connection, politely or not."""
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+def connections(serving):
+    return len(serving.server.door._open)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: y"])
+async def test_a_client_that_does_not_finish_its_head_is_sent_away(serving, pass_time, until, begun):
+    await serving.start()
+    reader, _ = await serving.connect(begun)
+    await until(lambda: connections(serving) == 1)
+    assert pass_time(HEAD_SECONDS) == 1
+    assert await hung_up(reader)
+    await until(lambda: connections(serving) == 0)
+
+
+async def test_bytes_that_drip_win_no_time(serving, pass_time, until):
+    await serving.start()
+    _, writer = await serving.connect(b"GET / HTTP/1.1\r\n")
+    await until(lambda: connections(serving) == 1)
+    for _ in range(5):
+        writer.write(b"X-A: b\r\n")
+        await writer.drain()
+    assert pass_time(HEAD_SECONDS) == 1
+
+
+async def test_between_requests_a_client_may_be_silent_but_a_new_head_has_its_time(serving, pass_time, until):
+    await serving.start()
+    reader, writer = await serving.connect()
+    for _ in range(2):
+        writer.write(REQUEST)
+        assert await answered(reader) == "here"
+        assert pass_time(HEAD_SECONDS) == 0
+    writer.write(b"G")
+    await until(lambda: pass_time(HEAD_SECONDS) == 1)
+    assert await hung_up(reader)
+
+
+async def test_how_long_an_answer_takes_to_make_is_not_the_clients_doing(serving, pass_time, until):
+    await serving.start()
+    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    writer.write(b"GET ")  # the beginning of the next request
+    await writer.drain()
+    assert pass_time(HEAD_SECONDS) == 0
+    serving.go_on.set()
+    assert await answered(reader) == "at last"
+
+
+async def test_a_client_that_does_not_read_is_sent_away(serving, pass_time, until):
+    await serving.start()
+    await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
+    await until(lambda: pass_time(STALLED_SECONDS) == 1)
+    await until(lambda: connections(serving) == 0)
+
+
+async def test_a_client_that_reads_has_its_time(serving, pass_time):
+    await serving.start()
+    reader, _ = await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert len(await answered(reader)) == len(LARGE)
+    assert pass_time(STALLED_SECONDS) == 0
+
+
+async def test_when_the_house_is_full_the_longest_waiting_makes_room(serving, until):
+    await serving.start(most=3)
+    readers = []
+    for number in range(3):
+        readers.append((await serving.connect())[0])
+        await until(lambda number=number: connections(serving) == number + 1)
+    with capture_logs() as logs:
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+        assert await hung_up(readers[0])
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+        assert await hung_up(readers[1])
+    assert connections(serving) == 3
+    assert [entry["event"] for entry in logs] == ["connections_full"]
+
+
+async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
+    await serving.start(most=2)
+    asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
+    await until(lambda: serving.begun == 2)
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST)
+        assert await hung_up(reader)
+    serving.go_on.set()
+    assert [await answered(reader) for reader, _ in asked] == ["at last", "at last"]
+    reader, _ = await serving.connect(REQUEST)
+    assert await answered(reader) == "here"
+
+
+async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ECONNABORTED]
+    accept = loop.sock_accept
+
+    async def failing(listening):
+        if errors and (len(errors) == 1 or serving.server.door._open):
+            raise OSError(errors.pop(0), "as the system says it")
+        return await accept(listening)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    await serving.start()
+    with capture_logs():
+        waiting, _ = await serving.connect()
+        await until(lambda: not errors)
+        assert await hung_up(waiting)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+
+
+async def test_nothing_is_left_when_it_closes(serving, until):
+    await serving.start()
+    for _ in range(3):
+        await serving.connect()
+    await until(lambda: connections(serving) == 3)
+    await serving.close()
+    await until(lambda: connections(serving) == 0)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_nonsense_is_answered_but_not_logged(serving, caplog):
+    await serving.start()
+    with caplog.at_level(logging.DEBUG):
+        reader, _ = await serving.connect(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.0 400 Bad Request")
+    assert [record for record in caplog.records if record.name == "exporter.web"] == []
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n",
+    ],
+)
+async def test_a_head_that_is_too_large_is_refused(serving, request_head):
+    await serving.start()
+    reader, _ = await serving.connect(request_head)
+    assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
+)
+async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, head):
+    app = create_app(make_state())
+    serving.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+    serving.port = int(serving.server.urls[0].rpartition(":")[2].strip("/"))
+    reader, writer = await serving.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n")) == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+    writer.write_eof()
+    assert b"more than 65536 bytes" in await reader.read()
+
+
+class Tls:
+    def __init__(self, authority):
+        self.authority, self.admitting, self.names = authority, True, "localhost"
+        self.made = None
+        self.rotate()
+
+    def rotate(self):
+        self.made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.issue_cert(self.names).configure_cert(self.made)
+
+    def context(self):
+        return self.made
+
+    def admits(self, _transport):
+        return self.admitting
+
+
+@pytest.fixture
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority):
+    return Tls(authority)
+
+
+@pytest.fixture
+def trusting(authority):
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return {"ssl": context, "server_hostname": "localhost"}
+
+
+async def test_with_tls_the_page_comes_encrypted(serving, tls, trusting):
+    await serving.start(tls)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+    assert serving.server.urls[0].startswith("https://127.0.0.1:")
+
+
+async def test_a_new_certificate_is_shown_to_those_who_come_then(serving, tls, trusting):
+    await serving.start(tls)
+    clients = []
+    for _ in range(2):
+        clients.append(await serving.connect(REQUEST, **trusting))
+        assert await answered(clients[-1][0]) == "here"
+        tls.rotate()
+    assert len({writer.get_extra_info("peercert")["serialNumber"] for _, writer in clients}) == 2
+    first_reader, first_writer = clients[0]
+    first_writer.write(REQUEST)  # who is connected already stays so
+    assert await answered(first_reader) == "here"
+
+
+async def test_who_is_not_admitted_gets_no_answer(serving, tls, trusting, until):
+    tls.admitting = False
+    await serving.start(tls)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await hung_up(reader)
+    await until(lambda: connections(serving) == 0)
+    assert serving.begun == 0
+
+
+@pytest.mark.parametrize("data", [REQUEST, b"\x16\x03\x01\xff\xff" + b"\0" * 100])
+async def test_what_is_no_handshake_is_hung_up_on_without_a_word(serving, tls, until, caplog, data):
+    await serving.start(tls)
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(data)
+        await reader.read()
+        await until(lambda: connections(serving) == 0)
+    assert caplog.records == []
+
+
+async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkeypatch):
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
+    await serving.start(tls)
+    reader, _ = await serving.connect()
+    assert await hung_up(reader)
+
+
+async def test_handshakes_count_as_connections_and_make_room(serving, tls, trusting, until):
+    await serving.start(tls, most=2)
+    readers = [(await serving.connect())[0] for _ in range(2)]
+    await until(lambda: connections(serving) == 2)
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST, **trusting)
+        assert await answered(reader) == "here"
+    assert await hung_up(readers[0])
+    assert connections(serving) == 2
+
+
+async def test_closing_ends_handshakes(serving, tls, until):
+    await serving.start(tls)
+    reader, _ = await serving.connect()
+    await until(lambda: connections(serving) == 1)
+    await serving.server.close()
+    assert await hung_up(reader)
+    assert len(asyncio.all_tasks()) == 1
