@@ -1,8 +1,8 @@
 # docs/image.md says how to build, check and run it. `make image` fills in VERSION and REVISION.
 
 # The interpreter, the system's libraries and pip come from here: any image of Debian with CPython 3.11 or later.
-# Releases name it by digest: --build-arg BASE=python@sha256:...
-ARG BASE=python:3.12-slim-trixie
+# By digest, so that a build next week has the same; who moves it moves the tag too.
+ARG BASE=python:3.12.13-slim-trixie@sha256:57cd7c3a7a273101a6485ba99423ee568157882804b1124b4dd04266317710de
 
 
 # What the exporter depends on, each by the digest in the lock, compiled so that no start has to do it. All that is copied

@@ -9,11 +9,12 @@ BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
 # The first that is there and works: Docker's client may be there without an engine.
 BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
 BUILD_FLAGS ?=
+SBOM        ?= spec-decode-exporter.cdx.json
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format image lock e2e e2e-k8s e2e-vllm chart bench docs dashboards dashboards-pictures clean
+.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart bench docs dashboards dashboards-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -21,7 +22,7 @@ help: ## say what each target does
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dns]' --group test --group grafana --group lint
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[auth,dns]' --group test --group grafana --group lint
 	@touch $@
 
 run: $(READY) ## run the exporter against an embedded simulated vLLM
@@ -62,9 +63,23 @@ image: ## build the container image: IMAGE, BASE and BUILDER say under what name
 	$(BUILDER) build $(BUILD_FLAGS) --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) \
 	  --build-arg REVISION=$(REVISION) --tag $(IMAGE) .
 
-lock: $(READY) ## write anew what the image is built from: each package's version and digests
+lock: $(READY) ## write anew what the image is built from and what CI installs: each package's version and digests
 	$(BIN)/pip install --quiet --disable-pip-version-check 'uv>=0.7,<1'
 	PATH=$(abspath $(BIN)):$$PATH image/lock
+
+sbom: $(READY) ## write the bill of materials of what the image's lock holds, as CycloneDX: SBOM says where
+	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
+	PATH=$(abspath $(BIN)):$$PATH image/sbom $(SBOM)
+
+audit: $(READY) ## hold the locks against the advisories, and the workflows against the rules; fails without a network
+	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
+	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement image/requirements.lock
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement image/build.lock
+
+wheels: $(READY) ## ask the registry whether what is installed with the exporter needs a compiler anywhere
+	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
+	$(BIN)/pytest tests/e2e/test_wheels.py -m e2e
 
 bench: $(READY) ## run every benchmark that the README quotes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench

@@ -1,0 +1,132 @@
+"""Whatever is fetched is fixed: actions by commit, images by digest, packages by theirs; workflows may do little."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+CHECKOUT = Path(__file__).parents[1]
+WORKFLOWS = sorted((CHECKOUT / ".github" / "workflows").glob("*.yml"))
+PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCKED = "requirements-dev.lock"
+ACTION = re.compile(r"(?P<name>[a-z0-9-]+/[a-z0-9-]+)@(?P<commit>[0-9a-f]{40}) # (?P<version>v\d+\.\d+\.\d+)")
+IMAGE = re.compile(r"[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}")
+OWN_IMAGE = "spec-decode-exporter"
+
+
+def used():
+    """Yield what every step and every reused workflow names, with its comment."""
+    for path in WORKFLOWS:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            match = re.match(r"\s*-?\s*uses: (.+)", line)
+            if match:
+                yield match[1]
+
+
+def jobs():
+    return [
+        pytest.param(job, id=f"{path.name} {name}")
+        for path in WORKFLOWS
+        for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items()
+    ]
+
+
+@pytest.mark.parametrize("text", sorted(set(used())))
+def test_every_action_is_fixed_by_its_commit_and_says_which_version_that_is(text):
+    assert text.startswith("./.github/workflows/") or ACTION.fullmatch(text), text
+
+
+def test_an_action_is_the_same_wherever_it_is_used():
+    matches = [ACTION.fullmatch(text) for text in used()]
+    fixed = {(match["name"], match["commit"], match["version"]) for match in matches if match}
+    assert len(fixed) > 5
+    assert len({name for name, *_ in fixed}) == len(fixed)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_do_nothing_but_what_its_jobs_ask_for(path):
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {}
+
+
+@pytest.mark.parametrize("job", jobs())
+def test_a_job_says_what_it_may_and_ends_some_time(job):
+    assert job["permissions"]
+    assert set(job["permissions"].values()) <= {"read", "write"}
+    assert "uses" in job or 0 < job["timeout-minutes"] <= 60
+
+
+@pytest.mark.parametrize("job", jobs())
+def test_what_is_signed_is_signed_by_the_release_alone_and_nothing_of_a_request_gets_into_a_shell(job):
+    for step in job.get("steps", ()):
+        assert "${{" not in step.get("run", ""), step
+        if step.get("uses", "").startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] is False
+
+
+def test_nobody_elses_request_runs_with_rights():
+    for path in WORKFLOWS:
+        triggers = yaml.safe_load(path.read_text(encoding="utf-8"))[True]  # `on` is a yes to YAML 1.1
+        assert not {"pull_request_target", "workflow_run", "issue_comment"} & set(triggers)
+
+
+def test_no_secret_is_used_but_the_jobs_own_token():
+    for path in WORKFLOWS:
+        assert set(re.findall(r"secrets\.(\w+)", path.read_text(encoding="utf-8"))) <= {"GITHUB_TOKEN"}
+
+
+def test_every_image_of_the_stack_is_fixed_by_its_digest():
+    services = yaml.safe_load((CHECKOUT / "config" / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    images = {service["image"] for service in services.values()}
+    others = {image for image in images if not image.startswith(f"{OWN_IMAGE}:")}
+    assert len(others) >= 4
+    assert all(map(IMAGE.fullmatch, others)), others
+
+
+def locked():
+    """Return version and digests of every package of the lock that tests and releases run with."""
+    text = re.sub(r"\\\n", " ", (CHECKOUT / LOCKED).read_text(encoding="utf-8"))
+    entries = [line for line in text.splitlines() if re.match(r"[a-z0-9]", line)]
+    return [(Requirement(entry.split(" --hash")[0]), entry.count("--hash=sha256:")) for entry in entries]
+
+
+def groups():
+    listed = [*PYPROJECT["dependency-groups"].items(), ("build", PYPROJECT["build-system"]["requires"])]
+    # `bench` is for one machine's figures, and runs nowhere else.
+    return [Requirement(text) for name, texts in listed if name != "bench" for text in texts]
+
+
+def test_every_package_that_tests_and_releases_run_with_has_digests_and_no_place():
+    assert len(locked()) > 50
+    assert all(digests for _, digests in locked())
+    assert not re.search(r"https?:|index-url|--find-links|file:", (CHECKOUT / LOCKED).read_text())
+
+
+@pytest.mark.parametrize("requirement", groups(), ids=str)
+def test_that_lock_has_what_pyproject_asks_for(requirement):
+    versions = [
+        next(iter(one.specifier)).version
+        for one, _ in locked()
+        if one.name.replace("_", "-") == requirement.name.replace("_", "-").lower()
+    ]
+    assert versions, "run `make lock`"
+    assert all(requirement.specifier.contains(version) for version in versions), "run `make lock`"
+
+
+@pytest.mark.skipif(
+    not (Path(sys.executable).parent / "zizmor").exists() and shutil.which("zizmor") is None,
+    reason="zizmor is not installed; `make audit` installs it",
+)
+def test_the_auditor_of_workflows_finds_nothing():
+    program = shutil.which("zizmor", path=str(Path(sys.executable).parent)) or shutil.which("zizmor")
+    done = subprocess.run(
+        [program, "--offline", CHECKOUT / ".github"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
