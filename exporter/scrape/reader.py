@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, isnan, nan
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from exporter.scrape.engines import (
     BUCKET_NAMES,
@@ -71,6 +72,27 @@ class _Plan:
     shown: Shown
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Known:
+    """A layout, and what the values of a page of that layout are."""
+
+    layout: Layout
+    plan: _Plan
+
+
+_shared: WeakValueDictionary[int, _Known] = WeakValueDictionary()
+"""Replicas have pages of one layout, of 50 kB and more: those of a fleet share it, as long as one has it."""
+
+
+def _known(layout: Layout) -> _Known:
+    """Return what is known of the layout, which another target's reader may have found out already."""
+    key = hash((tuple(layout.starts), tuple(layout.places)))
+    known = _shared.get(key)
+    if known is None or known.layout != layout:
+        known = _shared[key] = _Known(layout, _plan(layout))
+    return known
+
+
 class _Sighting(NamedTuple):
     """One wanted series on the page: where its value is, and of what."""
 
@@ -85,7 +107,7 @@ class Reader:
     """Reads the pages of one target; keeps the layout of the last one, so that the next costs less."""
 
     def __init__(self) -> None:
-        self._known: dict[bool, tuple[Layout, _Plan]] = {}
+        self._known: dict[bool, _Known] = {}
         self.shown = Shown()
         """What the newest page shows; of its histograms only if they were read."""
 
@@ -108,14 +130,14 @@ class Reader:
     def _read_again(self, page: bytes, *, with_latencies: bool) -> tuple[_Plan, list[float]] | None:
         """Read the page by a layout that is known, if it has one."""
         if with_latencies in self._known:
-            layout, plan = self._known[with_latencies]
-            values = read_values(layout, page)
+            known = self._known[with_latencies]
+            values = read_values(known.layout, page)
             if values is not None:
-                return plan, values
+                return known.plan, values
         if with_latencies or True not in self._known:
             return None
         # Whole pages are laid out alike with and without: they share one layout, which is large.
-        layout = self._known[True][0].only(_NAMES[False])
+        layout = self._known[True].layout.only(_NAMES[False])
         values = read_values(layout, page)
         return None if values is None else (self._keep(layout, with_latencies=False), values)
 
@@ -126,9 +148,8 @@ class Reader:
         return self._keep(layout, with_latencies=with_latencies), values
 
     def _keep(self, layout: Layout, *, with_latencies: bool) -> _Plan:
-        plan = _plan(layout)
-        self._known[with_latencies] = layout, plan
-        return plan
+        known = self._known[with_latencies] = _known(layout)
+        return known.plan
 
 
 def _plan(layout: Layout) -> _Plan:

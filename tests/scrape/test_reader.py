@@ -560,7 +560,29 @@ def test_both_tiers_share_what_is_large_of_a_whole_page():
     reader = Reader()
     for with_latencies in (True, False):
         reader.read(NGRAM, with_latencies=with_latencies)
-    assert reader._known[True][0].starts is reader._known[False][0].starts
+    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+
+
+def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
+    replicas = [Reader(), Reader()]
+    for number, reader in enumerate(replicas):
+        reader.read(NGRAM.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True)
+    assert replicas[0]._known[True] is replicas[1]._known[True]
+    before = len(reader_module._shared)
+    replicas.clear()
+    del reader
+    assert len(reader_module._shared) == before - 1
+
+
+def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
+    monkeypatch.setattr(reader_module, "hash", lambda _: 0, raising=False)
+    pages = [NGRAM, NGRAM.replace(b'"tiny-llama"', b'"other-llama"')]
+    readers = [Reader() for _ in pages]
+    names = [
+        [name.model_name for name in reader.read(page, with_latencies=True).samples]
+        for reader, page in zip(readers, pages, strict=True)
+    ]
+    assert names[0] != names[1]
 
 
 def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_readings):
@@ -582,7 +604,7 @@ def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
     assert reader.read(more, with_latencies=False) == read(more)
     assert reader.read(more, with_latencies=True) == read(more, with_latencies=True)
     assert reader.read(more, with_latencies=False) == read(more)
-    assert reader._known[True][0].starts is reader._known[False][0].starts
+    assert reader._known[True].layout.starts is reader._known[False].layout.starts
     first_readings.clear()
     for with_latencies in (True, False, True):
         reader.read(more, with_latencies=with_latencies)
