@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,7 +22,7 @@ from exporter.config.load import load
 from exporter.config.schema import Config
 from exporter.event_log import EventLog, run_name
 from exporter.export.models import EventView, ObservationView, TargetView
-from exporter.export.snapshot import engine_id, engine_view
+from exporter.export.snapshot import engine_view
 from exporter.targets.static import static_targets
 from exporter.watch import TargetWatch
 
@@ -91,18 +91,17 @@ class Observation:
             self._ended = self._clock.monotonic()
             await _cancel(polling)
         # A server that does not answer is not waited for again.
-        await asyncio.gather(*(watch.poll() for watch in self._watches if watch.row().up))
+        await asyncio.gather(*(watch.poll() for watch in self._watches if watch.status().up))
 
     def observed(self) -> Observed:
         """Return what was seen up to now, or up to the end."""
         now = self._clock.monotonic() if self._ended is None else self._ended
         seconds = self._length(now)
-        found = [tuple(watch.findings_over(seconds, now)) for watch in self._watches]
         return Observed(
             self._clock.wall(),
             seconds,
-            tuple(chain.from_iterable(found)),
-            tuple(starmap(_target_view, zip(self._watches, found, strict=True))),
+            tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
+            tuple(watch.view() for watch in self._watches),
             self._events.since().events,
         )
 
@@ -158,31 +157,6 @@ def observed_config(
         **overrides,
     }
     return load(path, environ=environ, overrides={**given, **({"targets": list(targets)} if targets else {})})
-
-
-def _target_view(watch: TargetWatch, engines: Found) -> TargetView:
-    row, status = watch.row(), watch.status()
-    return TargetView(
-        target=row.name,
-        address=row.address,
-        labels=watch.labels,
-        discovery=watch.target.discovery,
-        up=row.up,
-        error=row.error,
-        engine_kind=status.engine_kind,
-        front_end=status.front_end,
-        page=status.page,
-        version=status.version,
-        polls=status.polls,
-        poll_failures=dict(status.failures or {}),
-        poll_seconds=status.poll_seconds,
-        poll_bytes=status.poll_bytes,
-        poll_interval_seconds=status.interval,
-        last_success_timestamp_seconds=status.last_success,
-        engines=tuple(
-            engine_id(labels["target"], labels["model_name"], labels["engine"]) for labels, _ in engines
-        ),
-    )
 
 
 async def _poll_on(watch: TargetWatch) -> None:
