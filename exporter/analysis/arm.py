@@ -6,7 +6,7 @@ on one grid of time, so that the bounds of the ratio follow from them as an engi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, pairwise
@@ -25,7 +25,7 @@ from exporter.analysis.latency import decoded_tokens
 from exporter.analysis.load import mean
 from exporter.analysis.ratio import ratio
 from exporter.scrape.engines import Counter, Gauge
-from exporter.window.ledger import LEAST_INCREMENTS, Window
+from exporter.window.ledger import LEAST_INCREMENTS, Increments, Window
 
 
 class Basis(StrEnum):
@@ -54,6 +54,15 @@ class _Columns(NamedTuple):
 
     above: Sequence[float]
     below: Sequence[float]
+
+
+class _Cells(NamedTuple):
+    """The increments of an engine on the grid."""
+
+    window: Window
+    places: Sequence[int]
+    """How many increments of the window lie before each cell, and at last how many there are."""
+    increments: Increments
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +121,32 @@ class Arm:
         passing = ratio(sum(started or 0 for started, _ in told), sum(running for _, running in told))
         return cosines_of(max(window.seconds for window in self.windows), passing)
 
-    def measured(self, basis: Basis) -> Measured | None:
-        """Return what the arm takes by a basis; None if no engine tells it, or nothing happened."""
-        read = _READS[basis]
+    def measures(self) -> dict[Basis, Measured]:
+        """Return what the arm takes by each basis that an engine tells, and by which anything happened."""
         edges = _grid(self.length, self.newest)
-        found = [columns for window in self.windows if (columns := read(window, edges)) is not None]
-        above, below = (
-            (list(map(sum, zip(*side, strict=True))) for side in zip(*found, strict=True))
-            if found
-            else ([], [])
-        )
-        if sum(above) <= 0 or sum(below) <= 0:
-            return None
-        return _measured(above, below, self.cosines)
+        cells = [_cells(window, edges) for window in self.windows]
+        cosines = self.cosines
+        found = {basis: _added(filter(None, map(read, cells))) for basis, read in _READS.items()}
+        return {
+            basis: _measured(columns, cosines)
+            for basis, columns in found.items()
+            if sum(columns.above) > 0 and sum(columns.below) > 0
+        }
 
     @property
     def _working(self) -> list[Window]:
         return [window for window in self.windows if _worked(window)]
 
 
-def _measured(above: Sequence[float], below: Sequence[float], cosines: int) -> Measured:
+def _added(engines: Iterable[_Columns]) -> _Columns:
+    """Add up the columns of engines, cell by cell."""
+    sides = zip(*engines, strict=True)
+    above, below = ([sum(cell) for cell in zip(*side, strict=True)] for side in (*sides, (), ())[:2])
+    return _Columns(above, below)
+
+
+def _measured(columns: _Columns, cosines: int) -> Measured:
+    above, below = columns
     estimate = ratio_estimate(above, below, cosines, lowest=0.0, highest=inf)
     value = sum(above) / sum(below)
     if estimate is None:
@@ -149,41 +164,43 @@ def _grid(length: float, newest: float) -> list[float]:
     return [newest - length * (1 - cell / MOST_INCREMENTS) for cell in range(1, MOST_INCREMENTS)]
 
 
-def _places(window: Window, edges: Sequence[float]) -> list[int]:
-    """Return where a window's increments are divided: the first and the last cell have what is beyond."""
-    return [0, *window.increments.places(edges), len(window.increments)]
+def _cells(window: Window, edges: Sequence[float]) -> _Cells:
+    """Divide a window's increments; the first and the last cell have what is beyond."""
+    increments = window.increments
+    places = [0, *increments.places(edges), len(increments)]
+    return _Cells(window, places, increments.between(places))
 
 
-def _decoding(window: Window, edges: Sequence[float]) -> _Columns | None:
+def _decoding(engine: _Cells) -> _Columns | None:
+    window, cells = engine.window, engine.increments
     if window[Counter.DECODE_NANOSECONDS] is None or decoded_tokens(window) is None:
         return None
-    cells = window.increments.between(_places(window, edges))
     generated, first = cells.counter(Counter.GENERATION_TOKENS), cells.counter(Counter.FIRST_TOKENS)
     tokens = [all_of_them - begun for all_of_them, begun in zip(generated, first, strict=True)]
     return _Columns(cells.counter(Counter.DECODE_NANOSECONDS), tokens)
 
 
-def _end_to_end(window: Window, edges: Sequence[float]) -> _Columns | None:
+def _end_to_end(engine: _Cells) -> _Columns | None:
+    window, cells = engine.window, engine.increments
     if window[Counter.END_TO_END_NANOSECONDS] is None or window[Counter.FINISHED_REQUESTS] is None:
         return None
-    cells = window.increments.between(_places(window, edges))
     return _Columns(cells.counter(Counter.END_TO_END_NANOSECONDS), cells.counter(Counter.FINISHED_REQUESTS))
 
 
-def _request_seconds(window: Window, edges: Sequence[float]) -> _Columns | None:
+def _request_seconds(engine: _Cells) -> _Columns | None:
     """Return the time of all running requests, by their number at the end of each poll, and the tokens."""
+    window = engine.window
     if window[Counter.GENERATION_TOKENS] is None or mean(window, Gauge.RUNNING_REQUESTS) is None:
         return None
-    increments, places = window.increments, _places(window, edges)
-    spent = map(mul, increments.gauge(Gauge.RUNNING_REQUESTS), increments.seconds())
-    until = list(accumulate(spent, initial=0.0))
+    running, seconds = window.increments.gauge(Gauge.RUNNING_REQUESTS), window.increments.seconds()
+    until = list(accumulate(map(mul, running, seconds), initial=0.0))
     return _Columns(
-        [until[end] - until[begin] for begin, end in pairwise(places)],
-        increments.between(places).counter(Counter.GENERATION_TOKENS),
+        [until[end] - until[begin] for begin, end in pairwise(engine.places)],
+        engine.increments.counter(Counter.GENERATION_TOKENS),
     )
 
 
-_READS: Final[Mapping[Basis, Callable[[Window, Sequence[float]], _Columns | None]]] = {
+_READS: Final[Mapping[Basis, Callable[[_Cells], _Columns | None]]] = {
     Basis.TIME_PER_OUTPUT_TOKEN: _decoding,
     Basis.END_TO_END: _end_to_end,
     Basis.THROUGHPUT_PER_REQUEST: _request_seconds,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exporter.analysis.arm import Arm, Basis
+from exporter.analysis.arm import Arm, Basis, Measured
 from exporter.analysis.arm_speedup import ArmSpeedup, arm_speedup
 from exporter.analysis.comparability import Conditions, comparable, conditions
+from exporter.analysis.estimate import Estimate
 from exporter.config.experiment_settings import ExperimentSettings
 from exporter.scrape.engines import Counter
 from exporter.window.ledger import Window
@@ -80,16 +81,20 @@ def compare(
         name = arm_of(settings, member)
         if name is not None:
             arms[name].append(member)
+    places = range(len(lengths))
     sums = {
-        name: [_arm(engines, place, length, newest) for place, length in enumerate(lengths)]
+        name: [_arm(engines, place, lengths[place], newest) for place in places]
         for name, engines in arms.items()
     }
+    held = [arm.measures() for arm in sums[settings.baseline]]
     windows = {
         name: tuple(
-            _baseline_window(arm) if name == settings.baseline else _window(arm, baseline)
-            for arm, baseline in zip(sums[name], sums[settings.baseline], strict=True)
+            _baseline_window(each[place])
+            if name == settings.baseline
+            else _window(each[place], sums[settings.baseline][place], held[place])
+            for place in places
         )
-        for name in arms
+        for name, each in sums.items()
     }
     longest = {name: each[-1] for name, each in windows.items()}
     winners = {basis: winner(settings.baseline, longest, basis) for basis in Basis}
@@ -110,18 +115,24 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: Basis) -> str | 
     bounds are below 1. An arm that nobody asks takes no part; one that is asked and cannot be compared may be
     the fastest, so there is no winner.
     """
-    asked = [arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0]
-    names = [name for name, arm in arms.items() if arm in asked]
-    speedups = [arm.speedups.get(basis) for arm in asked]
-    estimates = [speedup.estimate for speedup in speedups if speedup is not None]
-    bounds = [estimate for estimate in estimates if estimate is not None]
+    asked = {
+        name: arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0
+    }
+    bounds = {
+        name: estimate for name, arm in asked.items() if (estimate := _estimate(arm, basis)) is not None
+    }
     if not bounds or len(bounds) < len(asked):
         return None
-    if all(each.upper < 1 for each in bounds):
+    if all(each.upper < 1 for each in bounds.values()):
         return baseline
-    place = max(range(len(bounds)), key=lambda place: bounds[place].lower)
-    others = [each.upper for index, each in enumerate(bounds) if index != place]
-    return names[place] if bounds[place].lower > max(1.0, *others) else None
+    best = max(bounds, key=lambda name: bounds[name].lower)
+    others = (each.upper for name, each in bounds.items() if name != best)
+    return best if bounds[best].lower > max([1.0, *others]) else None
+
+
+def _estimate(arm: ArmWindow, basis: Basis) -> Estimate | None:
+    speedup = arm.speedups.get(basis)
+    return None if speedup is None else speedup.estimate
 
 
 def _arm(engines: Sequence[Member], place: int, length: float, newest: float) -> Arm:
@@ -133,22 +144,15 @@ def _baseline_window(arm: Arm) -> ArmWindow:
     return ArmWindow(arm.length, len(arm.windows), arm.total(Counter.FIRST_TOKENS), arm.acceptance_length)
 
 
-def _window(arm: Arm, baseline: Arm) -> ArmWindow:
+def _window(arm: Arm, baseline: Arm, held: Mapping[Basis, Measured]) -> ArmWindow:
+    """Hold an arm against what its baseline takes by each basis."""
     found = conditions(arm, baseline)
+    mine = arm.measures() if comparable(found) else {}
     return ArmWindow(
         arm.length,
         len(arm.windows),
         arm.total(Counter.FIRST_TOKENS),
         arm.acceptance_length,
         found,
-        _speedups(arm, baseline) if comparable(found) else {},
+        {basis: arm_speedup(held[basis], each) for basis, each in mine.items() if basis in held},
     )
-
-
-def _speedups(arm: Arm, baseline: Arm) -> dict[Basis, ArmSpeedup]:
-    pairs = {basis: (baseline.measured(basis), arm.measured(basis)) for basis in Basis}
-    return {
-        basis: arm_speedup(its, mine)
-        for basis, (its, mine) in pairs.items()
-        if its is not None and mine is not None
-    }
