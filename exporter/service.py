@@ -36,9 +36,10 @@ from exporter.targets.target import Target
 from exporter.watch import TargetWatch
 from exporter.web.app import create_app
 from exporter.web.listen import ListenAddress, Server, serve
+from exporter.web.page.data import PageData, ShownEngine
 from exporter.web.security.guard import Guard
 from exporter.web.security.live import LiveWebConfig
-from exporter.web.state import AppState, TargetRow
+from exporter.web.state import AppState
 
 _COMPARED_EVERY = 5.0
 """Seconds from one comparison of experiments to the next, where nobody asks in between."""
@@ -248,15 +249,21 @@ class Service:
             version=__version__,
             prepare=self.judge,
             snapshot=lambda: document(self.snapshot()),
-            targets=self._rows,
+            page=self._page,
             config_text=lambda: self._config_text,
             ready=lambda: True,
             reload=self.reload if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
         )
 
-    def _rows(self) -> list[TargetRow]:
-        return [watch.row() for watch in self._watches.values()]
+    def _page(self) -> PageData:
+        snapshot, now = self.snapshot(), self._clock.monotonic()
+        return PageData(
+            self._clock.wall(),
+            (ShownEngine.of(labels, findings, now) for labels, findings in snapshot.engines),
+            [watch.view() for watch in self._watches.values()],
+            self._events.since().events,
+        )
 
     def _status(self) -> ExporterStatus:
         return ExporterStatus(

@@ -26,7 +26,6 @@ from exporter.scrape.reader import MOST_ENGINES
 from exporter.scrape.sample import EngineName, Reading
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
-from exporter.web.state import TargetRow
 from exporter.window.ledger import Window
 
 FORGOTTEN_AFTER = 3600.0
@@ -158,19 +157,6 @@ class TargetWatch:
             poll_interval_seconds=self._poller.interval,
             last_success_timestamp_seconds=record.last_success,
             engines=tuple(id_of(labels) for labels, _ in self._shown()),
-        )
-
-    def row(self) -> TargetRow:
-        """Return the target as the landing page shows it."""
-        record, parts = self._record, urlsplit(self.target.url)
-        return TargetRow(
-            name=self.target.name,
-            address=f"{address(self.target.url)}{parts.path}",
-            up=record.up,
-            error=f"{record.error}: {record.message}" if record.error else "",
-            engines=len(self._engines),
-            page=record.page,
-            interval=self._poller.interval,
         )
 
     def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:

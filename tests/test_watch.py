@@ -356,16 +356,16 @@ async def test_the_status_says_how_the_polls_go(watch, clock, server):
     assert status.last_success == clock.wall() - 1
 
 
-async def test_the_row_shows_neither_user_nor_query(watch, clock, server):
+async def test_the_view_shows_neither_user_nor_query(watch, clock, server):
     server.failure = PollError("refused", "no")
     await polls(watch, clock, 1)
-    row = watch.row()
-    assert (row.name, row.address, row.up, row.error, row.engines) == (
+    view = watch.view()
+    assert (view.target, view.address, view.up, view.error, view.engines) == (
         "one",
         "vllm:8000/metrics",
         False,
         "refused: no",
-        0,
+        (),
     )
 
 

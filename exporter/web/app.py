@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
-from exporter.web import api, landing, lifecycle
+from exporter.web import api, lifecycle
 from exporter.web.exposition import Exposition, compress
 from exporter.web.negotiation import choose_format, choose_gzip
+from exporter.web.page import handlers as page
 from exporter.web.security.guard import Guard
 from exporter.web.slots import Slots
 from exporter.web.state import STATE, AppState
@@ -22,8 +23,9 @@ EXPOSITION: Final = web.AppKey("exposition", Exposition)
 
 _GET: Final = ("GET", "HEAD")
 _ROUTES: Final = {
-    "/": (_GET, landing.landing),
-    "/static/style.css": (_GET, landing.style),
+    "/": (_GET, page.page),
+    "/fragment": (_GET, page.fragment),
+    **{f"/static/{name}": (_GET, page.static) for name in page.STATIC},
     "/api/v1/snapshot": (_GET, api.snapshot),
     "/config": (_GET, lifecycle.config),
     "/-/healthy": (_GET, lifecycle.healthy),
@@ -34,7 +36,8 @@ _ROUTES: Final = {
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
     "Server": "spec-decode-exporter",
@@ -42,7 +45,7 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-_COSTLY: Final = ("/", "/api/v1/snapshot")
+_COSTLY: Final = ("/", "/fragment", "/api/v1/snapshot")
 """Pages that are larger, the more engines there are, besides the metrics: only so many are made at a time."""
 
 _MOST_BODY: Final = 64 * 1024

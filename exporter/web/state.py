@@ -7,28 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from exporter.web.page.data import PageData
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from prometheus_client.registry import Collector
-
-
-@dataclass(frozen=True, slots=True)
-class TargetRow:
-    """One target as the landing page shows it. Every text may come from a stranger; the page escapes it."""
-
-    name: str
-    address: str
-    """``host:port/path``, without user, password and query."""
-    up: bool | None
-    """Whether the newest poll succeeded; None before the first one ended."""
-    error: str
-    """Why the newest poll failed, in words; empty while the target is up."""
-    engines: int
-    page: str
-    """Which page is polled: ``filtered`` or ``full``; empty while that is unknown."""
-    interval: float
-    """Seconds from one poll to the next, as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +25,8 @@ class AppState:
     snapshot: Callable[[], Mapping[str, Any]]
     """What is to be said of every engine, as JSON can hold it."""
     version: str
-    targets: Callable[[], Sequence[TargetRow]]
+    page: Callable[[], PageData]
+    """Everything that the page at ``/`` shows."""
     config_text: Callable[[], str]
     """The configuration in force as YAML, its secrets already blanked."""
     ready: Callable[[], bool]

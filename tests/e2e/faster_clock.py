@@ -188,7 +188,7 @@ class Recording:
                     yield f"{series} {value!r} {self.run.wall + scrape * self.run.scrape}\n"
 
 
-class _Network:
+class Network:
     """In the place of the exporter's HTTP client: the servers by name, each moved to now when it is asked."""
 
     def __init__(self, servers: tuple[Server, ...], clock: FakeClock) -> None:
@@ -222,7 +222,7 @@ def record(run: Run) -> Recording:
 
 async def _record(run: Run) -> Recording:
     clock = FakeClock(wall=run.wall)
-    network, recording, config = _Network(run.servers, clock), Recording(run), run.config()
+    network, recording, config = Network(run.servers, clock), Recording(run), run.config()
     configs = iter([config])
     with mock.patch("exporter.watch.Client", return_value=network):
         service = Service(lambda: _next(configs), Options(addresses=()), clock)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.core import GaugeMetricFamily
 
-from exporter.web.state import AppState, TargetRow
+from exporter.web.page.data import PageData
+from exporter.web.state import AppState
 
 
 class Gauges:
@@ -28,15 +29,12 @@ def make_state():
     """A function that makes an AppState; what is not given is the plainest that works."""
 
     def make(series=1, **given):
-        row = TargetRow(
-            "chat", "vllm:8000/metrics", up=True, error="", engines=1, page="filtered", interval=1.0
-        )
         plain = {
             "collectors": [Gauges(series)],
             "prepare": nothing_to_prepare,
             "snapshot": lambda: {"engines": [{"state": "idle"}]},
             "version": "1.2.3",
-            "targets": lambda: [row],
+            "page": lambda: PageData(1_790_000_000.0, iter(()), (), ()),
             "config_text": lambda: "poll:\n  interval: 1s\n",
             "ready": lambda: True,
         }

@@ -132,7 +132,10 @@ EVERYWHERE = {
     ("method", "path", "status"),
     [
         ("GET", "/", 200),
+        ("GET", "/fragment", 200),
         ("GET", "/static/style.css", 200),
+        ("GET", "/static/page.js", 200),
+        ("GET", "/static/icon.svg", 200),
         ("GET", "/metrics", 200),
         ("GET", "/config", 200),
         ("GET", "/-/healthy", 200),
@@ -164,7 +167,7 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     def fail():
         raise RuntimeError("password=secret")
 
-    client = await client_of(make_state(targets=fail))
+    client = await client_of(make_state(page=fail))
     with capture_logs() as logs:
         answer = await client.get("/")
     assert answer.status == 500

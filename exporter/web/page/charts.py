@@ -1,0 +1,106 @@
+"""Drawings in SVG. They stretch to their place, so that no text is in them: that stands beside them in HTML.
+
+Positions and sizes are attributes, since the page's security policy allows no style but the style sheet's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from exporter.export.trace import Trace
+from exporter.web.page.markup import Markup, tag
+from exporter.web.page.numbers import percent
+
+_WIDTH, _HEIGHT = 600, 100
+"""Of a line chart, in units of its own."""
+
+
+class Mark(NamedTuple):
+    """Something that happened, on the time line."""
+
+    age: float
+    """Seconds ago."""
+    kind: str
+    """A class of the style sheet."""
+    text: str
+
+
+def line_chart(trace: Trace, marks: Iterable[Mark] = (), *, grid: bool = False) -> Markup:
+    """Draw the acceptance rate from 0 at the bottom to 1 at the top; now is at the right."""
+    runs = list(_runs(trace))
+    lines = "".join(f"M{'L'.join(run)}" for run in map(_points, runs) if len(run) > 1)
+    areas = "".join(_area(points) for points in map(_points, runs) if len(points) > 1)
+    parts = [
+        tag("title", _summary(trace)),
+        *(tag("line", class_="grid", x1=0, x2=_WIDTH, y1=y, y2=y) for y in (0, 25, 50, 75, 100) if grid),
+        tag("path", class_="area", d=areas),
+        tag("path", class_="line", d=lines),
+        *(_mark(mark, trace.seconds) for mark in marks if mark.age <= trace.seconds),
+    ]
+    return tag(
+        "svg",
+        *parts,
+        class_="chart" if grid else "spark",
+        role="img",
+        viewbox=f"0 0 {_WIDTH} {_HEIGHT}",
+        aspect="none",
+        aria_label=_summary(trace),
+    )
+
+
+def bar(share: float | None, kind: str, mark: float | None = None) -> Markup:
+    """Draw a bar of a share of its place, and a line across it at ``mark``, a share too."""
+    parts = [tag("rect", class_="track", width=100, height=8)]
+    if share is not None:
+        parts.append(tag("rect", class_=kind, width=_unit(100 * share), height=8))
+    if mark is not None:
+        x = _unit(100 * mark)
+        parts.append(tag("line", class_="mark", x1=x, x2=x, y1=0, y2=8))
+    return tag("svg", *parts, class_="bar", viewbox="0 0 100 8", aspect="none", aria_hidden="true")
+
+
+def _runs(trace: Trace) -> Iterator[list[tuple[str, float]]]:
+    """Yield the pieces that are drawn as one line, where anything is known: x and y."""
+    run: list[tuple[str, float]] = []
+    for age, ratio in trace.pieces:
+        if ratio is not None:
+            run.append((_x(age, trace.seconds), _HEIGHT * (1 - min(ratio, 1.0))))
+        elif run:
+            yield run
+            run = []
+    yield run
+
+
+def _points(run: Iterable[tuple[str, float]]) -> list[str]:
+    return [f"{x} {_unit(y)}" for x, y in run]
+
+
+def _area(points: list[str]) -> str:
+    first, last = points[0].split()[0], points[-1].split()[0]
+    return f"M{first} {_HEIGHT}L{'L'.join(points)}L{last} {_HEIGHT}Z"
+
+
+def _mark(mark: Mark, seconds: float) -> Markup:
+    x = _x(mark.age, seconds)
+    line = tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT)
+    return tag("g", tag("title", mark.text), line, class_=f"event {mark.kind}")
+
+
+def _summary(trace: Trace) -> str:
+    known = [ratio for _, ratio in trace.pieces if ratio is not None]
+    minutes = f"{trace.seconds / 60:g} min"
+    if not known:
+        return f"Nothing was drafted in the last {minutes}."
+    return (
+        f"Acceptance rate over the last {minutes}: {percent(known[-1])} now, "
+        f"between {percent(min(known))} and {percent(max(known))}."
+    )
+
+
+def _x(age: float, seconds: float) -> str:
+    return _unit(_WIDTH * (1 - min(age / seconds, 1.0)))
+
+
+def _unit(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

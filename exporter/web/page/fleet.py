@@ -1,0 +1,160 @@
+"""The fleet: a row for each engine. A row is a link that opens or closes it, so it works without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
+from exporter.analysis.verdict import Verdict
+from exporter.export.models import EngineView, WindowView
+from exporter.web.page.charts import line_chart
+from exporter.web.page.data import PageData, ShownEngine
+from exporter.web.page.detail import detail
+from exporter.web.page.events import marks
+from exporter.web.page.markup import Markup, joined, name, tag
+from exporter.web.page.numbers import NOTHING, between, duration, number, percent, plain, times
+from exporter.web.page.query import Query
+from exporter.web.page.words import state_word, verdict_chip
+
+_HEADS: Final = (
+    ("Engine", False, ""),
+    ("State", False, ""),
+    ("Verdict", True, "With the estimated speed-up, where the cost of drafting is known"),
+    ("Acceptance", False, "Accepted tokens over draft tokens, in each window and over the last minutes"),
+    ("Length", True, "Tokens that a draft gives, the bonus token included, with 95 % bounds"),
+    ("K", False, "Tokens that are drafted at a time, and how many are recommended"),
+    ("Tokens/step", True, "Tokens that a decode step gives, with a draft or without"),
+    ("Time/token", True, "Mean time per output token"),
+)
+"""The title, whether it is of the longest window, and what it means."""
+
+
+def head(window: str) -> Markup:
+    """Return the head of the table; ``window`` is the name of the longest."""
+    cells = (
+        tag(
+            "th",
+            title,
+            *([" ", tag("small", window)] if is_long else []),
+            scope="col",
+            role="columnheader",
+            title=meaning or None,
+        )
+        for title, is_long, meaning in _HEADS
+    )
+    return tag("thead", tag("tr", *cells, role="row"), role="rowgroup")
+
+
+def row(engine: ShownEngine, query: Query, page: PageData) -> Markup:
+    """Return an engine's row and, where it is open, all of it."""
+    view = engine.view
+    is_open = view.id in query.opened
+    rows = [tag("tr", *_cells(engine, query, page), class_="engine", role="row")]
+    if is_open:
+        inside = tag("td", detail(engine, page), role="cell", colspan=len(_HEADS))
+        rows.append(tag("tr", inside, class_="detail", role="row"))
+    return tag(
+        "tbody",
+        *rows,
+        id=f"e-{view.id}",
+        data_key=view.id,
+        data_name=engine.name,
+        data_verdict=str(view.verdict),
+        class_="open" if is_open else None,
+        role="rowgroup",
+    )
+
+
+def _cells(engine: ShownEngine, query: Query, page: PageData) -> Iterator[Markup]:
+    view = engine.view
+    last = view.windows[-1] if view.windows else None
+    yield tag("th", _title(view, query), scope="row", role="rowheader", class_="name")
+    yield _cell("State", state_word(view.state))
+    yield _cell("Verdict", _verdict(view, last))
+    yield _cell("Acceptance", _acceptance(engine, page), "acceptance")
+    yield _cell("Length", _length(view, last), "number")
+    yield _cell("K", _tokens(view), "number")
+    yield _cell("Tokens/step", number(last.effective_tokens_per_step if last else None, plain), "number")
+    yield _cell(
+        "Time/token", number(last.time_per_output_token_seconds if last else None, duration), "number"
+    )
+
+
+def _cell(label: str, content: str, class_: str | None = None) -> Markup:
+    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    return tag("td", content, role="cell", class_=class_, data_label=label)
+
+
+def _title(view: EngineView, query: Query) -> Markup:
+    is_open = view.id in query.opened
+    link = tag(
+        "a",
+        name(view.model_name),
+        href=query.toggled(view.id).href + ("" if is_open else f"#e-{view.id}"),
+        class_="opener",
+        aria_expanded="true" if is_open else "false",
+    )
+    where = [name(view.target), f"engine {view.engine}", *([name(view.method)] if view.method else [])]
+    return joined((link, tag("span", *_apart(where), class_="where")))
+
+
+def _apart(parts: list[str]) -> Iterator[str]:
+    for place, part in enumerate(parts):
+        if place:
+            yield " · "
+        yield part
+
+
+def _verdict(view: EngineView, last: WindowView | None) -> Markup:
+    """Return the verdict with the figure that it rests on; none of an engine that does not draft."""
+    if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
+        return NOTHING
+    speedup = None if last is None else last.estimated_speedup_ratio
+    if speedup is None or speedup.value is None:
+        return verdict_chip(view.verdict)
+    figure = tag("span", number(speedup.value, times), " as fast", class_="figure")
+    return joined((verdict_chip(view.verdict), figure))
+
+
+def _acceptance(engine: ShownEngine, page: PageData) -> Markup:
+    view = engine.view
+    figures = (
+        tag("span", tag("small", each.window), " ", number(each.draft_acceptance_ratio.value, percent))
+        for each in view.windows
+    )
+    if engine.trace is None or view.state is State.DISABLED:
+        return NOTHING
+    drawn = line_chart(engine.trace, marks(page.events, view.id, view.target, page.time))
+    return joined((tag("div", *figures, class_="figures"), drawn))
+
+
+def _length(view: EngineView, last: WindowView | None) -> Markup:
+    if last is None or last.acceptance_length_tokens.value is None:
+        return number(view.engine_reported_acceptance_length_tokens, plain)
+    length = last.acceptance_length_tokens
+    return joined((number(length.value, plain), between(length.lower, length.upper, plain)))
+
+
+def _tokens(view: EngineView) -> Markup:
+    """Return K, and below it the number that is recommended."""
+    if view.configured_tokens is None:
+        return NOTHING
+    now, best = _count(view.configured_tokens), view.recommended_tokens
+    if best is None:
+        return now
+    return joined((now, _advice(view, best)))
+
+
+def _advice(view: EngineView, best: int) -> Markup:
+    """Say what the recommended number is: the present one, as good, or to be tried."""
+    if best == view.configured_tokens:
+        return tag("small", _count(best), " is best", class_="advice", title=view.recommendation_text)
+    if view.recommendation is Action.KEEP:
+        return tag("small", _count(best), " as good", class_="advice", title=view.recommendation_text)
+    return tag("small", "try ", _count(best), class_="advice change", title=view.recommendation_text)
+
+
+def _count(tokens: int) -> Markup:
+    return tag("data", str(tokens), value=tokens)

@@ -1,0 +1,230 @@
+// The page in motion. The server renders; this asks for the page's content again, once a second, and moves what is
+// on the screen to it, so that focus, selection, scrolling and opened parts stay. All state is in the address.
+"use strict";
+
+const EVERY = 1000;
+const SLOWEST = 30000;
+const SLICE = 6; // milliseconds of work between two frames
+
+const content = document.getElementById("content");
+const live = document.getElementById("live");
+const news = document.getElementById("news");
+
+let failures = 0;
+let timer = 0;
+let asking = null;
+let seen = new Date();
+
+// --- Moving what is on the screen to what should be.
+
+const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.id || node.dataset.key || "" : "");
+const isLike = (one, other) => one.nodeName === other.nodeName && !keyOf(one) && !keyOf(other);
+const frame = () => new Promise((done) => (document.hidden ? setTimeout(done) : requestAnimationFrame(done)));
+
+function morphAttributes(old, fresh) {
+  for (const { name } of [...old.attributes]) {
+    const isTheirs = name === "open" && old.nodeName === "DETAILS"; // who opened it keeps it open
+    if (!fresh.hasAttribute(name) && !isTheirs) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  if (old.nodeName === "INPUT" && old !== document.activeElement && old.value !== fresh.value) old.value = fresh.value;
+}
+
+function morph(old, fresh) {
+  if (fresh.isMoved || old.isEqualNode(fresh)) return;
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.data = fresh.data;
+    return;
+  }
+  morphAttributes(old, fresh);
+  for (const step of morphChildren(old, fresh)) step();
+}
+
+// Yields a step for each child, so that a long list can be moved in slices.
+function* morphChildren(old, fresh) {
+  const wanted = [...fresh.childNodes];
+  const keys = new Set(wanted.map(keyOf).filter(Boolean));
+  const keyed = new Map();
+  for (const child of [...old.childNodes]) {
+    const key = keyOf(child);
+    if (key && !keys.has(key)) child.remove(); // before the rest is placed, so that what stays is not moved
+    else if (key) keyed.set(key, child);
+  }
+  let place = old.firstChild;
+  for (const next of wanted) {
+    const key = keyOf(next);
+    const match = key ? keyed.get(key) : place && isLike(place, next) ? place : null;
+    if (!match) old.insertBefore(next, place);
+    else if (match === place) place = place.nextSibling;
+    else old.insertBefore(match, place);
+    if (match) yield () => morph(match, next);
+  }
+  while (place) {
+    const after = place.nextSibling;
+    place.remove();
+    place = after;
+  }
+}
+
+async function show(fresh, turn) {
+  const table = content.querySelector("table.fleet");
+  const freshTable = fresh.querySelector("table.fleet");
+  if (table && freshTable) {
+    let since = performance.now();
+    for (const step of morphChildren(table, freshTable)) {
+      step();
+      if (performance.now() - since < SLICE) continue;
+      await frame();
+      if (turn.signal.aborted) return;
+      since = performance.now();
+    }
+    const moved = table.cloneNode(false);
+    moved.isMoved = true;
+    freshTable.replaceWith(moved);
+  }
+  morph(content, fresh);
+}
+
+// --- Asking.
+
+function verdicts() {
+  const rows = content.querySelectorAll("tbody[data-verdict]");
+  return new Map([...rows].map((row) => [row.id, row.dataset.verdict]));
+}
+
+function announce(before) {
+  const changed = [...content.querySelectorAll("tbody[data-verdict]")].filter(
+    (row) => before.has(row.id) && before.get(row.id) !== row.dataset.verdict,
+  );
+  if (!changed.length) return;
+  news.textContent = changed
+    .slice(0, 3)
+    .map((row) => `${row.dataset.name}: the verdict is now ${row.dataset.verdict}.`)
+    .join(" ");
+}
+
+function say(state, text) {
+  if (live.dataset.state === state) return;
+  live.dataset.state = state;
+  live.textContent = text;
+}
+
+async function fetched(turn) {
+  const limit = AbortSignal.any([turn.signal, AbortSignal.timeout(10000)]);
+  const answer = await fetch(`./fragment${location.search}`, { signal: limit, cache: "no-store" });
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = content.cloneNode(false);
+  fresh.append(...parsed.body.childNodes);
+  return fresh;
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  asking?.abort();
+  const turn = (asking = new AbortController());
+  try {
+    const before = verdicts();
+    await show(await fetched(turn), turn);
+    if (turn.signal.aborted) return;
+    announce(before);
+    failures = 0;
+    seen = new Date();
+    say("live", "Live");
+  } catch {
+    if (turn.signal.aborted) return;
+    failures += 1;
+    say("stale", `Stale since ${seen.toLocaleTimeString()}: the exporter does not answer`);
+  }
+  plan();
+}
+
+function plan() {
+  clearTimeout(timer);
+  if (document.hidden) say("paused", "Paused");
+  else timer = setTimeout(refresh, Math.min(EVERY * 2 ** failures, SLOWEST));
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? plan() : refresh()));
+
+// --- Going somewhere within the page.
+
+function go(href, { replace = false } = {}) {
+  history[replace ? "replaceState" : "pushState"](null, "", href);
+  refresh();
+}
+
+addEventListener("popstate", refresh);
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a.opener, a.chip, tr.engine");
+  const isPlain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
+  if (!link || !isPlain || event.defaultPrevented) return;
+  const opener = link.matches("tr") ? link.querySelector("a.opener") : link;
+  if (link.matches("tr") && (event.target.closest("a") || !getSelection().isCollapsed)) return;
+  event.preventDefault();
+  go(opener.getAttribute("href"));
+});
+
+function filter(text) {
+  const asked = new URLSearchParams(location.search);
+  if (text) asked.set("q", text);
+  else asked.delete("q");
+  go(asked.size ? `./?${asked}` : "./", { replace: true });
+}
+
+let typing = 0;
+document.addEventListener("input", (event) => {
+  if (event.target.id !== "filter") return;
+  clearTimeout(typing);
+  typing = setTimeout(() => filter(event.target.value.trim()), 120);
+});
+document.addEventListener("submit", (event) => {
+  event.preventDefault();
+  clearTimeout(typing);
+  filter(document.getElementById("filter").value.trim());
+});
+
+// --- Keys: / to the filter, arrows from row to row, Escape back.
+
+const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
+
+function step(by) {
+  const openers = [...content.querySelectorAll("a.opener")];
+  const here = openers.indexOf(document.activeElement);
+  const next = openers[here < 0 ? (by > 0 ? 0 : openers.length - 1) : here + by];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+function escape(target) {
+  if (target.id === "filter" && target.value) {
+    target.value = "";
+    filter("");
+  } else if (target.id === "filter") {
+    target.blur();
+  } else if (target.matches("a.opener[aria-expanded=true]")) {
+    go(target.getAttribute("href"));
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.metaKey || event.ctrlKey || event.altKey) return;
+  const target = event.target;
+  const isTyping = target.matches("input, textarea, select");
+  if (event.key === "Escape") {
+    escape(target);
+  } else if (event.key === "/" && !isTyping) {
+    event.preventDefault();
+    document.getElementById("filter")?.focus();
+  } else if (event.key in STEPS && (target.matches("a.opener") || target.id === "filter" || event.key.length === 1)) {
+    if (isTyping && event.key !== "ArrowDown") return;
+    event.preventDefault();
+    step(STEPS[event.key]);
+  }
+});
+
+plan();
+say("live", "Live");

@@ -1,0 +1,104 @@
+"""The targets: which are up, and why the others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from exporter.export.models import TargetView
+from exporter.web.page.data import PageData
+from exporter.web.page.markup import Markup, joined, name, tag
+from exporter.web.page.moments import moment
+from exporter.web.page.numbers import NOTHING, duration, number, whole
+
+# The style class of a target's state and what it says.
+_STATES: Final = {True: ("up", "Up"), False: ("down", "Down"), None: ("unknown", "Not polled yet")}
+_HEADS: Final = (
+    ("Target", ""),
+    ("Address", ""),
+    ("State", ""),
+    ("Server", ""),
+    ("Engines", "number"),
+    ("Polled every", "number"),
+    ("Failed polls", "number"),
+)
+_MOST_TOLD: Final = 3
+
+
+def targets(page: PageData) -> Markup:
+    """Return the targets as a table, or what to do where there is none."""
+    if not page.targets:
+        return _none()
+    heads = (tag("th", title, scope="col", class_=kind or None) for title, kind in _HEADS)
+    rows = (_row(each, page.time) for each in sorted(page.targets, key=lambda each: each.up is not False))
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="targets")
+    return tag("div", table, class_="scrolls", tabindex=0, role="region", aria_label="Targets")
+
+
+def summary(page: PageData) -> str:
+    """Return how many targets are up."""
+    up = sum(each.up is True for each in page.targets)
+    return f"{up} of {len(page.targets)} {'target' if len(page.targets) == 1 else 'targets'} up"
+
+
+def problems(page: PageData) -> Iterator[Markup]:
+    """Yield a notice of the targets that cannot be polled."""
+    down = [each for each in page.targets if each.up is False]
+    if down:
+        listed = joined(_problem(each) for each in down[:_MOST_TOLD])
+        more = f"… and {len(down) - _MOST_TOLD} more, below" if len(down) > _MOST_TOLD else ""
+        yield tag(
+            "div",
+            tag("strong", _down(down)),
+            listed,
+            more,
+            class_="notice",
+            role="group",
+            data_key="problems",
+        )
+
+
+def _down(down: Sequence[TargetView]) -> str:
+    return "1 target is down." if len(down) == 1 else f"{len(down)} targets are down."
+
+
+def _problem(target: TargetView) -> Markup:
+    return tag("p", name(target.target), " ", tag("span", target.error, class_="error"))
+
+
+def _row(target: TargetView, now: float) -> Markup:
+    kind, word = _STATES[target.up]
+    state = [tag("span", word, class_=f"state {kind}")]
+    if target.error:
+        state.append(tag("span", target.error, class_="error"))
+    if target.up is False and target.last_success_timestamp_seconds is not None:
+        state.append(tag("small", "last answered ", moment(target.last_success_timestamp_seconds, now)))
+    server = " ".join(filter(None, (target.engine_kind, target.version)))
+    failures = sum(target.poll_failures.values())
+    cells = (
+        tag("th", name(target.target), scope="row"),
+        tag("td", target.address, class_="address"),
+        tag("td", *state),
+        tag("td", name(server) if server else NOTHING),
+        tag("td", str(len(target.engines)), class_="number"),
+        tag("td", number(target.poll_interval_seconds, duration), class_="number"),
+        tag("td", number(failures, whole), tag("small", f" of {whole(target.polls)}"), class_="number"),
+    )
+    return tag("tr", *cells, data_key=target.target)
+
+
+def _none() -> Markup:
+    return tag(
+        "div",
+        tag("p", tag("strong", "No target is known yet."), " Tell the exporter which servers to watch:"),
+        tag("pre", tag("code", "spec-decode-exporter --target http://localhost:8000/metrics")),
+        tag(
+            "p",
+            "or name them in the configuration, under ",
+            tag("code", "targets"),
+            ", or let it find them in files, DNS or Kubernetes. To look at the page first: ",
+            tag("code", "spec-decode-exporter run --simulate drop"),
+            ".",
+        ),
+        class_="empty-state",
+    )

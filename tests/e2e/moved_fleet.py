@@ -1,0 +1,54 @@
+"""The whole exporter on a moved clock, with its web server on a real socket: what tests and pictures of the page use.
+
+Only its HTTP client is replaced, by one that asks simulations. The clock stands still unless it is moved, so a page
+and its metrics can be compared number by number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from unittest import mock
+
+from exporter.config.schema import Config
+from exporter.service import Options, Service
+from exporter.web.listen import ListenAddress
+from tests.conftest import FakeClock, settle
+from tests.e2e.faster_clock import Network, Server
+
+_TURNS = 5
+
+
+class MovedFleet:
+    """A running exporter."""
+
+    def __init__(self, service: Service, clock: FakeClock) -> None:
+        self.service, self.clock = service, clock
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return self.service.urls[0]
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        await self.clock.advance(seconds, _TURNS)
+
+
+@contextlib.asynccontextmanager
+async def moved_fleet(
+    servers: Sequence[Server], wall: float = 1_790_000_000.0, **config: object
+) -> AsyncIterator[MovedFleet]:
+    """Serve an exporter that watches these servers; ``config`` is more of its configuration."""
+    clock = FakeClock(wall=wall)
+    network = Network(servers, clock)
+    targets = [server.target() for server in servers]
+    settings = Config.model_validate({"targets": targets, **config})
+    with mock.patch("exporter.watch.Client", return_value=network):
+        service = Service(lambda: settings, Options(addresses=[ListenAddress("127.0.0.1", 0)]), clock)
+        await service.start()
+        try:
+            await settle()
+            yield MovedFleet(service, clock)
+        finally:
+            await service.close()
