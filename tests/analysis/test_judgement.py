@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.analysis.cost import CostSource
+from exporter.analysis.estimate import Estimate
 from exporter.analysis.finding import FindingName
 from exporter.analysis.judgement import Assumptions, Facts, Judge
 from exporter.analysis.recommendation import Action
+from exporter.analysis.rival import Rival
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
@@ -259,3 +261,10 @@ def test_an_engine_that_is_told_not_to_draft_at_this_load_is_not_stalled(facts):
     assert judge_at(0.1).judge(silent, 1000.0).state is State.STALLED
     told = Judge(Assumptions(Speculation("eagle3", schedule=((1, 4), (3, 0)))), 300.0)
     assert told.judge(silent, 1000.0).state is State.ACTIVE
+
+
+def test_a_faster_method_is_to_be_switched_to(facts):
+    rival = Rival(Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1))
+    judgement = judge_at(0.1).judge(replace(facts(), rival=rival), 1000.0)
+    assert judgement.action is Action.SWITCH_METHOD
+    assert FindingName.FASTER_METHOD in {finding.name for finding in judgement.findings}

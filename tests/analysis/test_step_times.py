@@ -209,3 +209,32 @@ def test_steps_that_are_shown_late_count_with_the_drafts_before():
             counters[Counter.DECODE_NANOSECONDS] = round(4000 * 0.02 * 1.4 * 1e9)
         engine.observe(counters, 8)
     assert engine.found() == {8: pytest.approx(0.1, rel=1e-3)}
+
+
+class TestAgainstTheBaselineOfAnExperiment:
+    def test_its_steps_stand_for_those_that_an_engine_never_takes_without_a_draft(self):
+        drafting, plain = Engine(0.1).run(60), Engine().run(60, tokens=0)
+        assert drafting.times.costs() == ()
+        (cost,) = drafting.times.costs(baseline=[plain.times])
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_the_steps_of_several_add_up(self):
+        # Each has 2400 steps at 8 requests, 300 batches, and it takes 1000.
+        few = [Engine().run(12, tokens=0, rate=25) for _ in range(4)]
+        drafting = Engine(0.1).run(60)
+        assert drafting.times.costs(baseline=[each.times for each in few[:3]]) == ()
+        (cost,) = drafting.times.costs(baseline=[each.times for each in few])
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_only_steps_at_the_same_load_count(self):
+        elsewhere = Engine().run(60, running=32, tokens=0)
+        assert Engine(0.1).run(60).times.costs(baseline=[elsewhere.times]) == ()
+
+    def test_an_engine_s_own_steps_are_surer(self):
+        own = Engine(0.1).run(60).run(60, tokens=0)
+        slower = Engine().run(60, tokens=0, step_seconds=0.025)
+        (cost,) = own.times.costs(baseline=[slower.times])
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_a_baseline_that_drafts_itself_says_nothing(self):
+        assert Engine(0.1).run(60).times.costs(baseline=[Engine().run(60).times]) == ()
