@@ -24,8 +24,11 @@ from exporter.export.engine_models import (
     View,
     WindowView,
 )
+from exporter.export.experiment_models import ArmView, ArmWindowView, ExperimentView
 
 __all__ = [
+    "ArmView",
+    "ArmWindowView",
     "CostView",
     "CountsView",
     "DepthView",
@@ -34,6 +37,7 @@ __all__ = [
     "Estimated",
     "EventView",
     "EventsView",
+    "ExperimentView",
     "FindingView",
     "GroupView",
     "GroupWindowView",
@@ -99,6 +103,9 @@ class SnapshotView(View):
     engines: tuple[EngineView, ...] = Field(description="Those that were asked for.")
     groups: tuple[GroupView, ...] = Field(
         default=(), description="The same engines by the labels of `group_by`; empty without it."
+    )
+    experiments: tuple[ExperimentView, ...] = Field(
+        default=(), description="What came of the experiments that are configured."
     )
 
 

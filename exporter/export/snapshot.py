@@ -15,6 +15,7 @@ from exporter.analysis.engine import Findings
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.judgement import Bounds, Judgement
 from exporter.export.collector import Snapshot
+from exporter.export.experiment_snapshot import experiment_views
 from exporter.export.models import (
     CostView,
     CountsView,
@@ -100,7 +101,8 @@ def engine_view(labels: Mapping[str, str], findings: Findings) -> EngineView:
 def snapshot_view(snapshot: Snapshot, now: float, version: str) -> SnapshotView:
     """Return what is to be said of every engine at ``now`` (Unix time)."""
     engines = tuple(engine_view(labels, findings) for labels, findings in snapshot.engines)
-    return SnapshotView(time=now, version=version, engines=engines)
+    experiments = experiment_views(snapshot.experiments)
+    return SnapshotView(time=now, version=version, engines=engines, experiments=experiments)
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+"""From what came of experiments to what JSON says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+from exporter.analysis.arm_speedup import ArmSpeedup
+from exporter.analysis.experiment import ArmFindings, ArmWindow
+from exporter.config.units import format_duration
+from exporter.export.engine_models import Estimated
+from exporter.export.experiment_models import ArmView, ArmWindowView, ExperimentView
+
+
+def experiment_views(arms: Iterable[tuple[Mapping[str, str], ArmFindings]]) -> tuple[ExperimentView, ...]:
+    """Return what is to be said of every experiment; ``arms`` are those of a ``Snapshot``."""
+    experiments = groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"]))
+    return tuple(
+        ExperimentView(
+            experiment=name,
+            baseline=baseline,
+            arms=tuple(_arm(labels["arm"], findings) for labels, findings in its),
+        )
+        for (name, baseline), its in experiments
+    )
+
+
+def _arm(name: str, findings: ArmFindings) -> ArmView:
+    return ArmView(arm=name, winner=dict(findings.wins), windows=tuple(map(_window, findings.windows)))
+
+
+def _window(window: ArmWindow) -> ArmWindowView:
+    return ArmWindowView(
+        window=format_duration(window.length),
+        engines=window.engines,
+        requests=window.requests,
+        acceptance_length_tokens=window.acceptance_length,
+        comparable=dict(window.conditions),
+        speedup_ratio={basis: _speedup(each) for basis, each in window.speedups.items()},
+    )
+
+
+def _speedup(speedup: ArmSpeedup) -> Estimated:
+    sure = speedup.estimate
+    return Estimated(
+        value=speedup.value, lower=sure.lower if sure else None, upper=sure.upper if sure else None
+    )
