@@ -15,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from exporter.config.schema import Config
+from exporter.web.security.schema import WebSettings
 
 ROOT: Final = Path(__file__).parents[1]
 CHART: Final = ROOT / "helm" / "spec-decode-exporter"
@@ -41,10 +42,12 @@ def copies() -> Mapping[Path, str]:
 
 
 def schema(text: str) -> str:
-    """Return the schema of the values, with the exporter's own of its configuration in it."""
+    """Return the schema of the values, with the exporter's own of its configurations in it."""
     document = json.loads(text)
-    configuration = _plain(Config.model_json_schema())
-    document["$defs"] = {**configuration.pop("$defs"), "Config": configuration}
+    document["$defs"] = {}
+    for model in (Config, WebSettings):
+        own = _plain(model.model_json_schema())
+        document["$defs"] |= {**own.pop("$defs"), model.__name__: own}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

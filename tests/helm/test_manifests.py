@@ -124,7 +124,10 @@ def test_ports_that_are_named_are_there(rendered):
             assert all(len(name) <= 15 for name in names)
             for probe in ("livenessProbe", "readinessProbe"):
                 if probe in container:
-                    assert container[probe]["httpGet"]["port"] in names
+                    (asked,) = (
+                        container[probe][way] for way in ("httpGet", "tcpSocket") if way in container[probe]
+                    )
+                    assert asked["port"] in names
 
 
 def test_volumes_that_are_mounted_are_there(rendered):

@@ -28,6 +28,11 @@ import pytest
         ({"prometheusRule": {"disabled": {"PollsSlow": True}}}, "'PollsSlow'"),
         ({"extraArgs": ["log.level=debug"]}, "at '/extraArgs/0'"),
         ({"service": {"port": 70000}}, "at '/service/port'"),
+        ({"web": {"config": {"basic_auth_user": {}}}}, "'basic_auth_user' not allowed"),
+        ({"web": {"config": {"tls_server_config": {"min_version": "TLS10"}}}}, "min_version"),
+        ({"web": {"config": {"tls_server_config": {"cert_file": "tls.crt"}}}}, "name the Secret that has it"),
+        ({"web": {"scheme": "ftp"}}, "at '/web/scheme'"),
+        ({"serviceMonitor": {"basicAuth": {"user": {}}}}, "'user' not allowed"),
     ],
 )
 def test_is_refused(refused, values, part):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WithJsonSchema, model_validator
 
 from exporter.config.http_settings import Section
 from exporter.config.mistakes import MistakesError
@@ -225,7 +225,9 @@ class HttpServer(Section):
 class RateLimit(Section):
     """How many requests are answered: ``burst`` at once, and one more after each ``interval`` (seconds)."""
 
-    interval: Annotated[float, BeforeValidator(_interval)] = 0.0
+    interval: Annotated[
+        float, BeforeValidator(_interval), WithJsonSchema({"type": ["string", "integer"]})
+    ] = 0.0
     burst: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")

@@ -91,6 +91,12 @@ A cluster that is asked at an api_server is another one. */}}
 {{- if and (eq .Values.mode "fleet") .Values.podMonitor.enabled -}}
 {{- fail "podMonitor is for mode: sidecar; the fleet exporter is scraped through serviceMonitor" -}}
 {{- end -}}
+{{- range $key := list "cert_file" "key_file" "client_ca_file" -}}
+{{- $named := get (get $.Values.web.config "tls_server_config" | default dict) $key | default "/" -}}
+{{- if and (not $.Values.web.existingSecret) (not (hasPrefix "/" $named)) -}}
+{{- fail (printf "web.config names %s: %s, which is looked for in web.existingSecret: name the Secret that has it" $key $named) -}}
+{{- end -}}
+{{- end -}}
 {{- if eq .Values.mode "sidecar" -}}
 {{- range $key := list "serviceMonitor" "networkPolicy" "sharding" "persistence" -}}
 {{- if (index $.Values $key).enabled -}}

@@ -1,9 +1,22 @@
-{{/* How a monitor's endpoint is scraped: a dict of serviceMonitor or podMonitor. */}}
+{{/* How a monitor's endpoint is scraped: a dict of root, and of monitor, which is serviceMonitor or podMonitor. */}}
 {{- define "spec-decode-exporter.endpoint" -}}
+{{- $scheme := include "spec-decode-exporter.webScheme" .root -}}
+{{- with .monitor -}}
 - port: spec-decode
+  {{- if eq $scheme "https" }}
+  scheme: https
+  {{- end }}
+  {{- with .tlsConfig }}
+  tlsConfig:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .basicAuth }}
+  basicAuth:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   honorLabels: {{ .honorLabels }}
   {{- range $key := list "interval" "scrapeTimeout" }}
-  {{- with index $ $key }}
+  {{- with index $.monitor $key }}
   {{ $key }}: {{ . }}
   {{- end }}
   {{- end }}
@@ -15,4 +28,5 @@
   metricRelabelings:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
 {{- end -}}

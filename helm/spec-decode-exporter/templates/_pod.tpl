@@ -29,6 +29,9 @@ spec:
         - run
         - --config.file={{ include "spec-decode-exporter.configFile" . }}
         - --config.auto-reload
+        {{- if include "spec-decode-exporter.web" . }}
+        - --web.config.file={{ include "spec-decode-exporter.webFile" . }}
+        {{- end }}
         {{- with .Values.extraArgs }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -46,11 +49,11 @@ spec:
           protocol: TCP
       {{- with .Values.livenessProbe }}
       livenessProbe:
-        {{- toYaml . | nindent 8 }}
+        {{- include "spec-decode-exporter.probe" (dict "root" $ "probe" .) | nindent 8 }}
       {{- end }}
       {{- with .Values.readinessProbe }}
       readinessProbe:
-        {{- toYaml . | nindent 8 }}
+        {{- include "spec-decode-exporter.probe" (dict "root" $ "probe" .) | nindent 8 }}
       {{- end }}
       {{- with .Values.resources }}
       resources:
@@ -60,6 +63,9 @@ spec:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
         {{- include "spec-decode-exporter.mounts" (dict "config" .Values.config) | nindent 8 }}
+        {{- if include "spec-decode-exporter.web" . }}
+        {{- include "spec-decode-exporter.webMount" . | nindent 8 }}
+        {{- end }}
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -67,6 +73,9 @@ spec:
     - name: spec-decode-exporter-config
       configMap:
         name: {{ include "spec-decode-exporter.fullname" . | quote }}
+    {{- if include "spec-decode-exporter.web" . }}
+    {{- include "spec-decode-exporter.webVolume" . | nindent 4 }}
+    {{- end }}
     {{- if not .Values.persistence.enabled }}
     - name: spec-decode-exporter-state
       emptyDir:

@@ -21,6 +21,9 @@ The sidecar as an item of a pod's initContainers. In a chart that has this one a
   configMap:
     name: {{ include "spec-decode-exporter.sidecarConfigName" . | quote }}
 {{- end }}
+{{- if include "spec-decode-exporter.web" . }}
+{{ include "spec-decode-exporter.webVolume" . }}
+{{- end }}
 {{- end -}}
 
 {{/*
@@ -43,6 +46,9 @@ args:
   - --config.auto-reload
   {{- else }}
   - --state.file={{ include "spec-decode-exporter.stateFile" . }}
+  {{- end }}
+  {{- if include "spec-decode-exporter.web" .root }}
+  - --web.config.file={{ include "spec-decode-exporter.webFile" . }}
   {{- end }}
   {{- with $values.extraArgs }}
   {{- toYaml . | nindent 2 }}
@@ -69,7 +75,7 @@ ports:
     protocol: TCP
 {{- with $values.livenessProbe }}
 livenessProbe:
-  {{- toYaml . | nindent 2 }}
+  {{- include "spec-decode-exporter.probe" (dict "root" $.root "probe" .) | nindent 2 }}
 {{- end }}
 {{- with $values.sidecar.resources }}
 resources:
@@ -79,6 +85,9 @@ securityContext:
   {{- toYaml $values.securityContext | nindent 2 }}
 volumeMounts:
   {{- include "spec-decode-exporter.mounts" (dict "config" $values.sidecar.config) | nindent 2 }}
+  {{- if include "spec-decode-exporter.web" .root }}
+  {{- include "spec-decode-exporter.webMount" . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* A value as a literal of CEL; {"$cel": …} is an expression. A literal may hold values of several types. */}}

@@ -1,0 +1,59 @@
+{{/* Who may see the pages: where the files are, and what the chart knows of them. */}}
+{{- define "spec-decode-exporter.webFile" -}}/etc/spec-decode-exporter-web/web-config.yml{{- end -}}
+{{- define "spec-decode-exporter.webSecretName" -}}
+{{ include "spec-decode-exporter.fullname" . }}-web
+{{- end -}}
+
+{{/* "true" if there is a web configuration. */}}
+{{- define "spec-decode-exporter.web" -}}
+{{- if or .Values.web.config .Values.web.existingSecret }}true{{ end -}}
+{{- end -}}
+
+{{- define "spec-decode-exporter.webScheme" -}}
+{{- if .Values.web.config -}}
+{{- hasKey .Values.web.config "tls_server_config" | ternary "https" "http" -}}
+{{- else -}}
+{{- .Values.web.existingSecret | empty | ternary "http" .Values.web.scheme -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" if a page may be closed to the kubelet, which has no password and no certificate to show. */}}
+{{- define "spec-decode-exporter.webClosed" -}}
+{{- $config := .Values.web.config -}}
+{{- $unknown := and .Values.web.existingSecret (not $config) -}}
+{{- $auth := get (get $config "tls_server_config" | default dict) "client_auth_type" | default "NoClientCert" -}}
+{{- if or $unknown (get $config "basic_auth_users") (get $config "rate_limit") (ne $auth "NoClientCert") }}true{{ end -}}
+{{- end -}}
+
+{{/* A probe, of a dict of root and probe: over TLS where the pages are, and only of the port where they are closed. */}}
+{{- define "spec-decode-exporter.probe" -}}
+{{- $probe := deepCopy .probe -}}
+{{- with get $probe "httpGet" -}}
+{{- if include "spec-decode-exporter.webClosed" $.root -}}
+{{- $probe = merge (dict "tcpSocket" (pick . "port" "host")) (omit $probe "httpGet") -}}
+{{- else if eq (include "spec-decode-exporter.webScheme" $.root) "https" -}}
+{{- $_ := set . "scheme" "HTTPS" -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $probe -}}
+{{- end -}}
+
+{{- define "spec-decode-exporter.webMount" -}}
+- name: spec-decode-exporter-web
+  mountPath: {{ dir (include "spec-decode-exporter.webFile" .) }}
+  readOnly: true
+{{- end -}}
+
+{{- define "spec-decode-exporter.webVolume" -}}
+- name: spec-decode-exporter-web
+  projected:
+    sources:
+      {{- if .Values.web.config }}
+      - secret:
+          name: {{ include "spec-decode-exporter.webSecretName" . | quote }}
+      {{- end }}
+      {{- with .Values.web.existingSecret }}
+      - secret:
+          name: {{ . | quote }}
+      {{- end }}
+{{- end -}}
