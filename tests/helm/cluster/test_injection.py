@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from subprocess import CalledProcessError
+
 import pytest
 
 from exporter.targets.arguments import config_speculation
@@ -20,7 +22,8 @@ def injecting(render, cluster, namespace):
 
     def install(values=None):
         home = namespace()
-        sidecar = {"injection": {"enabled": True}, **(values or {})}
+        # Not the default, which would let a policy that fails look like one that leaves a pod alone.
+        sidecar = {"injection": {"enabled": True, "failurePolicy": "Fail"}, **(values or {})}
         rendered = render({"mode": "sidecar", "sidecar": sidecar}, namespace=home)
         policies.append(rendered.one("MutatingAdmissionPolicy")["metadata"]["name"])
         cluster.apply(*rendered)
@@ -165,6 +168,64 @@ def test_a_configuration_is_mounted_in_the_pod_s_own_namespace(cluster, injectin
     (mounted,) = [v["configMap"]["name"] for v in created["spec"]["volumes"] if "configMap" in v]
     assert mounted in cluster.get("configmap", home)
     assert environment(created) == {"TARGET_PORT": "8200"}
+
+
+BREAKS = {
+    "a condition": ("spec", "matchConditions", 0, "expression"),
+    "a variable": ("spec", "variables", 1, "expression"),
+    "the container": ("spec", "mutations", 0, "jsonPatch", "expression"),
+}
+
+
+@pytest.fixture(params=BREAKS)
+def broken(request, render, cluster, namespace):
+    """Install a policy that a mistake got into; return why it is refused, as it may be at once, and its namespace."""
+
+    def install(failure):
+        home = namespace()
+        sidecar = {"injection": {"enabled": True, "failurePolicy": failure}}
+        rendered = render({"mode": "sidecar", "sidecar": sidecar}, namespace=home)
+        policy = rendered.one("MutatingAdmissionPolicy")
+        *path, last = BREAKS[request.param]
+        place = policy
+        for key in path:
+            place = place[key]
+        place[last] += " + object.spec.noSuchField.orValue('x')"
+        request.addfinalizer(
+            lambda: cluster.run(
+                "delete",
+                "mutatingadmissionpolicybinding,mutatingadmissionpolicy",
+                policy["metadata"]["name"],
+                check=False,
+            )
+        )
+        try:
+            cluster.apply(*rendered)
+        except CalledProcessError as error:
+            return error.stderr, home
+        return "", home
+
+    return install
+
+
+def refusal(cluster, home):
+    """Return why a pod is refused; nothing if it is not."""
+    try:
+        cluster.create(pod(home, generate=True))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_a_mistake_in_the_policy_would_fail_these_tests(cluster, broken):
+    """Hence no user meets it: each pod of the other tests would be refused as these are."""
+    refused, home = broken("Fail")
+    assert refused or eventually(lambda: refusal(cluster, home))
+
+
+def test_by_default_a_mistake_lets_vllm_start_without_a_sidecar(cluster, broken):
+    refused, home = broken("Ignore")
+    assert refused or sidecar_of(cluster.create(pod(home))) is None
 
 
 def test_odd_values_come_out_as_they_went_in(cluster, render, namespace):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from exporter import __version__
 from helm.sync import CHART
+
+from .conftest import eventually
 
 FLEET = {
     "serviceMonitor": {"enabled": True},
@@ -25,8 +30,12 @@ def there(cluster, namespace):
     return {kind for kind in KINDS if cluster.get(kind, namespace)}
 
 
+INJECTION = {**SIDECAR, "sidecar": {"injection": {"enabled": True, "failurePolicy": "Fail"}}}
+
+
 def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, namespace):
     place = namespace()
+    before = cluster.everything(place)
     helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
     assert there(cluster, place) == {"deploy", "service", "role", "servicemonitor", "prometheusrule"}
     shards = {**FLEET, "replicas": 3, "sharding": {"enabled": True}}
@@ -35,15 +44,72 @@ def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, n
     (config,) = [one for one in cluster.get("configmap", place).values() if "exporter.yml" in one["data"]]
     assert "count: 3" in config["data"]["exporter.yml"]
     helm("uninstall", "one", namespace=place)
-    assert there(cluster, place) == set()
+    assert cluster.everything(place) == before
 
 
-def test_sidecar_mode_is_installed_and_removed(helm, cluster, namespace):
+def test_sidecar_mode_is_installed_upgraded_to_injection_and_removed(helm, cluster, namespace):
     place = namespace()
+    before = cluster.everything(place)
     helm("install", "one", chart=str(CHART), namespace=place, values=SIDECAR)
     assert there(cluster, place) == {"podmonitor", "prometheusrule"}
+    helm("upgrade", "one", chart=str(CHART), namespace=place, values=INJECTION)
+    eventually(lambda: injected(cluster, place) == [f"spec-decode-exporter:{__version__}"])
+    newer = {**INJECTION, "image": {"tag": "9.9.9"}}
+    helm("upgrade", "one", chart=str(CHART), namespace=place, values=newer)
+    eventually(lambda: injected(cluster, place) == ["spec-decode-exporter:9.9.9"])
     helm("uninstall", "one", namespace=place)
-    assert there(cluster, place) == set()
+    assert cluster.everything(place) == before
+    eventually(lambda: injected(cluster, place) == [])
+
+
+def injected(cluster, place):
+    """Return the images of the sidecars that a labelled pod would get now."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "vllm", "namespace": place, "labels": {"spec-decode-exporter/inject": "true"}},
+        "spec": {"containers": [{"name": "vllm", "image": "vllm"}]},
+    }
+    made = cluster.create(pod, "--dry-run=server")
+    return [one["image"] for one in made["spec"].get("initContainers", ())]
+
+
+def test_what_helm_3_installed_helm_4_upgrades_and_removes(helm_of, cluster, namespace):
+    place = namespace()
+    before = cluster.everything(place)
+    helm_of("v3")("install", "one", chart=str(CHART), namespace=place, values=FLEET)
+    resources = {"resources": {"requests": {"cpu": "100m"}}}
+    helm_of("v4")("upgrade", "one", chart=str(CHART), namespace=place, values={**FLEET, **resources})
+    (deployment,) = cluster.get("deploy", place).values()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == resources["resources"]
+    helm_of("v4")("uninstall", "one", namespace=place)
+    assert cluster.everything(place) == before
+
+
+def test_two_releases_in_one_namespace_do_not_touch_each_other(helm, cluster, namespace):
+    place = namespace()
+    helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
+    one = cluster.everything(place)
+    helm("install", "two", chart=str(CHART), namespace=place, values=FLEET)
+    helm("uninstall", "two", namespace=place)
+    assert cluster.everything(place) == one
+    helm("uninstall", "one", namespace=place)
+
+
+def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
+    """No node runs the pod here: the test says that it succeeded. tests/helm/test_page.py runs its command."""
+    place = namespace()
+    helm("install", "one", chart=str(CHART), namespace=place, values={})
+    with ThreadPoolExecutor(1) as background:
+        told = background.submit(helm, "test", "one", namespace=place, timeout="60s")
+        (name,) = eventually(lambda: list(cluster.get("pod", place)))
+        done = '{"status": {"phase": "Succeeded"}}'
+        words = ("--subresource=status", "--type=merge", f"--patch={done}", f"--namespace={place}")
+        cluster.run("patch", "pod", name, *words)
+        assert told.result()
+    assert not cluster.get("pod", place)
+    helm("uninstall", "one", namespace=place)
 
 
 def test_a_kubernetes_that_is_too_old_is_refused(helm):
@@ -58,13 +124,30 @@ def test_values_that_are_not_known_are_refused(helm, namespace):
 
 def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(render, cluster, namespace):
     home, watched, other = namespace(), namespace(), namespace()
+    account = f"{home}:rel-spec-decode-exporter"
+    everybody = cluster.allowed(f"{home}:another", (home, watched, other))
     config = {"discovery": {"kubernetes": [{"namespaces": [watched]}]}}
     cluster.apply(*render({"config": config}, namespace=home))
-    account = f"{home}:rel-spec-decode-exporter"
-    for verb in ("list", "watch"):
-        assert cluster.may(account, verb, "pods", watched)
-        assert not cluster.may(account, verb, "pods", home)
-        assert not cluster.may(account, verb, "pods", other)
-        assert not cluster.may(account, verb, "secrets", watched)
-    for verb in ("get", "create", "delete", "patch", "update"):
-        assert not cluster.may(account, verb, "pods", watched)
+    pods = {(watched, "list", "pods"), (watched, "watch", "pods")}
+    assert cluster.allowed(account, (home, watched, other)) - everybody == pods
+
+
+def test_all_namespaces_are_a_right_to_pods_alone_too(render, cluster, namespace):
+    home, other = namespace(), namespace()
+    everybody = cluster.allowed(f"{home}:another", (home, other))
+    config = {"discovery": {"kubernetes": [{"all_namespaces": True}]}}
+    rendered = render({"config": config}, namespace=home)
+    cluster.apply(*rendered)
+    try:
+        rights = cluster.allowed(f"{home}:rel-spec-decode-exporter", (home, other)) - everybody
+    finally:
+        name = rendered.one("ClusterRole")["metadata"]["name"]
+        cluster.run("delete", "clusterrole,clusterrolebinding", name)
+    assert rights == {(place, verb, "pods") for place in (home, other) for verb in ("list", "watch")}
+
+
+def test_without_discovery_of_pods_there_are_no_rights(render, cluster, namespace):
+    home = namespace()
+    everybody = cluster.allowed(f"{home}:another", (home,))
+    cluster.apply(*render("static", namespace=home))
+    assert cluster.allowed(f"{home}:rel-spec-decode-exporter", (home,)) == everybody
