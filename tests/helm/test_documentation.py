@@ -15,7 +15,7 @@ BLOCKS = [
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)
     if "{{" not in block
 ]
-OUTSIDE = ("decode", "apiVersion", "resources")
+OUTSIDE = ("decode", "extraInit", "apiVersion", "resources")
 
 
 def after(mark):
@@ -39,6 +39,14 @@ def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
     assert {**given, "image": own["image"]} == own
     assert given["image"].endswith(own["image"])
     assert decode["volumes"] == pod["volumes"]
+
+
+def test_the_container_for_vllm_s_chart_is_the_same_without_a_volume(render_sidecar):
+    (given,) = after("vllm")["extraInit"]["initContainers"]
+    (own,) = render_sidecar()["initContainers"]
+    (mount,) = own.pop("volumeMounts")
+    own["args"] = [word for word in own["args"] if mount["mountPath"] not in word]
+    assert {**given, "image": own["image"]} == own
 
 
 def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):
