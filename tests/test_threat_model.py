@@ -1,0 +1,41 @@
+"""docs/threat-model.md names tests that there are, and every part of what it is to be about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+TEXT = (CHECKOUT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`(tests/[^`]+)`", TEXT))))
+def test_the_test_behind_a_defence_is_there(named):
+    path, _, name = named.partition("::")
+    source = (CHECKOUT / path).read_text(encoding="utf-8")
+    assert not name or re.search(rf"\bdef {name}\(", source), named
+
+
+def test_every_row_of_a_table_has_a_test_or_says_that_there_is_none():
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and "tested by" not in line]
+    _, *defences = TEXT.split("## The port")
+    checked = [row for row in rows if row in defences[0]]
+    assert len(checked) > 25
+    assert all("`tests/" in row or row.endswith("| \u2013 |") for row in checked)
+
+
+def test_port_files_and_labels_each_have_a_part():
+    headings = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+    assert {"The port (7732)", "The servers' pages", "Labels", "Files"} <= set(headings)
+
+
+def test_the_bounds_that_it_names_are_those_of_the_code():
+    from exporter.scrape.reader import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+    from exporter.web.door import MOST_CONNECTIONS
+    from exporter.web.slots import MOST
+
+    assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
+    assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
+    assert f"{MOST} at a time, then 503" in TEXT
