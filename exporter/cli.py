@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
 from exporter import REVISION, __version__
 from exporter.commands.flags import ENVIRONMENT_PREFIX, UsageError
@@ -39,8 +39,18 @@ class CommandModule(Protocol):
 COMMANDS: Final = {
     "run": Command("run", "watch servers and serve their metrics"),
     "check-config": Command("check_config", "check a configuration file and list every mistake"),
+    "observe": Command("observe", "watch servers for a while and say whether speculation pays"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
 }
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends with 1 where the command line cannot be used: commands say more with the other numbers."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end."""
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{self.prog}: error: {message}\n")
 
 
 def main() -> None:
@@ -73,7 +83,7 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
 
 def build_parser(environ: Mapping[str, str], asked: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the program, with the arguments of the command that is ``asked`` for."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="spec-decode-exporter",
         description="Prometheus exporter that says what vLLM's speculative-decoding counters mean now.",
         epilog="Without a command, run. Each flag of it is also an environment variable: "

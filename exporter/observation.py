@@ -7,12 +7,14 @@ observation itself, which is judged as one whole window, by what was seen in it 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from exporter import __version__
 from exporter.analysis.engine import Findings
@@ -129,7 +131,7 @@ async def watch(config: Config, seconds: float, clock: Clock) -> Observed:
 
 
 def observed_config(
-    targets: Sequence[Mapping[str, Any]],
+    targets: Sequence[str | Mapping[str, Any]],
     seconds: float,
     *,
     path: Path | None = None,
@@ -139,7 +141,8 @@ def observed_config(
     """Return the configuration of an observation.
 
     Args:
-        targets: Keys of ``targets`` in a configuration, ``url`` at least; none for those that the file names.
+        targets: Addresses, see ``page_url``, or keys of ``targets`` in a configuration, ``url`` at least;
+            none for those that the file names.
         seconds: How long it takes; 0 where that is not known.
         path: A configuration file. Its windows and intervals do not matter.
         environ: Where ``${NAME}`` in the file is looked up.
@@ -149,14 +152,44 @@ def observed_config(
         ConfigError: It has mistakes; all are listed.
     """
     longest = seconds or LONGEST
-    interval = min(1.0, longest / _LEAST_POLLS)
     given: dict[str, object] = {
         "windows": sorted({min(RECENT, longest), longest}),
-        "poll.interval": interval,
+        "poll.interval": min(1.0, longest / _LEAST_POLLS),
         "poll.histogram_interval": min(10.0, longest / 3),
         **overrides,
     }
-    return load(path, environ=environ, overrides={**given, **({"targets": list(targets)} if targets else {})})
+    if targets:
+        given["targets"] = _named(
+            [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
+        )
+    return load(path, environ=environ, overrides=given)
+
+
+def page_url(text: str) -> str:
+    """Return an address with what people leave out of it: ``localhost:8000`` is meant to be http."""
+    if "://" in text or not text:
+        return text
+    return f"http://localhost{text}" if text.startswith(":") else f"http://{text}"
+
+
+def _named(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Complete the addresses, and name those pages of one host after their paths that are several."""
+    for target in targets:
+        target["url"] = page_url(str(target.get("url", "")))
+    places = [_place(target["url"]) for target in targets]
+    hosts = Counter(host for host, _ in places)
+    for target, (host, path) in zip(targets, places, strict=True):
+        if hosts[host] > 1 and path:
+            target.setdefault("name", f"{host}{path}")
+    return targets
+
+
+def _place(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, ""  # the configuration says what is wrong with it
+    return parts.netloc, parts.path
 
 
 async def _poll_on(watch: TargetWatch) -> None:

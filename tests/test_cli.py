@@ -70,5 +70,5 @@ def test_a_simulator_is_not_in_the_memory_of_a_sidecar():
 
 
 def test_an_unknown_command_is_named_with_those_that_exist():
-    with pytest.raises(UsageError, match=r"bogus.*run, check-config, simulate"):
+    with pytest.raises(UsageError, match=r"bogus.*run, check-config, .*observe"):
         parse(["bogus"], {})

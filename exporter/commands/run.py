@@ -6,17 +6,17 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.commands.flags import Flags, UsageError
-from exporter.commands.loop import run_loop
+from exporter.commands.loop import Unwaited, run_loop
 from exporter.commands.run_config import SPECULATIVE_CONFIG, read_config
+from exporter.commands.simulated import simulated
 from exporter.config.environment import FromVariable
 from exporter.config.schema import Config
 from exporter.log import configure_log
@@ -66,46 +66,17 @@ def handle(arguments: argparse.Namespace) -> int:
     os._exit(0)
 
 
-class _Unwaited(ThreadPoolExecutor):
-    """Threads that nobody waits for when the program ends: what they still do is of no use then."""
-
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Let them be, whatever ``wait`` asks for."""
-        del wait
-        super().shutdown(wait=False, cancel_futures=cancel_futures)
-
-
 def _absolute(path: str) -> str:
     """Make a path one from where the exporter was started; those in a file are relative to the file."""
     absolute = str(Path(path).absolute())
     return FromVariable.of(absolute, path.variable) if isinstance(path, FromVariable) else absolute
 
 
-@asynccontextmanager
-async def _simulated(name: str) -> AsyncIterator[dict[str, object]]:
-    """Serve a simulated vLLM inside this process; yields it as a target, with what drafting costs."""
-    from exporter.simulate.library import load_scenario
-    from exporter.simulate.server import serve
-    from exporter.simulate.simulation import Simulation
-    from exporter.simulate.truth import target_settings
-
-    scenario = load_scenario(name)
-    server = await serve(Simulation(scenario, seed=0), "127.0.0.1", 0)
-    try:
-        yield {
-            "url": f"http://127.0.0.1:{server.port}/metrics",
-            "name": "simulated-vllm",
-            **target_settings(scenario),
-        }
-    finally:
-        await server.close()
-
-
 async def _serve(arguments: argparse.Namespace) -> None:
-    asyncio.get_running_loop().set_default_executor(_Unwaited())
+    asyncio.get_running_loop().set_default_executor(Unwaited())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
-            arguments.simulated = await stack.enter_async_context(_simulated(arguments.simulate))
+            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
 
         def read() -> Config:
             config = read_config(arguments, os.environ)

@@ -59,7 +59,7 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         overrides["targets"] = targets
     path = Path(arguments.config_file) if arguments.config_file else None
     config = load(path, environ=environ, overrides=overrides, metrics=NAMES)
-    return _told(config, _understood(arguments.speculative_config))
+    return _told(config, understood(arguments.speculative_config))
 
 
 def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
@@ -77,7 +77,7 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     return [{"url": url, **more} for url in urls]
 
 
-def _understood(text: str | None) -> dict[str, object]:
+def understood(text: str | None) -> dict[str, object]:
     """Return what vLLM's ``--speculative-config`` says.
 
     Who injects a sidecar copies it from the pod into the variable unseen: what cannot be understood there is

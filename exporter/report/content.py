@@ -58,7 +58,9 @@ _GIVE_COST: Final = (
     "--cost.draft-parameters 500M --cost.target-parameters 8B."
 )
 _TOLD_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.DEFAULT_COST})
-_QUIET_EVENTS: Final = frozenset({"engine_found", "verdict_changed", "recommendation_changed"})
+_QUIET_EVENTS: Final = frozenset(
+    {"engine_found", "filtered_page_not_used", "verdict_changed", "recommendation_changed"}
+)
 """What happens in every observation, or is judged by another window than the observation's."""
 
 
@@ -82,8 +84,10 @@ def _moment(time: float) -> str:
 
 
 def _unseen(target: TargetView) -> Note:
-    reason = target.error or "no engine on its page: check the path; vLLM needs its log stats on"
     name = target.target if target.target in target.address else f"{target.target} ({target.address})"
+    if target.up is None:
+        return Note("no answer yet", name, foreign=True)
+    reason = target.error or "no engine on its page: check the path; vLLM needs its log stats on"
     return Note(reason, name, Tone.BAD, foreign=True)
 
 

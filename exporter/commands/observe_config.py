@@ -1,0 +1,86 @@
+"""The configuration that the flags of ``observe`` ask for."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from exporter.commands.flags import ENVIRONMENT_PREFIX, UsageError
+from exporter.commands.run_config import understood
+from exporter.config.environment import Expanded
+from exporter.config.schema import DEFAULT_URL, Config
+from exporter.observation import observed_config
+
+TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
+"""The environment variable that holds a token for the servers; a flag would show it to everybody."""
+
+_OVERRIDES: Final = {
+    "poll_interval": "poll.interval",
+    "cost_draft_cost_ratio": "cost.draft_cost_ratio",
+    "cost_draft_parameters": "cost.draft_parameters",
+    "cost_target_parameters": "cost.target_parameters",
+}
+"""Flags that stand for a key of the configuration."""
+
+_OF_TARGETS: Final = {
+    "speculative_method": ("speculative", "method"),
+    "speculative_tokens": ("speculative", "tokens"),
+    "speculative_draft_model": ("speculative", "draft_model"),
+    "authorization_credentials_file": ("authorization", "credentials_file"),
+    "tls_config_ca_file": ("tls_config", "ca_file"),
+}
+"""Flags that stand for a key of every target that is named by its address."""
+
+
+def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:
+    """Load the configuration of an observation.
+
+    Raises:
+        ConfigError: It has mistakes.
+        UsageError: Flags are given that do not go together.
+    """
+    path = Path(arguments.config_file) if arguments.config_file else None
+    targets = _targets(arguments, environ)
+    overrides = {
+        key: getattr(arguments, flag)
+        for flag, key in _OVERRIDES.items()
+        if getattr(arguments, flag) is not None
+    }
+    config = observed_config(targets, arguments.seconds, path=path, environ=environ, overrides=overrides)
+    if not config.targets:
+        raise UsageError(
+            f"{path} names no targets one by one; what discovery finds is not observed: give URLs"
+        )
+    return config
+
+
+def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the targets that the command line names; none for those of the file."""
+    if arguments.simulate:
+        if arguments.urls or arguments.config_file:
+            raise UsageError("--simulate brings its own target; it is for use without URLs and --config.file")
+        return [arguments.simulated]
+    settings = _settings(arguments, environ)
+    if arguments.config_file and not arguments.urls:
+        return []
+    return [{"url": url, **settings} for url in arguments.urls or [DEFAULT_URL]]
+
+
+def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what the flags say of every server."""
+    settings: dict[str, dict[str, Any]] = {}
+    said = understood(arguments.speculative_config)
+    if said:
+        settings["speculative"] = said
+    for flag, (section, key) in _OF_TARGETS.items():
+        value = getattr(arguments, flag)
+        if value is not None:
+            settings.setdefault(section, {})[key] = value
+    if arguments.tls_config_insecure_skip_verify:
+        settings.setdefault("tls_config", {})["insecure_skip_verify"] = True
+    token = environ.get(TOKEN)
+    if token and "authorization" not in settings:
+        settings["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
+    return settings
