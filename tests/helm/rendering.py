@@ -33,6 +33,14 @@ class Rendered(list):
         (found,) = self.of(kind)
         return found
 
+    def pods(self):
+        """Yield the specs of all pods, those of workloads and that of the test."""
+        for one in self:
+            if one["kind"] == "Pod":
+                yield one["spec"]
+            elif one["kind"] in {"Deployment", "StatefulSet"}:
+                yield one["spec"]["template"]["spec"]
+
     @property
     def notes(self):
         return next(text for path, text in self.texts.items() if path.endswith("NOTES.txt"))

@@ -76,6 +76,14 @@ def test_a_labelled_workload_gets_the_sidecar_beside_its_own_init_containers(bui
     assert sidecar["restartPolicy"] == "Always"
 
 
+def test_what_comes_out_is_what_kubernetes_takes(build):
+    import kubernetes_validate
+
+    objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
+    kubernetes_validate.validate(objects["vllm"], "1.36", strict=True)
+    kubernetes_validate.validate(objects["vllm"], "1.29", strict=True)
+
+
 def test_another_workload_stays_as_it_is(build):
     before = WORKLOAD.format(kind="Deployment", name="other", label="app: vllm")
     assert build(before, "sidecar")["other"] == yaml.safe_load(before)

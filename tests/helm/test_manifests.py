@@ -23,15 +23,6 @@ VERSIONS = ["1.29", "1.33", "1.35", "1.36"]
 WITH_POLICIES = {"1.35": "v1beta1", "1.36": "v1"}
 
 
-def pods(rendered):
-    """The specs of all pods, those of workloads and that of the test."""
-    for one in rendered:
-        if one["kind"] == "Pod":
-            yield one["spec"]
-        elif one["kind"] in {"Deployment", "StatefulSet"}:
-            yield one["spec"]["template"]["spec"]
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_object_is_what_kubernetes_takes(render, case, version):
     import kubernetes_validate
@@ -104,21 +95,8 @@ def test_only_what_is_asked_for_is_of_the_whole_cluster(rendered, case):
     assert whole <= WHOLE_CLUSTER
 
 
-def test_nothing_asks_for_more_than_pod_security_restricted_gives(rendered):
-    for pod in pods(rendered):
-        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-        assert pod["securityContext"]["runAsNonRoot"]
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
-            security = container["securityContext"]
-            assert security["allowPrivilegeEscalation"] is False
-            assert security["readOnlyRootFilesystem"] is True
-            assert security["capabilities"] == {"drop": ["ALL"]}
-            assert security["runAsUser"] == 65532
-
-
 def test_ports_that_are_named_are_there(rendered):
-    for pod in pods(rendered):
+    for pod in rendered.pods():
         for container in pod["containers"]:
             names = {port["name"] for port in container.get("ports", ())}
             assert all(len(name) <= 15 for name in names)
@@ -131,7 +109,7 @@ def test_ports_that_are_named_are_there(rendered):
 
 
 def test_volumes_that_are_mounted_are_there(rendered):
-    for pod in pods(rendered):
+    for pod in rendered.pods():
         there = {volume["name"] for volume in pod.get("volumes", ())}
         for workload in rendered.of("StatefulSet"):
             claims = workload["spec"].get("volumeClaimTemplates", ())
@@ -195,10 +173,10 @@ def test_common_labels_are_on_everything(render):
 
 
 def test_no_image_names_a_registry_unless_the_values_do(render):
-    assert {c["image"] for pod in pods(render()) for c in pod["containers"]} == {
+    assert {c["image"] for pod in render().pods() for c in pod["containers"]} == {
         f"spec-decode-exporter:{__version__}"
     }
-    named = {c["image"] for pod in pods(render("shards")) for c in pod["containers"]}
+    named = {c["image"] for pod in render("shards").pods() for c in pod["containers"]}
     assert named == {"registry.example.org/spec-decode-exporter:1.2.3"}
 
 

@@ -1,0 +1,76 @@
+"""Every pod and container that comes from here may run in a namespace that enforces Pod Security "restricted"."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+import yaml
+
+from helm.sync import ROOT
+from tests.helm.pod_security import violations
+
+DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()
+VLLM = {
+    "name": "vllm",
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+}
+
+
+def snippet(mark):
+    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)[1])
+
+
+def test_the_chart_s_pods(rendered):
+    for pod in rendered.pods():
+        assert not violations(pod)
+        assert all(container["securityContext"]["readOnlyRootFilesystem"] for container in pod["containers"])
+
+
+def test_the_sidecar_in_the_pod_of_a_vllm_that_may(render_sidecar):
+    pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}}})
+    assert not violations({**pod, "containers": [VLLM]})
+
+
+@pytest.mark.parametrize(("mark", "path"), [("llm-d", "decode"), ("vllm", "extraInit")])
+def test_the_snippets_for_other_charts(mark, path):
+    pod = snippet(mark)[path]
+    assert not violations({**pod, "containers": [VLLM]})
+
+
+def test_the_drill():
+    assert not violations(snippet("drill")["spec"])
+
+
+@pytest.mark.parametrize("component", ["sidecar/sidecar.yaml", "leaderworkerset/leader.yaml"])
+def test_what_kustomize_adds(component):
+    spec = yaml.safe_load((ROOT / "config" / "kustomize" / component).read_text())["spec"]
+    spec = spec.get("leaderWorkerTemplate", spec)
+    pod = spec.get("leaderTemplate", spec.get("template"))["spec"]
+    assert not violations({**pod, "containers": [VLLM]})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda pod: pod.update(hostNetwork=True), "hostNetwork"),
+        (lambda pod: pod.update(volumes=[{"name": "a", "hostPath": {"path": "/"}}]), "volume hostPath"),
+        (lambda pod: pod["containers"][0].pop("securityContext"), "runAsNonRoot of vllm"),
+        (
+            lambda pod: pod["containers"][0]["securityContext"].update(capabilities={"drop": ["NET_RAW"]}),
+            "capabilities.drop of vllm",
+        ),
+        (lambda pod: pod["containers"][0].update(ports=[{"hostPort": 1}]), "hostPort of vllm"),
+    ],
+)
+def test_a_violation_is_seen(change, said):
+    pod = copy.deepcopy({"containers": [VLLM]})
+    assert not violations(pod)
+    change(pod)
+    assert said in violations(pod)
