@@ -16,15 +16,18 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import structlog
+
 from exporter import __version__
 from exporter.analysis.engine import Findings
 from exporter.baselines import Baselines
-from exporter.clock import Clock
+from exporter.clock import Clock, SystemClock
 from exporter.config.load import load
 from exporter.config.schema import Config
 from exporter.event_log import EventLog, run_name
 from exporter.export.models import EventView, ObservationView, TargetView
 from exporter.export.snapshot import engine_view
+from exporter.log import configure_log
 from exporter.targets.static import static_targets
 from exporter.watch import TargetWatch
 
@@ -128,6 +131,36 @@ async def watch(config: Config, seconds: float, clock: Clock) -> Observed:
         return observation.observed()
     finally:
         await observation.close()
+
+
+def observe(*targets: str | Mapping[str, Any], seconds: float = 30.0) -> ObservationView:
+    """Watch servers for so many seconds and return what was seen.
+
+    Not while an event loop runs, as in a notebook: await ``observe_async`` there.
+
+    Args:
+        targets: Addresses such as ``localhost:8000``, or mappings with the keys that a target has in a
+            configuration: ``{"url": …, "cost": {"draft_cost_ratio": 0.05}}``.
+        seconds: For how long.
+
+    Raises:
+        ConfigError: A target cannot be as it is given. A server that cannot be reached raises nothing:
+            ``targets`` of the result say why.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(observe_async(*targets, seconds=seconds))
+    raise RuntimeError("an event loop runs here: use `await exporter.observe_async(…)`")
+
+
+async def observe_async(*targets: str | Mapping[str, Any], seconds: float = 30.0) -> ObservationView:
+    """Do the same as ``observe`` where an event loop runs."""
+    if not targets or seconds <= 0:
+        raise ValueError("give the address of a server at least, and more than 0 seconds")
+    if not structlog.is_configured():
+        configure_log("critical", "logfmt")  # structlog would print what happens
+    return (await watch(observed_config(targets, seconds), seconds, SystemClock())).view()
 
 
 def observed_config(

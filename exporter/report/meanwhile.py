@@ -105,7 +105,7 @@ class Repeated(Meanwhile):
 class Live(Meanwhile):
     """Draws the report anew and anew on a screen of its own, so that nothing that was there is lost."""
 
-    first = 0.0
+    first = 1.0
 
     def __init__(self, streams: Streams, every: float) -> None:
         """Draw it every so many seconds."""
