@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.prometheus.generate.settings import load
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
+from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Kind
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,8 @@ def own_labels(metric):
     """Return the labels that a row of the catalogue has on the page."""
     if metric in EXPORTER_METRICS:
         return set(metric.labels)
+    if metric in EXPERIMENT_METRICS:
+        return {*ARM_LABELS, *metric.labels}
     base = {"target"} if metric in TARGET_METRICS else set(ENGINE_LABELS)
     return {*base, *CONFIGURED, *metric.labels}
 

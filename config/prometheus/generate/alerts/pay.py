@@ -17,6 +17,10 @@ _LAST: Final = """
 
 _SAME_K: Final = "and changes(spec_decode_configured_tokens[1h]) == 0"
 
+_OF_ARM: Final = '{basis="time_per_output_token", window="@long"}'
+_LOWER: Final = f"spec_decode_experiment_speedup_ratio_lower{_OF_ARM}"
+_UPPER: Final = f"spec_decode_experiment_speedup_ratio_upper{_OF_ARM}"
+
 PAY: Final = (
     Alert(
         "SpecDecodeNetSlowdown",
@@ -74,6 +78,25 @@ PAY: Final = (
         """,
         dashboard="spec-decode-experiments",
         variables=("model_name",),
+    ),
+    Alert(
+        "SpecDecodeExperimentArmLostItsGain",
+        summary="An arm of an experiment was faster than its baseline beyond doubt, and is no longer.",
+        description="Experiment {{ $labels.experiment }} ({{ $labels.instance }}): for 15 minutes arm "
+        '{{ $labels.arm }} was at most {{ printf "%.2f" $value }} times as fast as {{ $labels.baseline }}, by the '
+        "time per output token and even at its upper 95 % bound; on the day before it was faster than that even at "
+        "its lower one.",
+        expr=f"""
+        max_over_time({_UPPER}[15m])
+          < (quantile_over_time(0.5, {_LOWER}[1d] offset 30m) > @gain)
+        # It had a gain, for hours, and has none that is beyond doubt.
+        and last_over_time({_LOWER}[30m] offset 2h) > @gain
+        and max_over_time({_LOWER}[15m]) <= @gain
+        # It is compared now.
+        and last_over_time({_LOWER}[5m])
+        """,
+        dashboard="spec-decode-experiments",
+        variables=("instance", "experiment"),
     ),
     Alert(
         "SpecDecodeLastPositionWasted",

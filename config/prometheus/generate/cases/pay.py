@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.prometheus.generate.case import ENGINE, AlertCase, Firing, Series, counter, gauge, of
+from config.prometheus.generate.case import ENGINE, EXPORTER, AlertCase, Firing, Series, counter, gauge, of
 from config.prometheus.generate.cases.traffic import ACTIONS, VERDICTS, among, drafting
 
 _WHERE: Final = "llama on chat (engine 0, gpu-1:7732): "
@@ -411,4 +411,80 @@ _DEPTH: Final = (
     ),
 )
 
-PAY: Final = (*_SLOWDOWN, *_BREAK_EVEN, *_LENGTH, *_ARMS, *_DEPTH)
+_ARM: Final = {**EXPORTER, "experiment": "drafter", "arm": "eagle", "baseline": "off"}
+_OF_ARM: Final = {"basis": "time_per_output_token", "window": "5m"}
+
+
+def _held(*phases: tuple[float, float | None, float | None], **more: str) -> Series:
+    """Return the bounds of an arm's speed-up: minutes, and its lower and upper bound in them."""
+    labels = {**_OF_ARM, **more}
+    name = "spec_decode_experiment_speedup_ratio"
+    return {
+        of(f"{name}_lower", _ARM, **labels): gauge(*((minutes, lower) for minutes, lower, _ in phases)),
+        of(f"{name}_upper", _ARM, **labels): gauge(*((minutes, upper) for minutes, _, upper in phases)),
+    }
+
+
+_LOST: Final = Firing(
+    {**_ARM, **_OF_ARM},
+    "Experiment drafter (gpu-1:7732): for 15 minutes arm eagle was at most 1.04 times as fast as off, by the time "
+    "per output token and even at its upper 95 % bound; on the day before it was faster than that even at its "
+    "lower one.",
+)
+
+_EXPERIMENT: Final = (
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "fires when an arm that was faster for hours is as fast as the baseline",
+        _held((180, 1.42, 1.55), (40, 0.98, 1.04)),
+        at=205,
+        fires=(_LOST,),
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent for the first minutes, which a window of five minutes cannot tell from the time before",
+        _held((180, 1.42, 1.55), (40, 0.98, 1.04)),
+        at=193,
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent while the arm is still faster beyond doubt, though less than it was",
+        _held((180, 1.42, 1.55), (40, 1.1, 1.2)),
+        at=215,
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent when it is only less sure than it was",
+        _held((180, 1.42, 1.55), (40, 0.95, 1.6)),
+        at=215,
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent about an arm that never had a gain",
+        _held((180, 0.95, 1.01), (40, 0.7, 0.8)),
+        at=215,
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent about an arm that was compared for an hour only",
+        _held((60, 1.42, 1.55), (40, 0.98, 1.04)),
+        at=95,
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent when the arms are idle, or under loads that differ: then nothing is compared",
+        _held((180, 1.42, 1.55), (40, None, None)),
+        at=215,
+    ),
+    AlertCase(
+        "SpecDecodeExperimentArmLostItsGain",
+        "is silent about the short window, and about other bases",
+        {
+            **_held((180, 1.42, 1.55), (40, 0.98, 1.04), window="30s"),
+            **_held((180, 1.42, 1.55), (40, 0.98, 1.04), basis="end_to_end"),
+        },
+        at=215,
+    ),
+)
+
+PAY: Final = (*_SLOWDOWN, *_BREAK_EVEN, *_LENGTH, *_ARMS, *_EXPERIMENT, *_DEPTH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from config.prometheus.generate.case import Counter, Gauge, Series, gauge, of
+from config.prometheus.generate.case import EXPORTER, Counter, Gauge, Series, gauge, of
 from config.prometheus.generate.cases.traffic import described, drafting, judged, watched
 
 _MINUTES: Final = 150.0
@@ -30,7 +30,19 @@ def _windowed(**values: float | None) -> Series:
     }
 
 
+def _compared(minutes: float) -> Series:
+    """Return the arm of an experiment that is 1.5 times as fast as its baseline."""
+    arm = {**EXPORTER, "experiment": "drafter", "arm": "eagle", "baseline": "off", "window": "5m"}
+    return {
+        of(f"spec_decode_experiment_speedup_ratio{bound}", arm, basis="time_per_output_token"): gauge(
+            (minutes, value), (_MINUTES, None)
+        )
+        for bound, value in (("", 1.5), ("_lower", 1.42), ("_upper", 1.58))
+    }
+
+
 _WELL: Final = {
+    **_compared(_MINUTES),
     **watched(_MINUTES),
     **drafting(_MINUTES),
     **described(_MINUTES),
@@ -68,6 +80,7 @@ def _stopped(name: str, values: Counter | Gauge) -> Counter | Gauge:
 
 
 _IDLE: Final = {
+    **_compared(_MINUTES - 30),
     **watched(_MINUTES),
     **{name: _stopped(name, values) for name, values in drafting(_MINUTES).items()},
     **described(_MINUTES),
