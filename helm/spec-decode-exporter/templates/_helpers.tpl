@@ -18,6 +18,12 @@ app.kubernetes.io/name: {{ include "spec-decode-exporter.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* By which the pod of `helm test` is known; it is none of the exporter's. */}}
+{{- define "spec-decode-exporter.testLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-test" (include "spec-decode-exporter.name" .) | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
 {{- define "spec-decode-exporter.labels" -}}
 {{ include "spec-decode-exporter.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
