@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from grafana_foundation_sdk.models import dashboard
 
 from grafana import style, variables
 from grafana.board import Band, Section, alerts, board
-from grafana.panels import Column, Look, Panel, Query, cell, lines, rows, stat_tile
-from grafana.promql import FLEET
+from grafana.panels import Column, Look, Panel, Query, cell, lines, rows, stat_tile, timeline
+from grafana.promql import EXPERIMENTS, FLEET, by
 
 UID = "spec-decode-experiments"
 
@@ -178,6 +180,82 @@ def _graphs() -> list[Band]:
     return [Band(8, [(12, left), (12, right)]) for left, right in zip(made[::2], made[1::2], strict=True)]
 
 
+_ARM = ("instance", "experiment", "arm")
+"""What tells one arm of the exporter's own experiments from another."""
+
+_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - a token of text
+_NOT_CONFIGURED = "No exporter compares arms: see `experiments` in its configuration."
+
+
+def _compared(metric: str, key: Sequence[str] = _ARM, how: str = "max", **matchers: str) -> str:
+    """Return what the exporter says of its experiments' arms, over the long window."""
+    return by(key, EXPERIMENTS(f"spec_decode_experiment_{metric}", window="$long", **matchers), how)
+
+
+def _speedup_by(basis: str, bound: str = "") -> str:
+    return _compared(f"speedup_ratio{bound}", basis=basis)
+
+
+def _winner(basis: str) -> str:
+    return by(_ARM, EXPERIMENTS("spec_decode_experiment_winner", basis=basis))
+
+
+def _own_columns() -> list[Column]:
+    faster = {"unit": style.TIMES, "decimals": 2}
+    return [
+        Column(
+            "Speed-up",
+            _speedup_by(_PER_OUTPUT_TOKEN),
+            cell(style.AGAINST_BASELINE, unit=style.TIMES, decimals=2),
+        ),
+        Column("At least", _speedup_by(_PER_OUTPUT_TOKEN, "_lower"), faster),
+        Column("At most", _speedup_by(_PER_OUTPUT_TOKEN, "_upper"), faster),
+        Column("Fastest", _winner(_PER_OUTPUT_TOKEN), cell(words=style.WINS)),
+        Column("End to end", _speedup_by("end_to_end"), faster),
+        Column("Throughput", _speedup_by("throughput_per_request"), faster),
+        Column("Comparable", _compared("comparable", how="min"), cell(words=style.YES_NO)),
+        Column("Length", _compared("acceptance_length_tokens"), {"decimals": 2}),
+        Column("Requests", _compared("requests"), {"decimals": 0}),
+        Column("Engines", _compared("engines"), {"decimals": 0}),
+    ]
+
+
+def _own_table() -> Panel:
+    return rows(
+        "Experiments that the exporter compares",
+        "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
+        "speed-up is by the time per output token, with its 95 % bounds; empty where arm and baseline do "
+        "not do the same work. The fastest is so beyond doubt.",
+        {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
+        _own_columns(),
+        looks={},
+        order=("Experiment", "Arm", "Speed-up"),
+        last="Exporter",
+        worst="Speed-up",
+        no_value=_NOT_CONFIGURED,
+    )
+
+
+def _own_graphs() -> Band:
+    bounds = (("", "{{experiment}} / {{arm}}"), ("_lower", "{{arm}} at least"), ("_upper", "{{arm}} at most"))
+    faster = lines(
+        "Speed-up with its bounds",
+        "Time per output token of the baseline over that of the arm, over the long window, with 95 % bounds. "
+        "An arm whose lower bound is above 1 is faster beyond doubt.",
+        [Query(_speedup_by(_PER_OUTPUT_TOKEN, bound), legend, _TIMES) for bound, legend in bounds],
+        Look(unit="none", decimals=2, steps=style.PAYS, colour=_BY_ARM, no_value=_NOT_CONFIGURED),
+        limit=True,
+    )
+    alike = timeline(
+        "What makes arms comparable",
+        "Whether arm and baseline had enough requests, a like load, and prompts and answers of like lengths, "
+        "over the long window. One that does not hold leaves the arm without a speed-up.",
+        [Query(_compared("comparable", (*_ARM, "check"), how="min"), "{{experiment}} / {{arm}}: {{check}}")],
+        Look(unit="none", words=style.ALIKE, no_value=_NOT_CONFIGURED),
+    )
+    return Band(9, [(12, faster), (12, alike)])
+
+
 def experiments() -> dashboard.Dashboard:
     """Return the dashboard that compares the arms of an experiment."""
     return board(
@@ -192,8 +270,13 @@ def experiments() -> dashboard.Dashboard:
             variables.model_name(),
             variables.compare(),
             *variables.arms(),
-            variables.windows()[0],
+            variables.experiment(),
+            *variables.windows(),
         ],
         marks=[alerts(FLEET)],
-        sections=[Section([_tiles(), Band(7, [(24, _table())])]), Section(_graphs(), "Over time")],
+        sections=[
+            Section([_tiles(), Band(7, [(24, _table())])]),
+            Section(_graphs(), "Over time"),
+            Section([Band(7, [(24, _own_table())]), _own_graphs()], "By one exporter"),
+        ],
     )

@@ -39,6 +39,7 @@ class Scope:
 EXPORTERS = Scope(("job", "instance"))
 TARGETS = Scope(("job", "instance", "target"))
 FLEET = Scope(("job", "instance", "model_name"))
+EXPERIMENTS = Scope(("job", "instance", "experiment"))
 ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
 
 PLACE = ("cluster", "namespace")

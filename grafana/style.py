@@ -100,6 +100,8 @@ SEVERITIES: Words = (
 )
 YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
+ALIKE: Words = (Word("0", "differs", Colour.BAD), Word("1", "alike", Colour.GOOD))
+WINS: Words = (Word("0", "not shown", Colour.UNKNOWN), Word("1", "fastest", Colour.GOOD))
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
 TIMES = "suffix:\u00d7"

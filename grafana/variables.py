@@ -97,6 +97,13 @@ def compare() -> Variable:
     return CustomVariable("compare").label("Compare by label").values(",".join(names)).current(chosen)
 
 
+def experiment() -> Variable:
+    """Return the choice of the experiments that the exporter itself compares."""
+    return _many(
+        _query("experiment", "Experiment", f"spec_decode_experiment_engines{{{_EXPORTERS}}}", "experiment")
+    )
+
+
 def arms() -> list[Variable]:
     """Return the choices of the arms, and of the one that the others are compared with."""
     selector = f"spec_decode_drafts_total{{{_MODELS}}}"

@@ -8,6 +8,7 @@ import promql_parser as promql
 import pytest
 
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
+from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Kind
 
 SCRAPED = {"job", "instance", "cluster", "namespace"}
@@ -38,6 +39,8 @@ def _known():
         own = set(metric.labels) | SCRAPED
         if metric in TARGET_METRICS:
             own |= {"target"} | ARM
+        elif metric in EXPERIMENT_METRICS:
+            own |= set(ARM_LABELS)
         elif metric not in EXPORTER_METRICS:
             own |= set(ENGINE_LABELS) | ARM
         if metric.kind is Kind.HISTOGRAM:
