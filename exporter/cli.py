@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "check-config": Command("check_config", "check a configuration file and list every mistake"),
     "observe": Command("observe", "watch servers for a while and say whether speculation pays"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
+    "reference": Command("reference", "measure servers, and compare with it after a change"),
 }
 
 

@@ -1,0 +1,179 @@
+"""The command ``spec-decode-exporter reference``: measure servers, and compare with it after a change."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from exporter.analysis.reference import Outcome
+from exporter.clock import Clock, SystemClock
+from exporter.commands.flags import UsageError
+from exporter.commands.loop import run_loop
+from exporter.config.units import format_duration, parse_duration
+from exporter.log import configure_log
+from exporter.observation import observed_config
+from exporter.reference.document import ReferenceDocument
+from exporter.reference.file import ReferenceFileError, check_free, read, write
+from exporter.reference.pairing import Compared, compared
+from exporter.reference.taking import NotMeasuredError, take
+from exporter.reference.text import markdown, text
+from exporter.reference.views import as_json
+
+LEAST: Final = 5.0
+LONGEST: Final = 86_400.0
+
+FORMATS: Final[Mapping[str, Callable[[Compared], str]]] = {
+    "text": text,
+    "json": as_json,
+    "markdown": markdown,
+}
+
+SAVED: Final = 0
+NOT_MEASURED: Final = 1
+NOT_ENOUGH: Final = 3
+STATUS: Final[Mapping[Outcome, int]] = {
+    Outcome.BETTER: 0,
+    Outcome.SAME: 0,
+    Outcome.LOWER: 0,
+    Outcome.FELL: 2,
+    Outcome.UNCERTAIN: NOT_ENOUGH,
+    Outcome.NOT_COMPARABLE: NOT_ENOUGH,
+}
+"""The exit status of a comparison, for scripts."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the arguments of the command to its ``parser``."""
+    del environ  # a change is judged by hand, or by a script that says what it means
+    actions = parser.add_subparsers(dest="action", metavar="{save,compare}")
+    save = actions.add_parser(
+        "save",
+        help="measure servers and keep it in a file",
+        description="Measure servers and keep it in FILE.",
+    )
+    _add_common(save, "a new file")
+    save.add_argument("--force", action="store_true", help="replace FILE if it is there already")
+    compare = actions.add_parser(
+        "compare",
+        help="measure servers and hold them against a file",
+        description="Measure servers and hold them against FILE. The exit status is 0 if acceptance certainly"
+        " did not fall by more than the threshold, 2 if it certainly did, 3 if nobody can say, 1 if nothing"
+        " could be measured.",
+    )
+    _add_common(compare, "a file that save wrote")
+    compare.add_argument(
+        "--threshold",
+        type=_points,
+        default=5.0,
+        metavar="POINTS",
+        help="by how many percentage points the acceptance rate may fall (default: 5)",
+    )
+    compare.add_argument("--format", choices=FORMATS, default="text", help="how to write it (default: text)")
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Do what was asked for; return the exit status."""
+    configure_log("error", "logfmt")
+    if arguments.action is None:
+        raise UsageError("say what to do: reference save FILE URL…, or reference compare FILE URL…")
+    try:
+        return _save(arguments) if arguments.action == "save" else _compare(arguments)
+    except (ReferenceFileError, NotMeasuredError) as error:
+        print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
+        return NOT_MEASURED
+
+
+def _add_common(parser: argparse.ArgumentParser, file: str) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help=file)
+    parser.add_argument("urls", metavar="URL", nargs="*", help="the metrics pages of the servers")
+    parser.add_argument(
+        "--config.file",
+        dest="config_file",
+        metavar="FILE",
+        type=Path,
+        help="a configuration whose targets are measured, where they need credentials or names",
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=_duration,
+        default=300.0,
+        metavar="DURATION",
+        help="how long to measure (default: 5m)",
+    )
+
+
+def _save(arguments: argparse.Namespace) -> int:
+    check_free(arguments.file, overwrite=arguments.force)
+    document = _measure(arguments)
+    write(arguments.file, document, overwrite=arguments.force)
+    _say(f"{arguments.file}: saved, {_summary(document)}")
+    unsure = [model.model_name for model in document.models if not model.is_sure]
+    for name in unsure:
+        print(  # noqa: T201
+            f"spec-decode-exporter: too few requests passed through {name!r} to say how sure its acceptance "
+            "is, so nothing can be held against it; measure for longer, or under more load",
+            file=sys.stderr,
+        )
+    return NOT_ENOUGH if unsure else SAVED
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    before = read(arguments.file)
+    found = compared(before, _measure(arguments), arguments.threshold / 100)
+    _say(FORMATS[arguments.format](found))
+    return STATUS[found.outcome]
+
+
+def _measure(arguments: argparse.Namespace, clock: Clock | None = None) -> ReferenceDocument:
+    seconds = arguments.seconds
+    if not arguments.urls and arguments.config_file is None:
+        raise UsageError("no server is named: give the URL of its metrics page, or --config.file")
+    config = observed_config(
+        [{"url": url} for url in arguments.urls], seconds, path=arguments.config_file, environ=os.environ
+    )
+    servers = f"{len(config.targets)} server{'' if len(config.targets) == 1 else 's'}"
+    print(f"measuring {servers} for {format_duration(seconds)} …", file=sys.stderr, flush=True)  # noqa: T201
+    return run_loop(take(config, seconds, clock or SystemClock()))
+
+
+def _say(what: str) -> None:
+    try:
+        print(what, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        # Who read it has read enough. The interpreter would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _summary(document: ReferenceDocument) -> str:
+    return ", ".join(
+        f"{model.model_name!r} accepts "
+        + ("nothing" if model.acceptance_ratio is None else f"{model.acceptance_ratio * 100:.1f} %")
+        for model in document.models
+    )
+
+
+def _duration(written: str) -> float:
+    try:
+        seconds = parse_duration(written)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{written!r} {error}") from None
+    if not LEAST <= seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(
+            f"{written!r} is not between {format_duration(LEAST)} and {format_duration(LONGEST)}"
+        )
+    return seconds
+
+
+def _points(written: str) -> float:
+    try:
+        points = float(written)
+    except ValueError:
+        points = -1.0
+    if not 0 <= points <= 100:  # noqa: PLR2004  per cent
+        raise argparse.ArgumentTypeError(f"{written!r} is not a number of percentage points, from 0 to 100")
+    return points

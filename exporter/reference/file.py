@@ -1,0 +1,113 @@
+"""Reference files: written as a whole or not at all, read only if they are all there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from exporter.reference.document import ReferenceDocument
+from exporter.sealed import Seal, UnusableError
+
+_SEAL: Final = Seal("spec-decode-exporter reference", version=1, noun="a reference")
+_LARGEST: Final = 64 * 2**20
+
+
+class ReferenceFileError(Exception):
+    """A reference file cannot be read or written. The text names the file, says why, and what to do."""
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Find out before anything is measured whether a file can be written.
+
+    Raises:
+        ReferenceFileError: It cannot.
+    """
+    try:
+        if path.exists() and not (overwrite and path.is_file()):
+            kind = (
+                "is there already; name another, or add --force" if path.is_file() else "is not a plain file"
+            )
+            raise ReferenceFileError(f"{path} {kind}")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass  # that it can be made is all there is to know
+    except OSError as error:
+        raise ReferenceFileError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def write(path: Path, document: ReferenceDocument, *, overwrite: bool) -> None:
+    """Write a reference, in one step: no reader ever sees a part of it.
+
+    Raises:
+        ReferenceFileError: It cannot be written, or is there already and ``overwrite`` is not set.
+    """
+    content = _SEAL.written(document.model_dump(mode="json"), indent=1)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            _put(beside, path, overwrite=overwrite)
+        finally:
+            with suppress(FileNotFoundError):
+                beside.unlink()
+    except FileExistsError:
+        raise ReferenceFileError(f"{path} is there already; name another, or add --force") from None
+    except OSError as error:
+        raise ReferenceFileError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def read(path: Path) -> ReferenceDocument:
+    """Return the reference in a file.
+
+    Raises:
+        ReferenceFileError: It cannot be read, or holds something else or less.
+    """
+    try:
+        return ReferenceDocument.model_validate_json(json.dumps(_SEAL.read(_content(path))))
+    except OSError as error:
+        raise ReferenceFileError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ReferenceFileError(f"{path} is not a usable reference: {place}: {first['msg']}") from None
+    except UnusableError as error:
+        raise ReferenceFileError(f"{path} is not a usable reference: {error}; save a new one") from None
+
+
+def _put(beside: Path, path: Path, *, overwrite: bool) -> None:
+    """Give a file its name; the umask decides who may read it, as for any other file."""
+    mask = os.umask(0)
+    os.umask(mask)
+    beside.chmod(0o666 & ~mask)
+    if overwrite:
+        beside.replace(path)
+        return
+    try:
+        # Unlike a rename, a link never takes the place of another file.
+        path.hardlink_to(beside)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise FileExistsError from None
+        beside.replace(path)
+
+
+def _content(path: Path) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise UnusableError("it is not a plain file")
+    with path.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise UnusableError("it is larger than 64 MiB")
+    return content
