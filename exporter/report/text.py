@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ _BEST_READ: Final = 100
 
 def text_report(report: Report, paint: Paint) -> str:
     """Return a report as lines; it ends with a line's end. Nothing in it acts on a terminal but colours."""
-    lines = [paint.bold(escaped(report.title))]
+    lines = [paint.bold(line) for line in wrapped(report.title, paint.width)]
     if report.unseen:
         lines += ["", *_parts(report.unseen, paint)]
     if len(report.engines) > 1:
@@ -101,8 +102,10 @@ def _figures(figures: Sequence[Figure], paint: Paint) -> Iterator[str]:
         max(len(getattr(figure, column)) for figure in figures)
         for column in ("name", "value", "bounds", "meaning")
     )
-    taken = len(_INDENT) + sum(width + len(_GAP) for width in (names, values, bounds) if width)
-    beside = taken + meanings <= paint.width
+    if _ends(names, values, bounds) > paint.width:
+        figures = [replace(each, bounds="", meaning=_joined(each.bounds, each.meaning)) for each in figures]
+        bounds, meanings = 0, paint.width
+    beside = _ends(names, values, bounds, meanings) <= paint.width
     for figure in figures:
         row = [paint.faint(figure.name.ljust(names)), paint.bold(figure.value.rjust(values))]
         row += [figure.bounds.ljust(bounds)] if bounds else []
@@ -110,6 +113,15 @@ def _figures(figures: Sequence[Figure], paint: Paint) -> Iterator[str]:
         yield _INDENT + _GAP.join(row).rstrip()
         if figure.meaning and not beside:
             yield from _indented(figure.meaning, 2 * len(_INDENT), paint)
+
+
+def _ends(*columns: int) -> int:
+    """Return where the last of some columns ends, those without a width left out."""
+    return len(_INDENT) + sum(len(_GAP) + width for width in columns if width) - len(_GAP)
+
+
+def _joined(*texts: str) -> str:
+    return ", ".join(filter(None, texts))
 
 
 def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
