@@ -55,6 +55,8 @@ class EventLog:
         self._number = 0
         self._kept: deque[EventView] = deque(maxlen=most)
         self._arrival = asyncio.Event()
+        self.closed = False
+        """Whether nothing more will come."""
 
     @property
     def last(self) -> str:
@@ -88,8 +90,12 @@ class EventLog:
                 fields=_told(event),
             )
         )
-        arrived, self._arrival = self._arrival, asyncio.Event()
-        arrived.set()
+        self._wake()
+
+    def close(self) -> None:
+        """Let go of those who wait for the next event."""
+        self.closed = True
+        self._wake()
 
     def since(self, identifier: str | None = None) -> Since:
         """Return what came after an event, or everything that is kept.
@@ -103,9 +109,13 @@ class EventLog:
         return Since(tuple(self._kept)[max(0, number + 1 - oldest) :], gap, self.last)
 
     async def beyond(self, identifier: str) -> None:
-        """Return as soon as there is an event after this one."""
-        while identifier == self.last:
+        """Return as soon as there is an event after this one, or there will be none."""
+        while identifier == self.last and not self.closed:
             await self._arrival.wait()
+
+    def _wake(self) -> None:
+        arrived, self._arrival = self._arrival, asyncio.Event()
+        arrived.set()
 
     def _seen(self, identifier: str) -> int:
         """Return the number up to which a reader has seen the events of this run."""

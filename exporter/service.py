@@ -24,16 +24,18 @@ from exporter.clock import Clock
 from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
 from exporter.config.schema import Config
+from exporter.config.units import format_duration
 from exporter.event_log import EventLog, run_name
 from exporter.experiments import Experiments
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
-from exporter.export.snapshot import document
+from exporter.export.history import Histories
 from exporter.export.status import ExporterStatus
 from exporter.export.summary import SummaryLog
 from exporter.state_file import StateFile
 from exporter.targets.discovery import Discoverer
 from exporter.targets.target import Target
 from exporter.watch import TargetWatch
+from exporter.web.api.source import ApiSource
 from exporter.web.app import create_app
 from exporter.web.listen import ListenAddress, Server, serve
 from exporter.web.page.data import PageData, ShownEngine
@@ -185,6 +187,7 @@ class Service:
             self._comparing,
         ]
         await _cancel([*self._background, *filter(None, alone)])
+        self._events.close()  # whoever reads them as they come would keep the server waiting
         if self._server:
             await self._server.close()
         async with self._changes:
@@ -248,13 +251,28 @@ class Service:
             ),
             version=__version__,
             prepare=self.judge,
-            snapshot=lambda: document(self.snapshot()),
+            api=self._api_source(),
             page=self._page,
             config_text=lambda: self._config_text,
             ready=lambda: True,
             reload=self.reload if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
         )
+
+    def _api_source(self) -> ApiSource:
+        return ApiSource(
+            now=self._clock.wall,
+            windows=lambda: [format_duration(length) for length in self._config.windows],
+            snapshot=self.snapshot,
+            histories=self._histories,
+            targets=lambda: [watch.view() for watch in self._watches.values()],
+            events=self._events,
+        )
+
+    def _histories(self) -> Histories:
+        offset = self._clock.wall() - self._clock.monotonic()
+        engines = [engine for watch in self._watches.values() for engine in watch.histories()]
+        return Histories(offset, self._config.windows[-1], engines)
 
     def _page(self) -> PageData:
         snapshot, now = self.snapshot(), self._clock.monotonic()

@@ -153,3 +153,13 @@ async def test_a_reader_waits_for_the_next_event(until):
 
 async def test_a_reader_who_is_behind_does_not_wait():
     await filled(3).beyond("a1-2")
+
+
+async def test_nobody_waits_for_a_ring_that_is_closed(until):
+    log = filled(3)
+    waiting = asyncio.ensure_future(log.beyond("a1-3"))
+    await asyncio.sleep(0)
+    log.close()
+    await until(waiting.done)
+    assert log.closed
+    await log.beyond("a1-3")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import zip_longest
 from json import dumps
-from typing import Any, Final
+from typing import Final
 
 from exporter.analysis import acceptance, intervals, latency, load, positions, speedup
 from exporter.analysis.cost import Cost
@@ -103,11 +103,6 @@ def snapshot_view(snapshot: Snapshot, now: float, version: str) -> SnapshotView:
     engines = tuple(engine_view(labels, findings) for labels, findings in snapshot.engines)
     experiments = experiment_views(snapshot.experiments)
     return SnapshotView(time=now, version=version, engines=engines, experiments=experiments)
-
-
-def document(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the engines of a snapshot in a form that JSON can hold."""
-    return {"engines": [engine_view(*engine).model_dump(mode="json") for engine in snapshot.engines]}
 
 
 def counts_view(window: Window) -> CountsView:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
-from exporter.web import api, lifecycle
+from exporter.web import lifecycle
+from exporter.web.api.problems import problems
+from exporter.web.api.routes import ENDPOINTS
+from exporter.web.api.stream import READERS, Readers
 from exporter.web.exposition import Exposition, compress
 from exporter.web.negotiation import choose_format, choose_gzip
 from exporter.web.page import handlers as page
@@ -26,7 +29,7 @@ _ROUTES: Final = {
     "/": (_GET, page.page),
     "/fragment": (_GET, page.fragment),
     **{f"/static/{name}": (_GET, page.static) for name in page.STATIC},
-    "/api/v1/snapshot": (_GET, api.snapshot),
+    **{endpoint.path: (_GET, endpoint.handler) for endpoint in ENDPOINTS},
     "/config": (_GET, lifecycle.config),
     "/-/healthy": (_GET, lifecycle.healthy),
     "/-/ready": (_GET, lifecycle.ready),
@@ -45,7 +48,7 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-_COSTLY: Final = ("/", "/fragment", "/api/v1/snapshot")
+_COSTLY: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if endpoint.costly))
 """Pages that are larger, the more engines there are, besides the metrics: only so many are made at a time."""
 
 _MOST_BODY: Final = 64 * 1024
@@ -64,9 +67,10 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     """
     _check(state.telemetry_path)
     guards = [guard.middleware] if guard else []
-    app = web.Application(middlewares=[_hide_errors, *guards, _refuse_bodies])
+    app = web.Application(middlewares=[problems, _hide_errors, *guards, _refuse_bodies])
     app[STATE] = state
     app[EXPOSITION] = Exposition(state.collectors)
+    app[READERS] = Readers()
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update({**_HEADERS, **(guard.headers if guard else {})})

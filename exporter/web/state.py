@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from exporter.web.page.data import PageData
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from prometheus_client.registry import Collector
+
+    from exporter.web.api.source import ApiSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class AppState:
     collectors: Sequence[Collector]
     prepare: Callable[[], Awaitable[None]]
     """Brings up to date what the collectors and the snapshot read; asked once before each of them."""
-    snapshot: Callable[[], Mapping[str, Any]]
-    """What is to be said of every engine, as JSON can hold it."""
+    api: ApiSource
+    """What is to be said as JSON."""
     version: str
     page: Callable[[], PageData]
     """Everything that the page at ``/`` shows."""

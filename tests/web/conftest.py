@@ -3,6 +3,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client.core import GaugeMetricFamily
 
+from exporter.event_log import EventLog
+from exporter.export.collector import Snapshot
+from exporter.export.history import Histories
+from exporter.web.api.source import ApiSource
 from exporter.web.page.data import PageData
 from exporter.web.state import AppState
 
@@ -20,6 +24,16 @@ class Gauges:
         yield family
 
 
+NOTHING_TO_TELL = ApiSource(
+    now=lambda: 1_790_000_000.0,
+    windows=lambda: ["30s", "5m"],
+    snapshot=Snapshot,
+    histories=lambda: Histories(0.0, 300.0, ()),
+    targets=tuple,
+    events=EventLog("a1"),
+)
+
+
 async def nothing_to_prepare():
     pass
 
@@ -32,7 +46,7 @@ def make_state():
         plain = {
             "collectors": [Gauges(series)],
             "prepare": nothing_to_prepare,
-            "snapshot": lambda: {"engines": [{"state": "idle"}]},
+            "api": NOTHING_TO_TELL,
             "version": "1.2.3",
             "page": lambda: PageData(1_790_000_000.0, iter(()), (), ()),
             "config_text": lambda: "poll:\n  interval: 1s\n",

@@ -1,0 +1,132 @@
+"""What is answered: JSON in pieces, an engine at a time, so that the polls have their turn in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+
+from exporter.event_log import UnknownEventError
+from exporter.export.experiment_snapshot import experiment_views
+from exporter.export.group import group_views
+from exporter.export.history import MOST_STEPS, history_view, least_step, usual_step
+from exporter.export.models import EventsView, View
+from exporter.export.snapshot import engine_view, id_of
+from exporter.web.api.problems import RequestError, wrong_parameter
+from exporter.web.api.queries import EventsQuery, HistoryQuery, Query, SnapshotQuery
+from exporter.web.exposition import compress
+from exporter.web.negotiation import choose_gzip
+from exporter.web.state import STATE
+
+ENGINE: Final = "engine_id"
+"""The part of an engine's path that varies."""
+
+
+async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
+    """Serve every engine that is asked for, and groups of them."""
+    state = request.app[STATE]
+    _check_windows(query.window, state.api.windows())
+    await state.prepare()
+    taken, now = state.api.snapshot(), state.api.now()
+    engines = [
+        (labels, findings)
+        for labels, findings in taken.engines
+        if query.selects(labels) and (not query.verdict or findings.judgement.verdict in query.verdict)
+    ]
+    views = (_seen_through(engine_view(*engine), query.window) for engine in engines)
+    groups = group_views(engines, query.group_by) if query.group_by else ()
+    lists = {
+        "engines": views,
+        "groups": (_seen_through(group, query.window) for group in groups),
+        "experiments": experiment_views(taken.experiments),
+    }
+    return await respond(request, _document({"time": now, "version": state.version}, lists))
+
+
+async def engine(request: web.Request, _query: Query) -> web.Response:
+    """Serve one engine."""
+    state = request.app[STATE]
+    await state.prepare()
+    wanted = request.match_info[ENGINE]
+    for labels, findings in state.api.snapshot().engines:
+        if id_of(labels) == wanted:
+            return await respond(request, _whole(engine_view(labels, findings)))
+    raise RequestError(HTTPStatus.NOT_FOUND, "There is no engine with this id; ask /api/v1/snapshot.")
+
+
+async def targets(request: web.Request, _query: Query) -> web.Response:
+    """Serve every target."""
+    source = request.app[STATE].api
+    return await respond(request, _document({"time": source.now()}, {"targets": source.targets()}))
+
+
+async def history(request: web.Request, query: HistoryQuery) -> web.Response:
+    """Serve what the ledgers hold of every engine that is asked for."""
+    source = request.app[STATE].api
+    kept = source.histories()
+    step = usual_step(kept.longest) if query.step is None else query.step
+    if step < least_step(kept.longest):
+        least = least_step(kept.longest)
+        raise wrong_parameter("step", f"makes more than {MOST_STEPS} steps; the shortest is {least:.3g} s")
+    views = (
+        history_view(labels, window, kept.offset, step)
+        for labels, window in kept.engines
+        if query.selects(labels)
+    )
+    return await respond(request, _document({"time": source.now(), "step_seconds": step}, {"engines": views}))
+
+
+async def events(request: web.Request, query: EventsQuery) -> web.Response:
+    """Serve some of the events that are kept."""
+    try:
+        since = request.app[STATE].api.events.since(query.since)
+    except UnknownEventError as error:
+        raise wrong_parameter("since", "is not the id of an event") from error
+    found = tuple(filter(query.selects, since.events))
+    more = query.since is not None and len(found) > query.limit
+    shown = found[: query.limit] if query.since is not None else found[-query.limit :]
+    last = shown[-1].id if more else since.last
+    return await respond(request, _whole(EventsView(events=shown, gap=since.gap, last=last, more=more)))
+
+
+def _check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
+    unknown = [name for name in wanted if name not in kept]
+    if unknown:
+        raise wrong_parameter("window", f"names one that is not kept; kept are {', '.join(kept)}")
+
+
+def _seen_through(view: Any, windows: tuple[str, ...]) -> Any:  # noqa: ANN401  an engine or a group
+    """Return an engine or a group with these windows alone; with none named, as it is."""
+    if not windows:
+        return view
+    return view.model_copy(update={"windows": tuple(each for each in view.windows if each.window in windows)})
+
+
+async def _document(head: Mapping[str, Any], lists: Mapping[str, Iterable[View]]) -> AsyncIterator[bytes]:
+    """Yield an object of some values and of lists, whose members are made one at a time."""
+    yield json.dumps(head, allow_nan=False).encode()[:-1]
+    for name, members in lists.items():
+        yield b", %b: [" % json.dumps(name).encode()
+        comma = b""
+        for member in members:
+            yield comma + member.model_dump_json().encode()
+            comma = b","
+            await asyncio.sleep(0)
+        yield b"]"
+    yield b"}"
+
+
+async def _whole(view: View) -> AsyncIterator[bytes]:
+    yield view.model_dump_json().encode()
+
+
+async def respond(request: web.Request, pieces: AsyncIterator[bytes]) -> web.Response:
+    """Serve pieces of JSON, packed for those who take it."""
+    headers = {"Content-Type": "application/json", "Vary": "Accept-Encoding"}
+    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+        return web.Response(body=await compress(pieces), headers={**headers, "Content-Encoding": "gzip"})
+    return web.Response(body=b"".join([piece async for piece in pieces]), headers=headers)

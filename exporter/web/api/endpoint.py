@@ -1,0 +1,47 @@
+"""What one page of the API is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from exporter.export.models import View
+from exporter.web.api.problems import RequestError
+from exporter.web.api.queries import Query, read
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One page of the API."""
+
+    path: str
+    name: str
+    """Its ``operationId``."""
+    summary: str
+    answer: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
+    query: type[Query] = Query
+    model: type[View] | None = None
+    """What is answered; of a stream, what the data of each event is."""
+    content_type: str = "application/json"
+    problems: Sequence[int] = ()
+    """What it may be answered with besides what any request may be."""
+    costly: bool = False
+    """Whether it is larger, the more engines there are."""
+
+    @property
+    def handler(self) -> Handler:
+        """What serves it."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await self.answer(request, read(self.query, request.query))
+            except RequestError as error:
+                return error.answer()
+
+        return handle

@@ -1,0 +1,168 @@
+"""What a request may ask for: one model for each, unknown parameters refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Final, TypeVar, get_origin
+
+from multidict import MultiMapping
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from exporter.analysis.verdict import Verdict
+from exporter.config.units import DURATION_PATTERN, parse_duration
+from exporter.export.models import EventView
+from exporter.web.api.problems import RequestError
+
+MOST_EVENTS: Final = 1000
+"""Events of one answer: as many as are kept."""
+_LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_EVENT_ID: Final = "^[0-9a-f]{1,16}-[0-9]{1,15}$"
+_LEAST_SECONDS: Final = 0.001
+
+
+class Query(BaseModel):
+    """What all have in common. Parameters that may be repeated mean any of their values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _number(value: str) -> str:
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError("is not a whole number")
+    return value
+
+
+def _seconds(value: str) -> float:
+    seconds = parse_duration(value)
+    if seconds < _LEAST_SECONDS:
+        raise ValueError("is no time at all")
+    return seconds
+
+
+def _pair(value: str) -> str:
+    if "\n" in value:
+        raise ValueError("is in two lines")
+    return value
+
+
+Texts = tuple[str, ...]
+LabelName = Annotated[str, StringConstraints(pattern=f"^{_LABEL}$", max_length=100)]
+Match = Annotated[str, StringConstraints(pattern=f"^{_LABEL}=.*$"), AfterValidator(_pair)]
+EventId = Annotated[str, StringConstraints(pattern=_EVENT_ID)]
+Step = Annotated[
+    float, BeforeValidator(_seconds), WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
+]
+
+
+class EngineQuery(Query):
+    """Which engines."""
+
+    target: Texts = Field(default=(), description="Only engines of these targets.", examples=[["chat-0"]])
+    model: Texts = Field(default=(), description="Only engines of these models, by the label `model_name`.")
+    engine: Texts = Field(default=(), description="Only engines with these numbers, by the label `engine`.")
+    match: tuple[Match, ...] = Field(
+        default=(),
+        description="Only engines with this value of a label, as `name=value`; repeated, all must hold. An"
+        " engine that lacks the label has it empty.",
+        examples=[["zone=eu"]],
+    )
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Return whether an engine with these labels is asked for."""
+        named = {"target": self.target, "model_name": self.model, "engine": self.engine}
+        pairs = (pair.partition("=") for pair in self.match)
+        return all(not values or labels[name] in values for name, values in named.items()) and all(
+            labels.get(name, "") == value for name, _, value in pairs
+        )
+
+
+class SnapshotQuery(EngineQuery):
+    """What of the snapshot."""
+
+    verdict: tuple[Verdict, ...] = Field(default=(), description="Only engines with these verdicts.")
+    window: Texts = Field(default=(), description="Only these windows, such as `5m`.", examples=[["5m"]])
+    group_by: tuple[LabelName, ...] = Field(
+        default=(),
+        description="Labels to group the engines by; the groups come beside them.",
+        examples=[["model_name"]],
+    )
+
+
+class HistoryQuery(EngineQuery):
+    """What of the history."""
+
+    step: Step | None = Field(
+        default=None,
+        description="The length of a step. Without one there are about 60 steps; there are at most 720.",
+        examples=["5s"],
+    )
+
+
+class EventFilter(Query):
+    """Which events."""
+
+    type: Texts = Field(default=(), description="Only these types.", examples=[["acceptance_dropped"]])
+    target: Texts = Field(default=(), description="Only of these targets and their engines.")
+    engine_id: Texts = Field(default=(), description="Only of these engines, by their ids.")
+    since: EventId | None = Field(
+        default=None, description="Only what came after the event with this id.", examples=["19af3c1d2e0-17"]
+    )
+
+    def selects(self, event: EventView) -> bool:
+        """Return whether an event is asked for."""
+        named = ((self.type, event.type), (self.target, event.target), (self.engine_id, event.engine_id))
+        return all(not values or value in values for values, value in named)
+
+
+class EventsQuery(EventFilter):
+    """Which events, and how many."""
+
+    limit: Annotated[int, BeforeValidator(_number)] = Field(
+        default=100,
+        ge=1,
+        le=MOST_EVENTS,
+        description="The most events: the oldest after `since`, or the newest without it.",
+        validate_default=False,
+    )
+
+
+Q = TypeVar("Q", bound=Query)
+
+
+def read(model: type[Q], parameters: MultiMapping[str]) -> Q:
+    """Return what a request asks for.
+
+    Raises:
+        RequestError: a parameter is unknown, wrong, or given twice; all of them are named.
+    """
+    given: dict[str, Any] = {}
+    wrong: list[tuple[str, str]] = []
+    for name in dict.fromkeys(parameters):
+        values, field = parameters.getall(name), model.model_fields.get(name)
+        if field is None:
+            wrong.append((name, f"is not known here; known are {', '.join(model.model_fields) or 'none'}"))
+        elif get_origin(field.annotation) is tuple:
+            given[name] = values
+        elif len(values) > 1:
+            wrong.append((name, "is given more than once"))
+        else:
+            given[name] = values[0]
+    try:
+        query = model.model_validate(given)
+    except ValidationError as error:
+        found = {str(each["loc"][0]): each["msg"].removeprefix("Value error, ") for each in error.errors()}
+        wrong += found.items()
+    if wrong:
+        detail = " ".join(f"The parameter {name} is wrong: {problem}." for name, problem in wrong)
+        raise RequestError(HTTPStatus.BAD_REQUEST, detail, wrong)
+    return query

@@ -1,0 +1,71 @@
+"""The API's pages: ONE table, which the application serves and the OpenAPI document is made of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from exporter.export.models import EngineView, EventsView, EventView, HistoryView, SnapshotView, TargetsView
+from exporter.web.api import answers, stream
+from exporter.web.api.endpoint import Endpoint
+from exporter.web.api.openapi import document
+from exporter.web.api.queries import EventFilter, EventsQuery, HistoryQuery, Query, SnapshotQuery
+from exporter.web.exposition import each
+
+
+async def openapi(request: web.Request, _query: Query) -> web.Response:
+    """Serve the description of the API."""
+    return await answers.respond(request, each([document(ENDPOINTS)]))
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "/api/v1/snapshot",
+        "snapshot",
+        "Every engine now, with every number and the counts behind it; groups of engines",
+        answers.snapshot,
+        SnapshotQuery,
+        SnapshotView,
+        costly=True,
+    ),
+    Endpoint(
+        f"/api/v1/engines/{{{answers.ENGINE}}}",
+        "engine",
+        "One engine now",
+        answers.engine,
+        model=EngineView,
+        problems=(404,),
+    ),
+    Endpoint(
+        "/api/v1/targets", "targets", "Every target, and how it is polled", answers.targets, model=TargetsView
+    ),
+    Endpoint(
+        "/api/v1/history",
+        "history",
+        "What is kept of each engine's increments, in steps of time",
+        answers.history,
+        HistoryQuery,
+        HistoryView,
+        costly=True,
+    ),
+    Endpoint(
+        "/api/v1/events",
+        "events",
+        "What happened to engines and targets",
+        answers.events,
+        EventsQuery,
+        EventsView,
+    ),
+    Endpoint(
+        "/api/v1/events/stream",
+        "event_stream",
+        "The same as it happens, as server-sent events; `gap` says that some are missing",
+        stream.events,
+        EventFilter,
+        EventView,
+        stream.CONTENT_TYPE,
+        problems=(503,),
+    ),
+    Endpoint("/api/v1/openapi.json", "openapi", "This document", openapi),
+)

@@ -1,0 +1,26 @@
+"""What the API is given: values and callables, asked anew at each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from exporter.event_log import EventLog
+from exporter.export.collector import Snapshot
+from exporter.export.history import Histories
+from exporter.export.models import TargetView
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSource:
+    """Everything that the API tells."""
+
+    now: Callable[[], float]
+    """Unix time."""
+    windows: Callable[[], Sequence[str]]
+    """The names of the windows that are kept, as in the label ``window``."""
+    snapshot: Callable[[], Snapshot]
+    """Every engine and experiment, taken at one moment."""
+    histories: Callable[[], Histories]
+    targets: Callable[[], Sequence[TargetView]]
+    events: EventLog

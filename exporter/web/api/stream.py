@@ -1,0 +1,104 @@
+"""Events as they happen, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs, web
+
+from exporter.event_log import EventLog, Since, UnknownEventError
+from exporter.web.api.problems import RequestError, wrong_parameter
+from exporter.web.state import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from exporter.web.api.queries import EventFilter
+
+MOST_READERS: Final = 32
+"""Streams at a time: each holds a connection for as long as its reader likes."""
+KEEP_ALIVE_SECONDS: Final = 15.0
+"""Silence after which a comment is sent, so that proxies do not take the stream for dead."""
+
+LAST_EVENT_ID: Final = "Last-Event-ID"
+CONTENT_TYPE: Final = "text/event-stream"
+
+_HEADERS: Final = {"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"}
+_BEGIN: Final = b"retry: 3000\n\n"
+_KEEP_ALIVE: Final = b": nothing happened\n\n"
+
+
+class Readers:
+    """Who reads the stream now. A slow reader costs nothing but its connection: see ``web.door``.
+
+    Nothing waits in a queue for it. When it is ready for more it gets what the ring holds, and is told if
+    that is not all.
+    """
+
+    def __init__(self, most: int = MOST_READERS, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
+        self._free = most
+        self._keep_alive = keep_alive
+
+    async def stream(self, request: web.Request, query: EventFilter) -> web.StreamResponse:
+        """Serve what came after ``Last-Event-ID`` or ``since``, else what is still to come, until the end."""
+        log = request.app[STATE].api.events
+        seen = request.headers.get(LAST_EVENT_ID) or query.since or log.last
+        try:
+            log.since(seen)
+        except UnknownEventError as error:
+            raise wrong_parameter(LAST_EVENT_ID, "is not the id of an event") from error
+        if request.method == hdrs.METH_HEAD:
+            return web.Response(headers=_HEADERS)
+        with self._place(), suppress(ConnectionError):
+            response = web.StreamResponse(headers=_HEADERS)
+            await response.prepare(request)
+            await response.write(_BEGIN)
+            await self._follow(response, log, query, seen)
+        return response
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._free:
+            detail = "As many streams of events are read as there may be; ask /api/v1/events instead."
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, detail, retry=30)
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+    async def _follow(
+        self, response: web.StreamResponse, log: EventLog, query: EventFilter, seen: str
+    ) -> None:
+        while not log.closed:
+            since = log.since(seen)
+            if since.events or since.gap:
+                await response.write(_written(since, query, seen))
+            seen = since.last
+            try:
+                await asyncio.wait_for(log.beyond(seen), self._keep_alive)
+            except TimeoutError:
+                await response.write(_KEEP_ALIVE)
+
+
+def _written(since: Since, query: EventFilter, seen: str) -> bytes:
+    """Write events, after a ``gap`` if some before them are missing."""
+    gap = [f"event: gap\ndata: {json.dumps({'since': seen})}\n\n"] if since.gap else []
+    told = (
+        f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+        for event in since.events
+        if query.selects(event)
+    )
+    return "".join([*gap, *told]).encode()
+
+
+READERS: Final = web.AppKey("readers", Readers)
+
+
+async def events(request: web.Request, query: EventFilter) -> web.StreamResponse:
+    """Serve the stream, if there is a place for one more reader."""
+    return await request.app[READERS].stream(request, query)

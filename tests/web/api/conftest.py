@@ -1,0 +1,119 @@
+"""The API over two engines that were polled, and some events."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.analysis.engine import EngineWatch
+from exporter.event import Event
+from exporter.event_log import EventLog
+from exporter.export.collector import Snapshot
+from exporter.export.history import Histories
+from exporter.export.models import TargetView
+from exporter.web.api.source import ApiSource
+from exporter.web.app import create_app
+
+NOW = 1_790_000_000.0
+POLLS = 200
+
+
+def labels(target, **more):
+    return {"target": target, "model_name": "llama", "engine": "0", **more}
+
+
+@pytest.fixture(scope="package")
+def watched(make_sample):
+    """A function that gives a watch that was polled once a second."""
+
+    def watched(position_gains):
+        watch = EngineWatch((30.0, 300.0))
+        for n in range(POLLS):
+            sample = make_sample(
+                40 * n,
+                40 * len(position_gains) * n,
+                sum(position_gains) * n,
+                positions=[gain * n for gain in position_gains],
+                generation_tokens=(41 + sum(position_gains)) * n,
+                first_tokens=n,
+                decode_steps=40 * n,
+                decode_nanoseconds=10**9 * n,
+                running_requests=4.0,
+                created=NOW - 1000,
+            )
+            watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
+        return watch
+
+    return watched
+
+
+@pytest.fixture(scope="package")
+def engines(watched):
+    """Labels and watches of three engines."""
+    return [
+        (labels("chat", zone="eu"), watched((30, 20, 10))),
+        (labels("code", zone="us"), watched((36, 30))),
+        (labels("idle", zone="", model_name="<b>\u2028"), watched(())),
+    ]
+
+
+@pytest.fixture
+def events():
+    log = EventLog("a1", most=50)
+    for n in range(5):
+        log.record(Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, "chat", ("llama", "0"))
+    log.record(Event("target_failing", {"reason": "refused", "error": "no"}, is_bad=True), NOW + 9, "code")
+    return log
+
+
+def target_view(name):
+    return TargetView(
+        target=name,
+        address="vllm:8000/metrics",
+        labels={"target": name},
+        discovery="static",
+        up=True,
+        error="",
+        engine_kind="vllm",
+        front_end="python",
+        page="filtered",
+        version="0.32.0",
+        polls=POLLS,
+        poll_failures={"refused": 1},
+        poll_seconds=0.01,
+        poll_bytes=1000,
+        poll_interval_seconds=1.0,
+        last_success_timestamp_seconds=NOW,
+        engines=(),
+    )
+
+
+@pytest.fixture
+def source(engines, events):
+    moment = float(POLLS - 1)
+    return ApiSource(
+        now=lambda: NOW,
+        windows=lambda: ["30s", "5m"],
+        snapshot=lambda: Snapshot([(own, watch.findings(moment)) for own, watch in engines]),
+        histories=lambda: Histories(
+            NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
+        ),
+        targets=lambda: [target_view("chat"), target_view("code")],
+        events=events,
+    )
+
+
+@pytest.fixture
+async def client(aiohttp_client, make_state, source):
+    return await aiohttp_client(create_app(make_state(api=source)))
+
+
+@pytest.fixture
+def get(client):
+    """A function that asks for a page and returns what its JSON says."""
+
+    async def get(path, status=200):
+        answer = await client.get(path)
+        assert answer.status == status, await answer.text()
+        return await answer.json(content_type=None)
+
+    return get
