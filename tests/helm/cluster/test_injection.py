@@ -10,7 +10,7 @@ from exporter.targets.arguments import config_speculation
 
 from .conftest import eventually
 
-SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4}'
+SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4, "model": "org/draft-eagle3"}'
 MARK = {"spec-decode-exporter/inject": "true"}
 NAME = "spec-decode-exporter"
 
@@ -144,8 +144,13 @@ def test_the_port_is_the_one_that_the_pod_says(cluster, injecting, words, annota
         ["-sc", SPECULATION],
         ["-c", f"exec vllm serve llama --speculative-config '{SPECULATION}' --port 8000"],
         ["-c", f"set -e\nvllm serve llama \\\n  --speculative-config '{SPECULATION}'\n"],
-        ["--speculative-config.method", "eagle3", "--speculative-config.num_speculative_tokens=4"],
-        ["--spec-method", "eagle3", "--spec-tokens", "4"],
+        [
+            "--speculative-config.method",
+            "eagle3",
+            "--speculative-config.num_speculative_tokens=4",
+            "--speculative-config.model=org/draft-eagle3",
+        ],
+        ["--spec-method", "eagle3", "--spec-tokens", "4", "--spec-model", "org/draft-eagle3"],
     ],
 )
 def test_the_sidecar_is_told_how_its_vllm_speculates(cluster, injecting, words):
@@ -155,6 +160,7 @@ def test_the_sidecar_is_told_how_its_vllm_speculates(cluster, injecting, words):
     assert "secret" not in told
     understood = config_speculation(told)
     assert (understood.method, understood.tokens) == ("eagle3", 4)
+    assert understood.draft_model == "org/draft-eagle3"
 
 
 def test_a_pod_that_does_not_speculate_tells_nothing(cluster, injecting):
