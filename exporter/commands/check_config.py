@@ -9,16 +9,22 @@ from pathlib import Path
 
 from exporter.config.load import load
 from exporter.export.catalogue import NAMES
+from exporter.web.security.load import read_web_config
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command to its ``parser``."""
     del environ  # what is checked is a file, whoever asks
     parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--web", action="store_true", help="FILE is one for --web.config.file")
 
 
 def handle(arguments: argparse.Namespace) -> int:
     """Say that the file is good; or raise ConfigError, which names every mistake."""
+    if arguments.web:
+        read_web_config(arguments.file)
+        print(f"{arguments.file}: good")  # noqa: T201
+        return 0
     config = load(arguments.file, environ=os.environ, metrics=NAMES)
     targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
     found = " and what discovery finds" if config.discovery.ways else ""

@@ -42,7 +42,8 @@ about targets stand in the place of a file.
 
 With or without a file, `--speculative.config` says in vLLM's own words, those of `--speculative-config`, how
 the configured targets speculate that do not say it themselves, and `--shard.index` and `--shard.count` say
-which part of all targets is watched.
+which part of all targets is watched. Who may see the exporter's own pages is said in a file of its own,
+`--web.config.file`: [web.md](web.md).
 
 - **Durations** are written as in Prometheus, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
 - **Sizes** too, in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).

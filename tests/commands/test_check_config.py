@@ -31,3 +31,13 @@ def test_check_config_lists_every_mistake_and_fails(tmp_path):
     assert "Traceback" not in found.stderr
     assert f"{file}:2: poll.intervall" in found.stderr
     assert f"{file}:5: targets[0].url" in found.stderr
+
+
+def test_a_web_configuration_is_checked_as_one(tmp_path):
+    file = tmp_path / "web.yml"
+    file.write_text("rate_limit: {interval: 1s, burst: 5}\n")
+    assert run("check-config", "--web", str(file)).returncode == 0
+    file.write_text("http_server_config: {http2: true}\n")
+    found = run("check-config", "--web", str(file))
+    assert found.returncode == 1
+    assert f"{file}:1: http_server_config.http2 cannot be true" in found.stderr

@@ -1,0 +1,32 @@
+"""What docs/web.md shows can be used as it is, and its table has every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from exporter.web.security.load import read_web_config
+from exporter.web.security.schema import HttpServer, RateLimit, TlsServer, WebSettings
+
+TEXT = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
+BLOCKS = [dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]
+
+
+@pytest.mark.parametrize("block", [one for one in BLOCKS if one.startswith("tls_server_config")])
+def test_its_files_are_good(folder, block):
+    names = {"server.crt": "server.pem", "ca.crt": "authority.pem"}
+    for shown, there in names.items():
+        block = block.replace(shown, there)
+    assert read_web_config(folder.write(block)).context is not None
+
+
+def test_every_key_is_in_its_table():
+    rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
+    named = {word.split(".")[-1].strip("…") for row in rows for word in re.findall(r"`([^`]*)`", row)}
+    keys = {key for model in (TlsServer, HttpServer, RateLimit) for key in model.model_fields}
+    assert keys - {"cert", "key"} <= named
+    assert "basic_auth_users" in named
+    assert len(WebSettings.model_fields) == 4
