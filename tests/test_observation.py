@@ -1,21 +1,34 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
+import exporter
 from exporter.analysis.finding import FindingName
 from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.load import ConfigError
+from exporter.export.models import SnapshotView
 from exporter.observation import LONGEST, Observation, observed_config, watch
 from exporter.scrape.engines import Counter
 from exporter.simulate.library import load_scenario
 from exporter.simulate.truth import target_settings
 from exporter.window.counts import Reset
-from tests.conftest import settle
-from tests.simulated import Server
+from tests.conftest import FakeClock, settle
+from tests.simulated import Network, Server
+
+
+class HastyClock(FakeClock):
+    """A clock that goes by itself, by a hundredth of a second whenever somebody who sleeps looks at it."""
+
+    async def sleep_until(self, moment: float) -> None:
+        while self.now < moment:
+            self.now += 0.01
+            await asyncio.sleep(0)
 
 
 def told(scenario, host="a:1"):
@@ -183,3 +196,47 @@ async def test_nothing_is_left_running(network, clock):
     before = asyncio.all_tasks()
     await observed(clock, 5, told("steady"))
     assert asyncio.all_tasks() == before
+
+
+# For programs.
+
+
+async def test_a_program_gets_what_was_seen_where_an_event_loop_runs(network, clock, monkeypatch):
+    monkeypatch.setattr("exporter.observation.SystemClock", lambda: clock)
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    view = await finished(clock, 30, exporter.observe_async("a:1", told("steady", "b:1"), seconds=30))
+    assert isinstance(view, SnapshotView)
+    assert [engine.target for engine in view.engines] == ["a:1"]
+    assert [target.up for target in view.targets] == [True, False]
+    assert view.engines[0].windows[-1].window == "30s"
+
+
+async def test_a_program_is_told_to_await_where_an_event_loop_runs():
+    with pytest.raises(RuntimeError, match="observe_async"):
+        exporter.observe("a:1")
+
+
+def test_a_program_without_an_event_loop_needs_none(monkeypatch):
+    clock = HastyClock()
+    network = Network()
+    monkeypatch.setattr("exporter.watch.Client", lambda *_, **__: network)
+    monkeypatch.setattr("exporter.observation.SystemClock", lambda: clock)
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    view = exporter.observe("a:1", seconds=30)
+    assert view.engines[0].verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+
+
+@pytest.mark.parametrize(("targets", "seconds"), [((), 30), (("a:1",), 0)])
+async def test_a_program_must_say_what_to_watch_and_for_how_long(targets, seconds):
+    with pytest.raises(ValueError, match="at least"):
+        await exporter.observe_async(*targets, seconds=seconds)
+
+
+def test_to_import_the_package_costs_next_to_nothing():
+    code = "import sys, exporter; print(sorted(name for name in sys.modules if 'pydantic' in name)); exporter.observe"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout == "[]\n"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = exporter.nothing

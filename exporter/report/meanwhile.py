@@ -147,7 +147,7 @@ class Progress(Meanwhile):
         paint = paint_for(self._streams.err, self._streams.environ)
         share = view.seconds / self._seconds
         bar = paint.bar(share, _PROGRESS_BAR).ljust(_PROGRESS_BAR)
-        words = f" {view.seconds:.0f} of {format_duration(self._seconds)}  {_seen(view)}  (Ctrl-C ends it)"
+        words = f" {view.seconds:.0f} of {format_duration(self._seconds)}  {_seen(view)}  Ctrl-C ends it"
         room = paint.width - _PROGRESS_BAR - 1
         line = f"{paint.toned(bar, Tone.NEUTRAL)}{clipped(words, room, paint.glyphs.ellipsis)}"
         _write(self._streams.err, _ERASE_LINE + line)
@@ -167,7 +167,7 @@ def _seen(view: ObservationView) -> str:
     missing = sum(not target.engines for target in view.targets)
     words = [f"{numbers.count(drafts)} drafts"]
     words += [f"acceptance {accepted / drafted:.3f}"] if drafted else []
-    words += [f"{missing} of {len(view.targets)} servers not seen"] if missing else []
+    words += [f"{missing} of {len(view.targets)} unseen"] if missing else []
     return ", ".join(words)
 
 
