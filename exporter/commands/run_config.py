@@ -28,6 +28,7 @@ _OVERRIDES: Final = {
     "shard_count": "discovery.shard.count",
     "log_level": "log.level",
     "log_format": "log.format",
+    "log_summary_interval": "log.summary_interval",
 }
 """Flags that stand for a key of the configuration."""
 

@@ -43,6 +43,13 @@ def test_flags_go_before_the_file(tmp_path):
     assert (found.poll.interval, found.log.level) == (2.0, "debug")
 
 
+def test_how_often_engines_are_summed_up_is_a_flag_too(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("log: {summary_interval: 1m}\n")
+    assert config("--log.summary-interval", "10s").log.summary_interval == 10.0
+    assert config("--config.file", str(file), "--log.summary-interval", "off").log.summary_interval is None
+
+
 def test_a_target_beside_a_file_is_refused_with_the_remedy(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("{}\n")
