@@ -65,6 +65,7 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "check_holds_again", "info", _CHECK_FIELDS, "It holds again."),
         (About.ENGINE, "analysis_failed", "warning", ("part", "error", "exception"), "A defect of the exporter's in one part of the analysis; the counters and the other parts go on."),
         (About.ENGINE, "analysis_works_again", "info", ("part",), "That part has worked for a minute."),
+        (About.TARGET, "engines_forgotten", "warning", ("kept", "remedy"), "The server gives its engines or models ever new names: the oldest are forgotten. Said again after ten minutes at the earliest; meanwhile new engines are not told."),
         (About.TARGET, "target_failing", "warning", ("reason", "error"), "Polls fail, since this one, for this reason. Told again when the reason is another."),
         (About.TARGET, "target_recovered", "info", ("failed_polls",), "A poll succeeded again."),
         (About.TARGET, "no_engine_on_page", "warning", ("remedy",), "The page was read, and shows no engine that the exporter knows."),

@@ -13,6 +13,7 @@ from exporter.baselines import Baselines, Key
 from exporter.clock import Clock
 from exporter.config.policy import merged
 from exporter.config.schema import Config
+from exporter.crowd import Crowd
 from exporter.event import Event
 from exporter.event_log import EventLog, run_name
 from exporter.experiments import Contestant
@@ -53,6 +54,7 @@ class TargetWatch:
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
+        self._crowd = Crowd(MOST_ENGINES)
         self._served: ServedSpeculation | None = None
         self._configure(target, config)
 
@@ -134,6 +136,7 @@ class TargetWatch:
             poll_bytes=record.size,
             interval=self._poller.interval,
             last_success=record.last_success,
+            engines_forgotten=self._crowd.forgotten,
         )
 
     def view(self) -> TargetView:
@@ -234,7 +237,8 @@ class TargetWatch:
             for event in events:
                 began_anew |= event.name == "engine_reset"
                 self._tell(event, name, polled.wall)
-        self._forget(polled.moment)
+        for event in self._forget(polled.moment):
+            self._events.record(event, polled.wall, self.target.name)
         return began_anew
 
     def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
@@ -243,7 +247,8 @@ class TargetWatch:
         if learnt is not None:
             engine.remember(learnt)
         self._engines[name] = engine
-        self._tell(Event("engine_found", {"kind": polled.reading.engine_kind}), name, polled.wall)
+        if not self._crowd.is_crowded(polled.moment):
+            self._tell(Event("engine_found", {"kind": polled.reading.engine_kind}), name, polled.wall)
         return engine
 
     def _tell(self, event: Event, name: EngineName, wall: float) -> None:
@@ -252,13 +257,14 @@ class TargetWatch:
     def _key(self, name: EngineName) -> Key:
         return Key(self.target.name, name.model_name, name.engine)
 
-    def _forget(self, now: float) -> None:
+    def _forget(self, now: float) -> list[Event]:
         """Forget engines that are long gone, and the longest gone where a server keeps inventing new ones."""
         by_age = sorted(self._engines, key=lambda name: self._engines[name].history.last_seen)
         surplus = len(by_age) - MOST_ENGINES
         for place, name in enumerate(by_age):
             if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
                 del self._engines[name]
+        return self._crowd.forget(surplus, now)
 
 
 def _settings(config: Config) -> tuple[object, ...]:

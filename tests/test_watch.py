@@ -221,6 +221,19 @@ async def test_a_server_that_invents_engines_costs_no_more_than_the_most_that_ar
     assert len(findings(watch, clock)) == MOST_ENGINES
 
 
+async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engines_no_longer(
+    watch, clock, server
+):
+    with capture_logs() as logs:
+        for batch in range(4):
+            server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES // 2)}
+            await polls(watch, clock, 1)
+    words = [log["event"] for log in logs]
+    assert words.count("engine_found") == 3 * (MOST_ENGINES // 2)
+    assert words.count("engines_forgotten") == 1
+    assert watch.status().engines_forgotten == MOST_ENGINES
+
+
 # What the server is.
 
 

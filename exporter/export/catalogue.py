@@ -17,6 +17,7 @@ from exporter.export.pay_catalogue import BOUND_METRICS, DROP_METRICS, PAY_METRI
 from exporter.export.status import ExporterStatus, TargetStatus
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.errors import REASONS
+from exporter.scrape.reader import MOST_ENGINES
 
 ENGINE_LABELS = ("target", "model_name", "engine")
 """What every metric of an engine carries, before the target's configured labels."""
@@ -385,6 +386,13 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
         help="Polls of the target that failed, by reason.",
         labels=("reason",),
         read=_failures,
+    ),
+    _target(
+        "spec_decode_exporter_engines_forgotten_total",
+        kind=Kind.COUNTER,
+        help=f"Engines of the target that were forgotten for newer ones: {MOST_ENGINES} are kept. Above 0, the "
+        "server gives its engines or models ever new names.",
+        read=lambda status: [((), status.engines_forgotten)],
     ),
     _target(
         "spec_decode_exporter_poll_seconds",

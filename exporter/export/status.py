@@ -26,6 +26,7 @@ class TargetStatus:
     """The effective poll interval in seconds."""
     last_success: float | None = None
     """Unix time."""
+    engines_forgotten: int = 0
 
 
 @dataclass(frozen=True, slots=True)

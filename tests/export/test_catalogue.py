@@ -132,6 +132,7 @@ CONTRACT = {
         gauge spec_decode_exporter_target_info engine_kind front_end page version
         counter spec_decode_exporter_polls_total
         counter spec_decode_exporter_poll_failures_total reason
+        counter spec_decode_exporter_engines_forgotten_total
         gauge spec_decode_exporter_poll_seconds
         gauge spec_decode_exporter_poll_bytes
         gauge spec_decode_exporter_poll_interval_seconds

@@ -1,0 +1,113 @@
+"""One exporter watches every broken and hostile server of the catalogue at once, and a good one beside them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.faults.catalogue import READ, catalogue
+from tests.e2e.faults.document import table
+from tests.e2e.faults.servers import serving
+
+INTERVAL = 1.0
+WATCHED = 25.0
+"""Seconds; each server has then been asked several times, whatever the waits after failures."""
+MOST_RESIDENT = 500.0
+"""MB (10^6 bytes), with over seventy servers that all misbehave at the same time."""
+RELIABILITY = Path(__file__).parents[2] / "docs/reliability.md"
+
+
+@pytest.fixture(scope="module")
+def seen(e2e, tmp_path_factory):
+    """What was seen of them: the exporter's page, its log, its memory, and when the good server was asked."""
+    faults = catalogue()
+    folder = tmp_path_factory.mktemp("faults")
+    with serving({name: fault.respond for name, fault in faults.items()}) as servers:
+        targets = {"good": servers.good, **servers.ports}
+        config = {
+            "poll": {"timeout": "800ms", "max_duty_cycle": 1},
+            "targets": [
+                {"url": f"http://127.0.0.1:{port}/metrics", "name": name} for name, port in targets.items()
+            ],
+        }
+        exporter = e2e.Exporter(folder, json.dumps(config), "--log.format=json")
+        exporter.wait_for(f"{exporter.url}/-/ready")
+        servers.most_resident = _watch(exporter.process.pid)
+        servers.page = exporter.metrics()
+        servers.html = e2e.fetch(exporter.url)[2]
+        servers.stopped = exporter.stop()
+        servers.lines = exporter.log.splitlines()
+    servers.samples = [
+        sample for family in text_string_to_metric_families(servers.page) for sample in family.samples
+    ]
+    return servers
+
+
+def _watch(pid):
+    end, most = time.monotonic() + WATCHED, 0.0
+    while time.monotonic() < end:
+        status = Path(f"/proc/{pid}/status").read_text()
+        most = max(most, int(status.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6)
+        time.sleep(0.25)
+    return most
+
+
+def _outcome(seen, target):
+    reasons = {
+        sample.labels["reason"]
+        for sample in seen.samples
+        if sample.name == "spec_decode_exporter_poll_failures_total"
+        and sample.labels["target"] == target
+        and sample.value
+    }
+    return reasons or {READ}
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_what_a_server_does_is_told_by_its_reason_and_in_the_log(seen, name):
+    fault = catalogue()[name]
+    assert seen.requests[name] or fault.respond is None
+    assert _outcome(seen, name) <= fault.outcome
+    (up,) = (
+        sample.value
+        for sample in seen.samples
+        if sample.name == "spec_decode_exporter_target_up" and sample.labels["target"] == name
+    )
+    assert up == (READ in fault.outcome)
+    if fault.says:
+        assert any(f'"target": "{name}"' in line and fault.says in line for line in seen.lines)
+
+
+def test_the_polls_of_the_good_server_are_never_late_by_an_interval(seen):
+    gaps = [after - before for before, after in itertools.pairwise(seen.asked)]
+    assert len(gaps) >= WATCHED - 5
+    assert max(gaps) < 2 * INTERVAL
+    assert _outcome(seen, "good") == {READ}
+
+
+def test_memory_stays_within_its_bound(seen):
+    assert seen.most_resident < MOST_RESIDENT
+
+
+def test_no_name_of_a_stranger_gets_out_of_its_place(seen):
+    assert "evil_total" not in {sample.name for sample in seen.samples}
+    assert "<script>alert" not in seen.html
+    for line in seen.lines:
+        assert json.loads(line)["event"] != "forged"
+        assert all(char.isprintable() for char in line)
+
+
+def test_it_ends_as_always(seen):
+    status, seconds = seen.stopped
+    assert status == 0
+    assert seconds < 5
+    assert not any("Traceback" in line for line in seen.lines)
+
+
+def test_the_document_has_every_fault_with_what_happens_then():
+    assert table(catalogue()) in RELIABILITY.read_text()
