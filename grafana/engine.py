@@ -254,10 +254,12 @@ def _acceptance() -> Panel:
     return lines(
         "Acceptance, with its bounds",
         "Accepted tokens over draft tokens: the short window shows what is, the long one with its 95 % "
-        "bounds the trend. Below break-even, speculation costs more than it brings.",
+        "bounds the trend. Below break-even, speculation costs more than it brings. The reference is what "
+        "the configuration holds the engine against, where it does.",
         [
             *bounds,
             Query(ENGINE("spec_decode_break_even_acceptance_ratio"), "break-even", dashed(Colour.HARM)),
+            Query(ENGINE("spec_decode_reference_acceptance_ratio"), "reference", dashed(Colour.UNKNOWN)),
             Query(ENGINE(metric, window=SHORT), "short window", line(Colour.NOW, {"custom.lineWidth": 1})),
             Query(ENGINE(metric, window=LONG), "long window", line(Colour.TREND)),
         ],

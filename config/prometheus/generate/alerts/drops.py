@@ -74,6 +74,18 @@ DROPS: Final = (
         variables=("model_name",),
     ),
     Alert(
+        "SpecDecodeAcceptanceBelowReference",
+        summary="An engine accepts less than the reference that it is held against, beyond chance.",
+        description=f"{WHERE}: for 10 minutes at most "
+        "{{ $value | humanizePercentage }} of the draft tokens were accepted even at the upper 95 % bound; the reference is "
+        f"{now('spec_decode_reference_acceptance_ratio', 'humanizePercentage')}.",
+        expr="""
+        max_over_time(spec_decode_draft_acceptance_ratio_upper{window="@long"}[10m])
+          < ignoring (window) (last_over_time(spec_decode_reference_acceptance_ratio[5m]) - @points)
+        and increase(spec_decode_drafts_total[10m]) >= @drafts
+        """,
+    ),
+    Alert(
         "SpecDecodeDraftsStalled",
         summary="An engine serves requests and has stopped drafting.",
         description=f"{WHERE}: it drafted before, and drafted nothing for @long while it generated "

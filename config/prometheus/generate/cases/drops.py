@@ -294,6 +294,81 @@ _YESTERDAY: Final = (
     ),
 )
 
+
+def _referred(
+    reference: float | None, *upper: tuple[float, float | None], drafts: float = 200.0, minutes: float = 40
+) -> Series:
+    """Return an engine with a reference, and the upper bound of its acceptance rate in each phase."""
+    return {
+        of("spec_decode_reference_acceptance_ratio"): gauge((minutes, reference)),
+        of("spec_decode_draft_acceptance_ratio_upper", window="5m"): gauge(*upper),
+        # The short window is less sure, and is not what is gone by.
+        of("spec_decode_draft_acceptance_ratio_upper", window="30s"): gauge((minutes, 0.9)),
+        of("spec_decode_drafts_total"): counter((minutes, drafts)),
+    }
+
+
+_REFERENCE: Final = (
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "fires when the upper bound is at 0.65 for a quarter of an hour and the reference is 0.72",
+        _referred(0.72, (10, 0.74), (30, 0.65)),
+        at=31,
+        fires=(
+            Firing(
+                ENGINE,
+                f"{_WHERE}for 10 minutes at most 65% of the draft tokens were accepted even at the upper 95 % bound; "
+                "the reference is 72%.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is silent for the first minutes after a fall",
+        _referred(0.72, (10, 0.74), (30, 0.65)),
+        at=23,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is silent when the fall is of less than 5 points",
+        _referred(0.72, (40, 0.68)),
+        at=40,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is silent when chance takes the bound up again every few minutes",
+        _referred(0.72, (8, 0.65), (1, 0.68), (8, 0.65), (1, 0.68), (8, 0.65), (1, 0.68), (8, 0.65)),
+        at=35,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is silent where no reference is configured, or it is of another number of draft tokens",
+        _referred(None, (40, 0.3)),
+        at=40,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is silent where too few requests pass through for bounds",
+        _referred(0.72, (40, None)),
+        at=40,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is silent at 240 drafts in ten minutes",
+        _referred(0.72, (40, 0.65), drafts=0.4),
+        at=40,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowReference",
+        "is over once the engine has been idle for a quarter of an hour",
+        {
+            **_referred(0.72, (20, 0.65), (40, None), minutes=60),
+            of("spec_decode_drafts_total"): counter((20, 200), (40, 0)),
+        },
+        at=55,
+    ),
+)
+
 _STALLED: Final = (
     AlertCase(
         "SpecDecodeDraftsStalled",
@@ -396,6 +471,7 @@ DROPS: Final = (
     *_TOGETHER,
     *_PEERS,
     *_YESTERDAY,
+    *_REFERENCE,
     *_STALLED,
     *_DEAD,
     *_REPETITION,

@@ -52,6 +52,9 @@ _WELL: Final = {
         estimated_speedup_ratio_lower=2.29,
         estimated_speedup_ratio_upper=2.42,
         acceptance_length_tokens=3.30,
+        draft_acceptance_ratio=0.575,
+        draft_acceptance_ratio_lower=0.56,
+        draft_acceptance_ratio_upper=0.59,
         running_requests=6,
         waiting_requests=0,
         kv_cache_usage_ratio=0.42,
@@ -62,6 +65,7 @@ _WELL: Final = {
     of("spec_decode_draft_cost_ratio", source="configured"): gauge((_MINUTES, 0.1)),
     of("spec_decode_recommended_tokens", basis="measured"): gauge((_MINUTES, 4)),
     of("spec_decode_baseline_acceptance_length_tokens"): gauge((_MINUTES, 3.28)),
+    of("spec_decode_reference_acceptance_ratio"): gauge((_MINUTES, 0.58)),
     of("spec_decode_latency_seconds", window="5m", latency="time_per_output_token", percentile="p50"): gauge(
         (_MINUTES, 0.0091)
     ),
@@ -95,6 +99,7 @@ _IDLE: Final = {
     ),
     of("spec_decode_draft_cost_ratio", source="configured"): gauge((_MINUTES, 0.1)),
     of("spec_decode_baseline_acceptance_length_tokens"): gauge((_MINUTES, 3.28)),
+    of("spec_decode_reference_acceptance_ratio"): gauge((_MINUTES, 0.58)),
 }
 
 SILENT: Final = (
