@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 GOOD = """\
@@ -92,3 +95,10 @@ def test_several_exporters_that_share_the_targets_cannot_compare_them(mistakes):
 def test_nor_if_the_flag_says_that_they_are_several(mistakes):
     [told] = mistakes(GOOD, overrides={"discovery.shard.count": "2"})
     assert "experiments cannot be compared by one of 2 exporters" in told
+
+
+def test_the_documented_example_is_one(read):
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    (experiment,) = read(example).experiments
+    assert list(experiment.arms) == ["off", "eagle", "ngram"]
