@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     flags.one("--log.level", "LEVEL", "debug, info, warning or error (default info)")
     flags.one("--log.format", "FORMAT", "logfmt or json (default logfmt)")
     flags.one(
-        "--log.summary-interval", "DURATION", "how often a line sums up each engine, such as 10s (default off)"
+        "--log.summary-interval",
+        "DURATION",
+        "how often a line sums up each engine: off, 10s, … (default off)",
     )
     flags.one("--simulate", "SCENARIO", "watch an embedded simulated vLLM instead of real servers")
 
