@@ -1,0 +1,72 @@
+"""The exporter as a whole behind a web configuration."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from exporter.config.load import ConfigError, load
+from exporter.service import Options, Service
+from exporter.web.listen import parse_listen_address
+from exporter.web.security.live import LOOK_AGAIN_AFTER
+
+METRIC = "spec_decode_exporter_web_config_last_reload_successful"
+ADDRESSES = [parse_listen_address("127.0.0.1:0")]
+
+
+@pytest.fixture
+async def start(tmp_path, clock):
+    """A function that starts the exporter; it is closed with the test."""
+    running = []
+
+    async def start(web_config):
+        config = tmp_path / "exporter.yml"
+        config.write_text("discovery: {dns: []}\ntargets: []\n")
+        running.append(
+            Service(lambda: load(config, environ={}), Options(ADDRESSES, web_config=web_config), clock)
+        )
+        await running[-1].start()
+        return running[-1]
+
+    yield start
+    for service in running:
+        await service.close()
+
+
+async def page(service, **options):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{service.urls[0]}metrics", **options) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_it_serves_over_tls_to_its_users_and_says_how_the_last_reading_went(
+    start, folder, trusting, hashed, clock, until
+):
+    good = (
+        "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+        f"basic_auth_users: {{alice: {hashed(b'wonderland')}}}\n"
+    )
+    service = await start(folder.write(good))
+    own = {"ssl": trusting(), "headers": {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}}
+    assert (await page(service, ssl=trusting()))[0] == 401
+    status, text = await page(service, **own)
+    assert status == 200
+    assert f"{METRIC} 1.0" in text
+    with capture_logs() as logs:
+        folder.write("basic_auth_users: {}\n")
+        await clock.advance(LOOK_AGAIN_AFTER)
+        await until(lambda: logs)
+    assert f"{METRIC} 0.0" in (await page(service, **own))[1]
+
+
+async def test_without_one_there_is_no_such_metric(start):
+    service = await start(None)
+    assert METRIC not in (await page(service))[1]
+
+
+async def test_a_mistake_in_it_keeps_the_exporter_from_starting(start, folder):
+    with pytest.raises(ConfigError, match=r"web\.yml:1: basic_auth_users"):
+        await start(folder.write("basic_auth_users: {}\n"))
