@@ -1,0 +1,241 @@
+"""The page, the API, the log and the metrics tell the same story, event for event and number for number.
+
+A server drafts well, drops, recovers, and is restarted with another K.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.log_events import LOG_EVENTS, About
+
+SCENARIO = """
+acceptance: {mean: 0.85}
+speculation: {tokens: 4}
+phases:
+  - {at: 3m, acceptance: {mean: 0.3}}
+  - {at: 7m, acceptance: {mean: 0.85}}
+  - {at: 11m, restart: {down: 10s, tokens: 6}}
+"""
+CONFIG = """
+windows: [30s, 2m]
+cost: {draft_cost_ratio: 0.08}
+log: {summary_interval: 10s}
+"""
+SECONDS = 840.0
+EVENT_ID = re.compile(r"[0-9a-f]+-[0-9]+")
+TOLD = {event.word for event in LOG_EVENTS if event.about in (About.ENGINE, About.TARGET)} - {
+    "engine_summary"
+}
+
+
+class Page(HTMLParser):
+    """The words of a page, and its list of events: the identifier and the words of each."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.words = []
+        self.events = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "li" and EVENT_ID.fullmatch(dict(attributes).get("data-key") or ""):
+            self.events.append((dict(attributes)["data-key"], []))
+
+    def handle_endtag(self, tag):
+        if tag == "ol":
+            self.events.append((None, []))  # what follows is of no event
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.events:
+            self.events[-1][1].append(data)
+
+
+def joined(words):
+    return re.sub(r"\s+", " ", " ".join(words)).strip()
+
+
+class Told:
+    """What each of the four says at one moment."""
+
+    def __init__(self, metrics, snapshot, events, page, logs):
+        families = text_string_to_metric_families(metrics)
+        self.samples = [sample for family in families for sample in family.samples]
+        (self.engine,) = json.loads(snapshot)["engines"]
+        self.events = json.loads(events)["events"]
+        page = Page(page)
+        self.text = joined(page.words)
+        listed = [(identifier, joined(words)) for identifier, words in page.events if identifier]
+        self.shown = [identifier for identifier, _ in listed]
+        self.sentences = [sentence for _, sentence in listed]
+        self.logs = [entry for entry in logs if entry["event"] in TOLD]
+        self.summary = [entry for entry in logs if entry["event"] == "engine_summary"][-1]
+
+    def metric(self, name, **labels):
+        """The value of the one sample with these labels; None if there is none."""
+        values = [
+            sample.value
+            for sample in self.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        assert len(values) <= 1, (name, values)
+        return values[0] if values else None
+
+    def in_force(self, name):
+        """The one of a state set that is 1."""
+        label = {"spec_decode_recommendation": "action"}.get(name, name.removeprefix("spec_decode_"))
+        (word,) = [
+            sample.labels[label] for sample in self.samples if sample.name == name and sample.value == 1
+        ]
+        return word
+
+    def of_type(self, word, **fields):
+        return [
+            event
+            for event in self.events
+            if event["type"] == word and fields.items() <= event["fields"].items()
+        ]
+
+    def logged(self, word, **fields):
+        return [entry for entry in self.logs if entry["event"] == word and fields.items() <= entry.items()]
+
+
+@pytest.fixture
+async def told(story):
+    async with story(SCENARIO, config=CONFIG) as running:
+        # The last summary is of this very moment: no poll comes between it and what is asked for now.
+        await running.clock.advance(SECONDS)
+        logs = list(running.logs)
+        paths = ("metrics", "api/v1/snapshot", "api/v1/events?limit=1000", "")
+        return Told(*[await running.get(path) for path in paths], logs)
+
+
+async def test_all_four_tell_the_same_story(told):
+    """One test, since one run is long enough; each part says what it compares."""
+    it_happened(told)
+    events_are_those_of_the_log(told)
+    counters_count_the_events(told)
+    states_are_those_that_the_last_events_tell(told)
+    numbers_are_the_same(told)
+    the_page_tells_the_newest_events(told)
+    the_page_shows_the_same_numbers(told)
+
+
+def it_happened(told):
+    """Else all that follows would be true of nothing."""
+    assert len(told.of_type("acceptance_dropped", kind="sudden")) >= 1
+    assert len(told.of_type("acceptance_recovered")) >= 1
+    assert len(told.of_type("engine_reset", cause="restart")) == 1
+    assert [event["fields"] for event in told.of_type("configured_tokens_changed")] == [
+        {"configured_tokens": 6, "before": 4}
+    ]
+    assert len(told.of_type("verdict_changed")) >= 2
+    assert len(told.of_type("target_failing")) == len(told.of_type("target_recovered")) == 1
+
+
+def events_are_those_of_the_log(told):
+    """Event for event, in the same order, with the same fields; each with an id of its own that grows by one."""
+    unlike = {"event", "log_level", "target", "model_name", "engine"}
+    from_log = [
+        (
+            entry["event"],
+            entry["target"],
+            entry.get("model_name"),
+            {k: entry[k] for k in entry.keys() - unlike},
+        )
+        for entry in told.logs
+    ]
+    from_api = [
+        (event["type"], event["target"], event["model_name"], event["fields"]) for event in told.events
+    ]
+    assert from_api == from_log
+    numbers = [int(event["id"].split("-")[1]) for event in told.events]
+    assert numbers == list(range(1, len(numbers) + 1))
+    levels = [entry["log_level"] == "warning" for entry in told.logs]
+    assert [event["bad"] for event in told.events] == levels
+
+
+def counters_count_the_events(told):
+    for kind in ("sudden", "slow"):
+        count = told.metric("spec_decode_acceptance_drops_total", kind=kind)
+        assert count == len(told.of_type("acceptance_dropped", kind=kind))
+        assert count == len(told.logged("acceptance_dropped", kind=kind))
+        assert count == told.engine["drops"]["total"][kind]
+    for cause in ("restart", "decrease"):
+        count = told.metric("spec_decode_engine_resets_total", cause=cause)
+        assert count == len(told.of_type("engine_reset", cause=cause))
+        assert count == len(told.logged("engine_reset", cause=cause))
+        assert count == told.engine["resets"][cause]
+    failures = [
+        sample.value for sample in told.samples if sample.name == "spec_decode_exporter_poll_failures_total"
+    ]
+    assert sum(failures) == sum(event["fields"]["failed_polls"] for event in told.of_type("target_recovered"))
+
+
+def states_are_those_that_the_last_events_tell(told):
+    for name, event in (("verdict", "verdict_changed"), ("recommendation", "recommendation_changed")):
+        word = told.in_force(f"spec_decode_{name}")
+        assert word == told.engine[name] == told.summary[name]
+        assert word == told.of_type(event)[-1]["fields"][name] == told.logged(event)[-1][name]
+    assert told.in_force("spec_decode_state") == told.engine["state"] == told.summary["state"] == "active"
+    tokens = told.metric("spec_decode_configured_tokens")
+    assert tokens == told.engine["configured_tokens"] == told.summary["configured_tokens"] == 6
+    assert told.metric("spec_decode_recommended_tokens") == told.engine["recommended_tokens"]
+    assert told.engine["recommended_tokens"] == told.summary["recommended_tokens"]
+
+
+def numbers_are_the_same(told):
+    """Of the long window: exact between metrics and API, to the digits that a line has in the log."""
+    window = told.engine["windows"][-1]
+    assert window["window"] == told.summary["window"] == "2m"
+    for name in ("acceptance_length_tokens", "draft_acceptance_ratio", "estimated_speedup_ratio"):
+        for side, suffix in (("value", ""), ("lower", "_lower"), ("upper", "_upper")):
+            value = told.metric(f"spec_decode_{name}{suffix}", window="2m")
+            assert value is not None
+            assert value == window[name][side]
+            assert told.summary[f"{name}{suffix}"] == round(value, 4)
+    time = told.metric("spec_decode_time_per_output_token_seconds", window="2m")
+    assert time == window["time_per_output_token_seconds"]
+    assert told.summary["time_per_output_token_seconds"] == round(time, 4)
+    assert told.metric("spec_decode_drafts_total") == told.engine["totals"]["drafts"]
+
+
+SHOWN_ON_PAGE = {
+    "acceptance_dropped": ("{kind}", "{acceptance_length:.2f}", "{baseline_acceptance_length:.2f}"),
+    "acceptance_recovered": ("{acceptance_length:.2f}",),
+    "configured_tokens_changed": ("{configured_tokens}", "{before}"),
+    "engine_reset": ("{cause}",),
+    "verdict_changed": ("verdict", "{verdict}"),
+    "recommendation_changed": ("advice", "{recommendation}"),
+    "target_failing": ("{error}",),
+    "target_recovered": ("{failed_polls}",),
+    "engine_found": ("first",),
+}
+"""What the page's sentence about an event must have in it in this order, by the event's own fields."""
+
+
+def the_page_tells_the_newest_events(told):
+    """In words, but with the events' numbers, in their order from the newest on; the drop is among them."""
+    newest = told.events[::-1][: len(told.sentences)]
+    assert told.shown == [event["id"] for event in newest]
+    assert {event["type"] for event in newest} >= SHOWN_ON_PAGE.keys() - {"engine_found"}
+    for event, sentence in zip(newest, told.sentences, strict=True):
+        place = 0
+        for words in SHOWN_ON_PAGE[event["type"]]:
+            shown = words.format(**event["fields"])
+            place = sentence.find(shown, place)
+            assert place >= 0, (event, sentence)
+            place += len(shown)
+
+
+def the_page_shows_the_same_numbers(told):
+    window = told.engine["windows"][-1]
+    assert told.engine["verdict"] in told.text.lower()
+    assert f"{window['acceptance_length_tokens']['value']:.2f}" in told.text
+    assert told.engine["model_name"] in told.text
