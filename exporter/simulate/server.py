@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TICK_SECONDS: Final = 0.05
 """How often the simulation moves while nobody asks; also how exactly an outage begins and ends."""
 
+_MOST_CONNECTIONS: Final = 4096
+"""A drill may have many exporters, or targets, at one stand-in."""
+
 _LONGEST_MOVE: Final = 1.0
 """Seconds of the clock that are simulated at once. A simulation that can't keep up falls behind instead."""
 
@@ -84,7 +87,9 @@ class SimulatedServer:
 
     async def _listen(self, port: int) -> None:
         address = listen.ListenAddress(self._host, port)
-        self._server = await listen.serve(self._front_end.application(), [address])
+        self._server = await listen.serve(
+            self._front_end.application(), [address], connections=_MOST_CONNECTIONS
+        )
         self.port = URL(self._server.urls[0]).port or port
 
     async def _hang_up(self) -> None:
