@@ -77,6 +77,10 @@ class Told:
         self.logs = [entry for entry in logs if entry["event"] in TOLD]
         self.summary = [entry for entry in logs if entry["event"] == "engine_summary"][-1]
 
+    def open(self, page):
+        """Take the page on which the engine is open; thousands stand apart on it, and do not here."""
+        self.opened = re.sub(r"(?<=\d)\s(?=\d{3}\b)", "", joined(Page(page).words))
+
     def metric(self, name, **labels):
         """The value of the one sample with these labels; None if there is none."""
         values = [
@@ -113,7 +117,9 @@ async def told(story):
         await running.clock.advance(SECONDS)
         logs = list(running.logs)
         paths = ("metrics", "api/v1/snapshot", "api/v1/events?limit=1000", "")
-        return Told(*[await running.get(path) for path in paths], logs)
+        told = Told(*[await running.get(path) for path in paths], logs)
+        told.open(await running.get(f"?engine={told.engine['id']}"))
+        return told
 
 
 async def test_all_four_tell_the_same_story(told):
@@ -235,7 +241,18 @@ def the_page_tells_the_newest_events(told):
 
 
 def the_page_shows_the_same_numbers(told):
-    window = told.engine["windows"][-1]
+    """Of the long window: those of the fleet, and of the engine with the counts behind them."""
+    window, counts = told.engine["windows"][-1], told.engine["windows"][-1]["counts"]
+    assert told.engine["model_name"] in told.text
     assert told.engine["verdict"] in told.text.lower()
     assert f"{window['acceptance_length_tokens']['value']:.2f}" in told.text
-    assert told.engine["model_name"] in told.text
+    assert told.engine["verdict_text"] in told.opened
+    assert told.engine["recommendation_text"] in told.opened
+    for name in ("drafts", "draft_tokens", "accepted_tokens"):
+        assert counts[name] == told.metric(f"spec_decode_window_{name}", window="2m")
+        assert str(counts[name]) in told.opened
+    for position, ratio in enumerate(window["position_acceptance_ratio"]):
+        assert ratio == told.metric(
+            "spec_decode_position_acceptance_ratio", window="2m", position=str(position)
+        )
+        assert f"{position} {100 * ratio:.1f} %" in told.opened
