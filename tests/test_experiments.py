@@ -72,6 +72,13 @@ class Fleet:
         self.file.write_text(text)
         await self.service.reload()
 
+    async def json(self):
+        """What the API says of the one experiment."""
+        async with aiohttp.ClientSession() as session:
+            answer = await session.get(self.service.urls[0] + "api/v1/snapshot")
+            (experiment,) = (await answer.json())["experiments"]
+        return experiment
+
     async def samples(self):
         """What the page says of experiments and engines, by metric: label values to number."""
         async with aiohttp.ClientSession() as session:
@@ -150,6 +157,11 @@ async def test_the_speedups_of_simulated_servers_are_near_the_truth(fleet_of):
         if value and its["basis"] == "time_per_output_token"
     }
     assert won == {"eagle"}
+    told = await fleet.json()
+    assert [arm["arm"] for arm in told["arms"] if arm["winner"]["time_per_output_token"]] == ["eagle"]
+    (of_api,) = (arm["windows"][-1] for arm in told["arms"] if arm["arm"] == "ngram")
+    (value,) = of(found[name], arm="ngram", window=WINDOW, basis="end_to_end")
+    assert of_api["speedup_ratio"]["end_to_end"]["value"] == value
 
 
 async def test_the_baseline_tells_what_drafting_costs_and_a_faster_arm_that_there_is_a_better_method(
