@@ -41,6 +41,8 @@ format: $(READY) ## format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 e2e: $(READY) ## the installed program, the simulator, a real Prometheus and Alertmanager together
+	$(BIN)/pip install --quiet --disable-pip-version-check --group api
+	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 3 --dist loadfile
 
 chart: $(READY) ## lint and render the chart with Helm's own engine, and hold every object against Kubernetes' schemas

@@ -1,0 +1,131 @@
+"""Events as they happen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from exporter.event import Event
+from exporter.web.api.stream import READERS, Readers
+from exporter.web.app import create_app
+
+STREAM = "/api/v1/events/stream"
+
+
+class Reader:
+    """A client that reads a stream."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def block(self):
+        """The next event or comment, as its fields; a comment's name is empty."""
+        fields = {}
+        while (line := (await self.answer.content.readline()).decode()) != "\n":
+            assert line, "the stream ended"
+            name, _, value = line.rstrip("\n").partition(": ")
+            fields[name.removesuffix(":")] = value
+        return fields
+
+    async def event(self):
+        fields = await self.block()
+        return fields["event"], fields.get("id"), json.loads(fields["data"])
+
+
+@pytest.fixture
+def read(aiohttp_client, make_state, source):
+    """A function that begins to read a stream."""
+    clients = []
+
+    async def read(query="", headers=(), most=32, keep_alive=60.0):
+        if not clients:
+            app = create_app(make_state(api=source))
+            app[READERS] = Readers(most, keep_alive)
+            clients.append(await aiohttp_client(app))
+        answer = await clients[0].get(STREAM + query, headers=dict(headers))
+        reader = Reader(answer)
+        if answer.status == 200:
+            assert await reader.block() == {"retry": "3000"}
+        return reader
+
+    return read
+
+
+def happens(events, n, target="chat"):
+    events.record(Event("engine_reset", {"n": n}), 1_790_000_100.0, target, ("llama", "0"))
+
+
+async def test_events_come_as_they_happen(read, events):
+    reader = await read()
+    assert reader.answer.content_type == "text/event-stream"
+    happens(events, 10)
+    kind, identifier, data = await reader.event()
+    assert (kind, identifier) == ("engine_reset", "a1-7")
+    assert data == events.since("a1-6").events[0].model_dump(mode="json")
+    happens(events, 11)
+    assert (await reader.event())[1] == "a1-8"
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [("?since=a1-4", {}), ("", {"Last-Event-ID": "a1-4"}), ("?since=a1-1", {"Last-Event-ID": "a1-4"})],
+)
+async def test_who_connects_again_gets_what_it_missed(read, query, headers):
+    reader = await read(query, headers)
+    assert [(await reader.event())[1] for _ in range(2)] == ["a1-5", "a1-6"]
+
+
+async def test_only_what_is_asked_for_comes(read, events):
+    reader = await read("?target=code&since=a1-0")
+    assert (await reader.event())[1] == "a1-6"
+    happens(events, 10)
+    happens(events, 11, "code")
+    assert (await reader.event())[1] == "a1-8"
+
+
+async def test_who_fell_behind_is_told_of_the_gap_first(read, events):
+    for n in range(60):
+        happens(events, n)
+    reader = await read("?since=a1-3")
+    fields = await reader.block()
+    assert (fields["event"], json.loads(fields["data"])) == ("gap", {"since": "a1-3"})
+    assert "id" not in fields
+    assert (await reader.event())[1] == "a1-17"
+
+
+async def test_a_silent_stream_is_kept_alive(read):
+    reader = await read(keep_alive=0.01)
+    assert await reader.block() == {"": "nothing happened"}
+
+
+async def test_the_stream_ends_when_the_exporter_does(read, events):
+    reader = await read()
+    events.close()
+    assert await reader.answer.content.read() == b""
+
+
+async def test_there_are_only_so_many_readers(read, events, until):
+    first = await read(most=1)
+    refused = await read()
+    assert (refused.answer.status, refused.answer.headers["Retry-After"]) == (503, "30")
+    assert (await refused.answer.json(content_type=None))["title"] == "Service Unavailable"
+    first.answer.close()
+    happens(events, 1)  # what is written to a client that went away shows that it did
+    for n in range(20):
+        happens(events, n)
+        again = await read()
+        if again.answer.status == 200:
+            break
+    assert again.answer.status == 200
+
+
+async def test_head_takes_no_place(client):
+    answer = await client.head(STREAM)
+    assert (answer.status, answer.content_type) == (200, "text/event-stream")
+
+
+async def test_an_id_that_is_none_is_a_problem(read):
+    reader = await read(headers={"Last-Event-ID": "nonsense"})
+    assert reader.answer.status == 400
+    assert (await reader.answer.json(content_type=None))["parameters"][0]["name"] == "Last-Event-ID"
