@@ -16,7 +16,7 @@ def table(faults: Mapping[str, Fault]) -> str:
 
 def _outcome(fault: Fault) -> str:
     reasons = sorted(fault.outcome - {READ})
-    if not reasons:
+    if READ in fault.outcome:
         return "is good" + (f"; the log says `{fault.says}`" if fault.says else "")
     return "fails: " + " or ".join(f"`{reason}`" for reason in reasons)
 

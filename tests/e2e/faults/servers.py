@@ -7,10 +7,12 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.e2e.faults.answers import Respond, answer, page
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -27,63 +29,77 @@ class Servers:
 def serving(faults: Mapping[str, Respond | None]) -> Iterator[Servers]:
     """Serve the faults from a thread; None is a port where nobody listens."""
     servers, ready, loop = Servers(), threading.Event(), asyncio.new_event_loop()
-    thread = threading.Thread(target=_run, args=(loop, faults, servers, ready), daemon=True)
+
+    def run() -> None:
+        loop.set_exception_handler(lambda *_: None)  # connections end in every way there is
+        listening = loop.run_until_complete(_listen(faults, servers))
+        loop.call_soon(ready.set)
+        loop.run_forever()
+        loop.run_until_complete(_end(listening))
+        loop.close()
+
+    thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(30)
     try:
+        assert ready.wait(30)
         yield servers
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
 
 
-def _run(
-    loop: asyncio.AbstractEventLoop,
-    faults: Mapping[str, Respond | None],
-    servers: Servers,
-    ready: threading.Event,
-) -> None:
-    loop.set_exception_handler(lambda *_: None)  # connections end in every way there is
-    loop.run_until_complete(_listen(faults, servers))
-    ready.set()
-    loop.run_forever()
-    for task in asyncio.all_tasks(loop):
+async def _end(listening: list[asyncio.Server]) -> None:
+    for server in listening:
+        server.close()
+    answering = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in answering:
         task.cancel()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
+    await asyncio.gather(*answering, return_exceptions=True)
+    await asyncio.sleep(0.1)  # the transports that they left close their sockets
 
 
-async def _listen(faults: Mapping[str, Respond | None], servers: Servers) -> None:
+async def _listen(faults: Mapping[str, Respond | None], servers: Servers) -> list[asyncio.Server]:
+    listening = []
     for name, respond in faults.items():
         servers.requests[name] = 0
-        servers.ports[name] = (
-            _unused() if respond is None else await _serve(_answering(respond, servers, name))
-        )
-    drafts = 0
+        if respond is None:
+            servers.ports[name] = _unused()
+        else:
+            listening.append(await _serve(_answering(respond, servers, name)))
+            servers.ports[name] = _port(listening[-1])
+    listening.append(await _serve(_answering(_good(servers), servers, "good")))
+    servers.good = _port(listening[-1])
+    return listening
 
-    async def good(writer: asyncio.StreamWriter) -> None:
-        nonlocal drafts
-        drafts += 10
+
+def _good(servers: Servers) -> Respond:
+    async def respond(writer: asyncio.StreamWriter) -> None:
         servers.asked.append(time.monotonic())
-        writer.write(answer(page(model="good", drafts=drafts)))
+        writer.write(answer(page(model="good", drafts=10 * len(servers.asked))))
 
-    servers.good = await _serve(_answering(good, servers, "good"))
+    return respond
 
 
-def _answering(respond: Respond, servers: Servers, name: str):
+def _answering(respond: Respond, servers: Servers, name: str) -> Serve:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             while not writer.is_closing():
                 await reader.readuntil(b"\r\n\r\n")
                 servers.requests[name] = servers.requests.get(name, 0) + 1
                 await respond(writer)
-        writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            writer.close()
+        except asyncio.CancelledError:
+            writer.transport.abort()
 
     return serve
 
 
-async def _serve(serve) -> int:
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+async def _serve(serve: Serve) -> asyncio.Server:
+    return await asyncio.start_server(serve, "127.0.0.1", 0)
+
+
+def _port(server: asyncio.Server) -> int:
     return server.sockets[0].getsockname()[1]
 
 
