@@ -74,10 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.add_argument(
         "--simulate", metavar="SCENARIO", help="watch an embedded simulated vLLM instead of real servers"
     )
-    _add_settings(Flags(parser, environ))
+    add_settings(Flags(parser, environ))
 
 
-def _add_settings(flags: Flags) -> None:
+def add_settings(flags: Flags) -> None:
+    """Add the flags that say which servers there are, how to ask them and what is known of them."""
     flags.one(
         "--config.file", "FILE", "a configuration: its targets where no URL is given, its cost and policy"
     )

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 from exporter.analysis.reference import Outcome
 from exporter.clock import Clock, SystemClock
-from exporter.commands.flags import UsageError
-from exporter.commands.loop import run_loop
+from exporter.commands.flags import Flags, UsageError
+from exporter.commands.loop import Unwaited, run_loop
+from exporter.commands.observe import add_settings
+from exporter.commands.observe_config import read_config
+from exporter.commands.simulated import simulated
 from exporter.config.units import format_duration, parse_duration
 from exporter.log import configure_log
-from exporter.observation import observed_config
 from exporter.reference.document import ReferenceDocument
 from exporter.reference.file import ReferenceFileError, check_free, read, write
 from exporter.reference.pairing import Compared, compared
@@ -47,15 +51,14 @@ STATUS: Final[Mapping[Outcome, int]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the arguments of the command to its ``parser``."""
-    del environ  # a change is judged by hand, or by a script that says what it means
+    """Add the arguments of the command to its ``parser``; ``environ`` has the values of flags not given."""
     actions = parser.add_subparsers(dest="action", metavar="{save,compare}")
     save = actions.add_parser(
         "save",
         help="measure servers and keep it in a file",
         description="Measure servers and keep it in FILE.",
     )
-    _add_common(save, "a new file")
+    _add_common(save, "a new file", environ)
     save.add_argument("--force", action="store_true", help="replace FILE if it is there already")
     compare = actions.add_parser(
         "compare",
@@ -64,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         " did not fall by more than the threshold, 2 if it certainly did, 3 if nobody can say, 1 if nothing"
         " could be measured.",
     )
-    _add_common(compare, "a file that save wrote")
+    _add_common(compare, "a file that save wrote", environ)
     compare.add_argument(
         "--threshold",
         type=_points,
@@ -87,15 +90,10 @@ def handle(arguments: argparse.Namespace) -> int:
         return NOT_MEASURED
 
 
-def _add_common(parser: argparse.ArgumentParser, file: str) -> None:
+def _add_common(parser: argparse.ArgumentParser, file: str, environ: Mapping[str, str]) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help=file)
-    parser.add_argument("urls", metavar="URL", nargs="*", help="the metrics pages of the servers")
     parser.add_argument(
-        "--config.file",
-        dest="config_file",
-        metavar="FILE",
-        type=Path,
-        help="a configuration whose targets are measured, where they need credentials or names",
+        "urls", metavar="URL", nargs="*", help="metrics pages of servers (default: localhost:8000)"
     )
     parser.add_argument(
         "--for",
@@ -105,6 +103,11 @@ def _add_common(parser: argparse.ArgumentParser, file: str) -> None:
         metavar="DURATION",
         help="how long to measure (default: 5m)",
     )
+    parser.add_argument(
+        "--simulate", metavar="SCENARIO", help="measure an embedded simulated vLLM instead of real servers"
+    )
+    parser.set_defaults(simulated=None)
+    add_settings(Flags(parser, environ))
 
 
 def _save(arguments: argparse.Namespace) -> int:
@@ -129,16 +132,21 @@ def _compare(arguments: argparse.Namespace) -> int:
     return STATUS[found.outcome]
 
 
-def _measure(arguments: argparse.Namespace, clock: Clock | None = None) -> ReferenceDocument:
-    seconds = arguments.seconds
-    if not arguments.urls and arguments.config_file is None:
-        raise UsageError("no server is named: give the URL of its metrics page, or --config.file")
-    config = observed_config(
-        [{"url": url} for url in arguments.urls], seconds, path=arguments.config_file, environ=os.environ
-    )
-    servers = f"{len(config.targets)} server{'' if len(config.targets) == 1 else 's'}"
-    print(f"measuring {servers} for {format_duration(seconds)} …", file=sys.stderr, flush=True)  # noqa: T201
-    return run_loop(take(config, seconds, clock or SystemClock()))
+def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
+    return run_loop(_measured(arguments, SystemClock()))
+
+
+async def _measured(arguments: argparse.Namespace, clock: Clock) -> ReferenceDocument:
+    asyncio.get_running_loop().set_default_executor(Unwaited())
+    async with AsyncExitStack() as stack:
+        if arguments.simulate:
+            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+        config = read_config(arguments, os.environ)
+        servers = f"{len(config.targets)} server{'' if len(config.targets) == 1 else 's'}"
+        print(  # noqa: T201
+            f"measuring {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
+        )
+        return await take(config, arguments.seconds, clock)
 
 
 def _say(what: str) -> None:

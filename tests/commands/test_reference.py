@@ -92,18 +92,17 @@ def test_a_file_that_is_none_is_told_before_anything_is_measured(run, capsys, mo
     assert "a.json cannot be read: No such file or directory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["reference"], "say what to do"),
-        (["reference", "save", "a.json"], "no server is named"),
-    ],
-)
-def test_what_is_missing_is_said(words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    arguments = parse(words, {})
-    with pytest.raises(UsageError, match=message):
+def test_what_to_do_must_be_said():
+    arguments = parse(["reference"], {})
+    with pytest.raises(UsageError, match="say what to do"):
         arguments.handle(arguments)
+
+
+def test_servers_are_named_as_for_observe():
+    """With every flag that says how to ask them."""
+    words = ["save", "a.json", "http://a", "--speculative.method", "mtp", "--tls-config.ca-file", "ca.pem"]
+    arguments = parse(["reference", *words], {})
+    assert (arguments.urls, arguments.speculative_method, arguments.tls_config_ca_file) == (["http://a"], "mtp", "ca.pem")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 
 import pytest
 
@@ -38,8 +39,8 @@ async def taken(network, clock, seconds=300, **servers):
     return await work
 
 
-@pytest.fixture(scope="session")
-def references():
+@cache
+def measured():
     """What was measured of some servers, each for five minutes; taken once for all tests."""
 
     async def all_of_them(network):
@@ -62,3 +63,8 @@ def references():
         network = Network()
         patch.setattr("exporter.watch.Client", lambda *_, **__: network)
         return asyncio.run(all_of_them(network))
+
+
+@pytest.fixture
+def references():
+    return dict(measured())

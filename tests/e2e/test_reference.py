@@ -1,0 +1,64 @@
+"""The installed program measures a simulated server over real sockets, before and after a change, as a script does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+WORSE = """
+description: The same server with a drafter that knows the model less well, as after a careless quantisation.
+acceptance: {mean: 0.6}
+"""
+
+
+@pytest.fixture
+def reference(e2e, start, tmp_path):
+    """Run the command for ten seconds against a server of a scenario, on which twenty times as many pass."""
+
+    class Simulator(e2e.Running):
+        def __init__(self, folder, scenario, seed):
+            self.address = f"127.0.0.1:{e2e.free_port()}"
+            words = ("--scenario", scenario, "--seed", seed, "--speed", 20, "--listen-address", self.address)
+            super().__init__(f"simulator-{seed}", [e2e.PROGRAM, "simulate", *words], folder)
+
+    def reference(action, *words, scenario, seed):
+        simulator = start(Simulator, scenario, seed)
+        simulator.wait_for(f"http://{simulator.address}/health")
+        return subprocess.run(
+            [e2e.PROGRAM, "reference", action, tmp_path / "before.json", simulator.address_url, "--for", "10s", *words],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=90,
+            check=False,
+        )  # fmt: skip
+
+    Simulator.address_url = property(lambda self: f"http://{self.address}/metrics")
+    return reference
+
+
+def test_a_change_that_costs_acceptance_ends_with_2_and_none_with_0(reference, tmp_path):
+    (tmp_path / "worse.yml").write_text(WORSE)
+    saved = reference("save", scenario="steady", seed=1)
+    assert (saved.returncode, saved.stderr) == (0, "measuring 1 server for 10s …\n")
+    assert "accepts 4" in saved.stdout
+
+    same = reference("compare", scenario="steady", seed=2)
+    assert (same.returncode, same.stderr) == (0, "measuring 1 server for 10s …\n")
+    assert "certainly no fall of more than 5" in same.stdout
+
+    fell = reference("compare", "--format", "json", scenario=str(tmp_path / "worse.yml"), seed=3)
+    assert fell.returncode == 2
+    (model,) = json.loads(fell.stdout)["models"]
+    assert "more than 5, and beyond chance" in model["text"]
+    assert model["quantities"]["time_per_output_token_seconds"]["change"] > 0
+
+
+def test_what_cannot_be_measured_ends_with_1(e2e, tmp_path):
+    words = [e2e.PROGRAM, "reference", "save", tmp_path / "a.json", f"http://127.0.0.1:{e2e.free_port()}"]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1
+    assert "refused" in found.stderr
+    assert not (tmp_path / "a.json").exists()
