@@ -419,3 +419,64 @@ class TestDefects:
         assert watched.watch.learnt() is not None
         broken(watched.watch._experience._drops, "saved")
         assert watched.watch.learnt() is None
+
+
+class TestWhatExperimentsSee:
+    @pytest.mark.parametrize("method", ["eagle3", ""])
+    def test_an_engine_that_speculates_has_its_method_as_far_as_it_is_known(self, watched, good, method):
+        watched.watch.assume(Assumptions(Speculation(method)))
+        watched.poll(good(1))
+        assert watched.watch.method == method
+
+    def test_one_that_does_not_is_off_whatever_is_configured_for_all(self, watched, make_sample):
+        watched.watch.assume(Assumptions(Speculation("eagle3")))
+        watched.poll(make_sample(generation_tokens=5))
+        assert watched.watch.method == "off"
+
+    def test_one_that_may_be_about_to_has_the_method_that_it_is_configured_with(self, watched, make_sample):
+        watched.watch.history.late_steps = True
+        watched.poll(make_sample(0, 0, 0))
+        assert watched.watch.method == "off"
+        watched.watch.assume(Assumptions(Speculation("eagle3")))
+        assert watched.watch.method == "eagle3"
+
+    def test_one_that_was_not_seen_for_too_long_has_no_windows(self, watched, good):
+        watched.poll(good(1))
+        watched.poll(good(2))
+        assert [window.length for window in watched.watch.windows(watched.moment)] == [30.0, 300.0]
+        assert watched.watch.windows(watched.moment + 11.0) == ()
+
+    def test_the_baseline_of_an_experiment_gives_the_cost_until_there_is_none(self, make_sample):
+        def working(n, drafts, step):
+            return make_sample(
+                drafts * n,
+                4 * drafts * n,
+                2 * drafts * n,
+                positions=(drafts * n, drafts * n, 0, 0),
+                generation_tokens=n * 1200,
+                first_tokens=8 * n,
+                decode_steps=400 * n,
+                decode_nanoseconds=round(400 * step * 1e9) * n,
+                running_requests=8.0,
+            )
+
+        drafting, plain = Watched(), Watched()
+        for n in range(60):
+            drafting.poll(working(n, 400, 0.028))
+            plain.poll(
+                make_sample(
+                    generation_tokens=408 * n,
+                    first_tokens=8 * n,
+                    decode_steps=400 * n,
+                    decode_nanoseconds=8 * 10**9 * n,
+                    running_requests=8.0,
+                )
+            )
+        drafting.watch.compare([plain.watch.step_times], None)
+        drafting.poll(working(60, 400, 0.028))
+        cost = drafting.watch.judge().cost
+        # 28 ms a step against 20 ms, for four tokens.
+        assert (cost.source, cost.draft_cost_ratio) == ("measured", pytest.approx(0.1))
+        drafting.watch.compare((), None)
+        drafting.poll(working(61, 400, 0.028))
+        assert drafting.watch.judge().cost is None
