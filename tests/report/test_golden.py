@@ -66,3 +66,8 @@ async def test_json_is_what_the_models_say(observed):
     line = json_report(view, indented=False)
     assert line.count("\n") == 1
     assert json.loads(line) == json.loads(json_report(view))
+
+
+def test_the_picture_in_the_documentation_is_what_it_prints():
+    page = (Path(__file__).parents[2] / "docs" / "observe.md").read_text(encoding="utf-8")
+    assert (GOLDEN / "harmful.80.txt").read_text(encoding="utf-8").rstrip() in page

@@ -1,0 +1,189 @@
+"""The installed program observes a simulated server over real sockets, as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
+
+
+@pytest.fixture
+def simulated(e2e, start):
+    """Start a simulated server whose time passes four times as fast; returns its address."""
+
+    class Simulator(e2e.Running):
+        def __init__(self, folder, scenario):
+            self.port = e2e.free_port()
+            self.address = f"127.0.0.1:{self.port}"
+            words = ("--scenario", scenario, "--speed", "4", "--listen-address", self.address)
+            super().__init__(Path(scenario).stem, [e2e.PROGRAM, "simulate", *words], folder)
+
+    def simulated(scenario):
+        simulator = start(Simulator, scenario)
+        simulator.wait_for(f"http://{simulator.address}/health")
+        simulated.newest = simulator
+        return simulator.address
+
+    return simulated
+
+
+@pytest.fixture
+def observe(e2e):
+    def observe(*words, **environ):
+        return subprocess.run(
+            [e2e.PROGRAM, "observe", *words],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=90,
+            check=False,
+            env={**os.environ, **environ},
+        )
+
+    return observe
+
+
+def on_a_terminal(program, *words, interrupts=(), within=60):
+    """Run on a terminal of its own; return what it wrote there and its exit status."""
+    process, terminal = pty.fork()
+    if not process:
+        os.execve(program, [str(program), *words], {**os.environ, "TERM": "xterm", "NO_COLOR": ""})
+    written, begin, pending = b"", time.monotonic(), list(interrupts)
+    while time.monotonic() < begin + within:
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                written += os.read(terminal, 65536)
+            except OSError:  # it has ended
+                break
+        if pending and time.monotonic() > begin + pending[0]:
+            os.write(terminal, b"\x03")
+            del pending[0]
+    os.close(terminal)
+    _, status = os.waitpid(process, 0)
+    return written.decode(), os.waitstatus_to_exitcode(status)
+
+
+def test_a_server_that_pays(simulated, observe):
+    found = observe(simulated("steady"), "--for", "15s", *COST, "0.08")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "Speculation pays" in found.stdout
+    assert "Keep drafting 4 tokens" in found.stdout
+    assert "\x1b" not in found.stdout
+    assert not found.stderr
+
+
+def test_a_server_that_is_harmed(simulated, observe):
+    found = observe(simulated("harmful"), "--for", "20s", *COST, "0.3")
+    assert found.returncode == 2, found.stdout + found.stderr
+    assert "[harmful]" in found.stdout
+    assert "Try 1 token instead of 4" in found.stdout
+
+
+@pytest.mark.parametrize("scenario", ["off-now", "idle-now"])
+def test_a_server_without_drafts_is_not_judged(simulated, observe, tmp_path, scenario):
+    load = {"idle-now": "load: {concurrency: 0}", "off-now": "speculation: {tokens: 0}"}[scenario]
+    file = tmp_path / f"{scenario}.yml"
+    file.write_text(f"description: no drafts\n{load}\n")
+    found = observe(simulated(str(file)), "--for", "3s")
+    assert found.returncode == 3, found.stdout + found.stderr
+    assert "What is missing" in found.stdout
+
+
+def test_a_server_that_is_not_there(e2e, simulated, observe):
+    nobody = f"127.0.0.1:{e2e.free_port()}"
+    found = observe(simulated("steady"), nobody, "--for", "3s")
+    assert found.returncode == 1
+    assert f"{nobody}: refused" in found.stdout
+    assert "acceptance rate" in found.stdout
+
+
+def test_json_for_a_script(simulated, observe):
+    found = observe(simulated("steady"), "--for", "4s", "--every", "1s", "--format", "json")
+    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    assert len(lines) in range(3, 6)
+    assert lines[-1]["engines"][0]["windows"][-1]["window"] == "4s"
+    drafts = [line["engines"][0]["totals"]["drafts"] for line in lines]
+    assert drafts == sorted(drafts)
+    assert drafts[0] < drafts[-1]
+
+
+def test_markdown_for_an_issue(simulated, observe):
+    found = observe(simulated("steady"), "--for", "3s", "--format", "markdown")
+    assert found.stdout.startswith("# Speculative decoding, 3s")
+    assert "| acceptance rate |" in found.stdout
+
+
+def test_the_embedded_simulator(observe):
+    found = observe("--simulate", "steady", "--for", "5s")
+    assert found.returncode in {0, 3}
+    assert "simulated-vllm" in found.stdout
+
+
+def test_an_encoding_without_drawings(simulated, observe):
+    found = observe(simulated("steady"), "--for", "2s", PYTHONIOENCODING="latin-1")
+    assert found.stdout.isascii()
+    assert "###" in found.stdout
+
+
+def test_a_reader_that_goes_away(e2e, simulated):
+    words = [e2e.PROGRAM, "observe", simulated("steady"), "--for", "0", "--every", "1s"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert not errors
+    assert process.returncode in range(4)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_observation_is_reported(e2e, simulated, number):
+    words = [e2e.PROGRAM, "observe", simulated("steady"), "--for", "10m"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(5)
+        process.send_signal(number)
+        written, errors = process.communicate(timeout=20)
+    assert "acceptance rate" in written
+    assert not errors
+    assert process.returncode in {0, 3}
+
+
+def test_progress_on_a_terminal(e2e, simulated):
+    written, _ = on_a_terminal(e2e.PROGRAM, "observe", simulated("steady"), "--for", "4s")
+    progress, _, shown = written.rpartition("\r\x1b[K")
+    assert "of 4s" in progress
+    assert "\n" not in progress
+    assert "acceptance rate" in shown
+
+
+def test_live_on_a_terminal_until_it_is_interrupted(e2e, simulated):
+    words = "observe", simulated("steady"), "--for", "0", "--every", "1s"
+    written, status = on_a_terminal(e2e.PROGRAM, *words, interrupts=[5])
+    live, _, shown = written.partition("\x1b[?1049l")
+    assert live.count("\x1b[H") >= 2
+    assert "acceptance rate" in shown
+    assert status in {0, 3}
+
+
+def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2e, simulated):
+    words = "observe", simulated("steady"), "--for", "0", "--every", "1s"
+    # The last poll, after the first interrupt, then waits for its answer.
+    stopped = threading.Timer(3, simulated.newest.signal, [signal.SIGSTOP])
+    stopped.start()
+    begin = time.monotonic()
+    try:
+        written, status = on_a_terminal(e2e.PROGRAM, *words, interrupts=[4, 5])
+    finally:
+        simulated.newest.signal(signal.SIGCONT)
+    assert status == 130
+    assert written.endswith("\x1b[?1049l")
+    assert time.monotonic() - begin < 8
