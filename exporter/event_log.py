@@ -75,8 +75,8 @@ class EventLog:
         model_name, number = engine or (None, None)
         whose = {} if engine is None else {"model_name": model_name, "engine": number}
         write = _log.warning if event.is_bad else _log.info
-        write(event.name, target=target, **whose, **event.fields)
         self._number += 1
+        write(event.name, event_id=self.last, target=target, **whose, **event.fields)
         self._kept.append(
             EventView(
                 id=self.last,

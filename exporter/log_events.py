@@ -22,8 +22,8 @@ class About(StrEnum):
 
 
 COMMON_FIELDS: Final = {
-    About.ENGINE: ("target", "model_name", "engine"),
-    About.TARGET: ("target",),
+    About.ENGINE: ("event_id", "target", "model_name", "engine"),
+    About.TARGET: ("event_id", "target"),
     About.DISCOVERY: (),
     About.EXPORTER: (),
 }
@@ -50,7 +50,7 @@ LOG_EVENTS: Final = tuple(
     LogEvent(*row)
     for row in (
         (About.ENGINE, "engine_found", "info", ("kind",), "An engine is on the page that was not there before: vLLM's, or another server's by its `kind`."),
-        (About.ENGINE, "engine_summary", "info", ("seconds", "drafts", "…"), "How the engine does, every `log.summary_interval`; its fields are below."),
+        (About.ENGINE, "engine_summary", "info", ("seconds", "drafts", "…"), "How the engine does, every `log.summary_interval`; its fields are above. No event: it has no `event_id`."),
         (About.ENGINE, "engine_reset", "info", ("cause", "counted_since_restart"), "The server's counters began anew: by a `restart`, or a `decrease` that nothing explains."),
         (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below what is usual for the engine, by a `sudden` drop or a `slow` one; it has been so for `seconds` with drafts."),
         (About.ENGINE, "acceptance_recovered", "info", _DROP_FIELDS, "It is usual again, and has been for `seconds`."),

@@ -8,6 +8,7 @@ from itertools import count
 
 import hypothesis
 import pytest
+import structlog
 
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.sample import Sample
@@ -94,6 +95,13 @@ def make_sample(
 @pytest.fixture(scope="session", name="make_sample")
 def make_sample_fixture():
     return make_sample
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was():
+    """A command configures the log of the whole process; the next test begins with the defaults."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

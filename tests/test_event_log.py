@@ -54,6 +54,7 @@ def test_an_event_is_kept_as_it_is_logged():
         {
             "event": event.type,
             "log_level": "warning",
+            "event_id": event.id,
             "target": "one",
             "model_name": "m",
             "engine": "0",
@@ -68,7 +69,8 @@ def test_an_event_of_a_target_has_no_engine():
         log.record(Event("target_recovered", {"failed_polls": 3}), WALL, "one")
     (event,) = log.since().events
     assert (event.model_name, event.engine, event.engine_id) == (None, None, None)
-    assert lines == [{"event": "target_recovered", "log_level": "info", "target": "one", "failed_polls": 3}]
+    line = {"event_id": "a1-1", "target": "one", "failed_polls": 3}
+    assert lines == [{"event": "target_recovered", "log_level": "info", **line}]
 
 
 def test_lists_are_kept_and_what_json_cannot_hold_is_written_out():

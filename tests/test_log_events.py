@@ -183,4 +183,4 @@ def test_what_is_around_the_tables_stays(tmp_path):
 
 
 def test_a_summary_names_its_engine_as_other_events_do():
-    assert COMMON_FIELDS[About.ENGINE] == _NAMES
+    assert COMMON_FIELDS[About.ENGINE] == ("event_id", *_NAMES)

@@ -367,6 +367,7 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
         {
             "event": "target_failing",
             "log_level": "warning",
+            "event_id": "1-1",
             "target": "vllm",
             "reason": reason,
             "error": str(failure),
@@ -375,7 +376,8 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
     server.failure = None
     with capture_logs() as logs:
         await polls(poller, clock, 5)
-    assert logs == [{"event": "target_recovered", "log_level": "info", "target": "vllm", "failed_polls": 5}]
+    line = {"event_id": "1-1", "target": "vllm", "failed_polls": 5}
+    assert logs == [{"event": "target_recovered", "log_level": "info", **line}]
     assert (poller.record.up, poller.record.error) == (True, "")
     assert len(received) == 5
 

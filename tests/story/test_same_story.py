@@ -147,7 +147,7 @@ def it_happened(told):
 
 def events_are_those_of_the_log(told):
     """Event for event, in the same order, with the same fields; each with an id of its own that grows by one."""
-    unlike = {"event", "log_level", "target", "model_name", "engine"}
+    unlike = {"event", "event_id", "log_level", "target", "model_name", "engine"}
     from_log = [
         (
             entry["event"],
@@ -161,6 +161,7 @@ def events_are_those_of_the_log(told):
         (event["type"], event["target"], event["model_name"], event["fields"]) for event in told.events
     ]
     assert from_api == from_log
+    assert [event["id"] for event in told.events] == [entry["event_id"] for entry in told.logs]
     numbers = [int(event["id"].split("-")[1]) for event in told.events]
     assert numbers == list(range(1, len(numbers) + 1))
     levels = [entry["log_level"] == "warning" for entry in told.logs]
