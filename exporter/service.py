@@ -275,10 +275,10 @@ class Service:
         return Histories(offset, self._config.windows[-1], engines)
 
     def _page(self) -> PageData:
-        snapshot, now = self.snapshot(), self._clock.monotonic()
+        clock = self._clock
         return PageData(
-            self._clock.wall(),
-            (ShownEngine.of(labels, findings, now) for labels, findings in snapshot.engines),
+            clock.wall(),
+            (ShownEngine.of(*engine, clock.monotonic()) for engine in self._engines()),
             [watch.view() for watch in self._watches.values()],
             self._events.since().events,
         )

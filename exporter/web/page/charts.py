@@ -28,14 +28,12 @@ class Mark(NamedTuple):
 
 def line_chart(trace: Trace, marks: Iterable[Mark] = (), *, grid: bool = False) -> Markup:
     """Draw the acceptance rate from 0 at the bottom to 1 at the top; now is at the right."""
-    runs = list(_runs(trace))
-    lines = "".join(f"M{'L'.join(run)}" for run in map(_points, runs) if len(run) > 1)
-    areas = "".join(_area(points) for points in map(_points, runs) if len(points) > 1)
+    runs = [run for run in _runs(trace) if len(run) > 1]
     parts = [
         tag("title", _summary(trace)),
         *(tag("line", class_="grid", x1=0, x2=_WIDTH, y1=y, y2=y) for y in (0, 25, 50, 75, 100) if grid),
-        tag("path", class_="area", d=areas),
-        tag("path", class_="line", d=lines),
+        tag("path", class_="area", d="".join(map(_area, runs))),
+        tag("path", class_="line", d="".join(f"M{'L'.join(run)}" for run in runs)),
         *(_mark(mark, trace.seconds) for mark in marks if mark.age <= trace.seconds),
     ]
     return tag(
@@ -45,7 +43,6 @@ def line_chart(trace: Trace, marks: Iterable[Mark] = (), *, grid: bool = False) 
         role="img",
         viewbox=f"0 0 {_WIDTH} {_HEIGHT}",
         aspect="none",
-        aria_label=_summary(trace),
     )
 
 
@@ -60,25 +57,21 @@ def bar(share: float | None, kind: str, mark: float | None = None) -> Markup:
     return tag("svg", *parts, class_="bar", viewbox="0 0 100 8", aspect="none", aria_hidden="true")
 
 
-def _runs(trace: Trace) -> Iterator[list[tuple[str, float]]]:
-    """Yield the pieces that are drawn as one line, where anything is known: x and y."""
-    run: list[tuple[str, float]] = []
+def _runs(trace: Trace) -> Iterator[list[str]]:
+    """Yield the points of each line: there is none where nothing is known."""
+    run: list[str] = []
     for age, ratio in trace.pieces:
         if ratio is not None:
-            run.append((_x(age, trace.seconds), _HEIGHT * (1 - min(ratio, 1.0))))
+            run.append(f"{_x(age, trace.seconds)} {_HEIGHT * (1 - min(ratio, 1.0)):.0f}")
         elif run:
             yield run
             run = []
     yield run
 
 
-def _points(run: Iterable[tuple[str, float]]) -> list[str]:
-    return [f"{x} {_unit(y)}" for x, y in run]
-
-
-def _area(points: list[str]) -> str:
-    first, last = points[0].split()[0], points[-1].split()[0]
-    return f"M{first} {_HEIGHT}L{'L'.join(points)}L{last} {_HEIGHT}Z"
+def _area(run: list[str]) -> str:
+    first, last = run[0].split()[0], run[-1].split()[0]
+    return f"M{first} {_HEIGHT}L{'L'.join(run)}L{last} {_HEIGHT}Z"
 
 
 def _mark(mark: Mark, seconds: float) -> Markup:
@@ -99,7 +92,7 @@ def _summary(trace: Trace) -> str:
 
 
 def _x(age: float, seconds: float) -> str:
-    return _unit(_WIDTH * (1 - min(age / seconds, 1.0)))
+    return f"{_WIDTH * (1 - min(age / seconds, 1.0)):.0f}"
 
 
 def _unit(value: float) -> str:

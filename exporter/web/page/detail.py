@@ -119,7 +119,9 @@ def _depths(view: EngineView) -> Markup:
     most = max(*(each.speedup_ratio for each in view.depths), _LEAST_SCALE)
     rows = (_depth(each, most, view.configured_tokens) for each in view.depths)
     note = "The line is decoding without speculation. Other numbers than now are hypotheses to try."
-    return joined((_table(("Draft tokens", "Speed-up", ""), rows, "depths"), tag("p", note, class_="note")))
+    return joined(
+        (_table(("Draft tokens", "Speed-up", "Which"), rows, "depths"), tag("p", note, class_="note"))
+    )
 
 
 def _depth(depth: DepthView, most: float, configured: int | None) -> Markup:

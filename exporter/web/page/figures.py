@@ -131,7 +131,7 @@ def figures(view: EngineView) -> Markup:
 
 
 def _wide(table: Markup) -> Markup:
-    return tag("div", table, class_="scrolls", tabindex=0, role="region", aria_label="Every number")
+    return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label="Every number")
 
 
 def _window_head(window: WindowView) -> Markup:

@@ -4,6 +4,7 @@
 
 const EVERY = 1000;
 const SLOWEST = 30000;
+const SHARE = 4; // of the time that an answer takes, until the next is asked for: large fleets are asked less often
 const SLICE = 6; // milliseconds of work between two frames
 
 const content = document.getElementById("content");
@@ -14,6 +15,7 @@ let failures = 0;
 let timer = 0;
 let asking = null;
 let seen = new Date();
+let took = 0; // milliseconds, for the last answer
 
 // --- Moving what is on the screen to what should be.
 
@@ -53,19 +55,21 @@ function* morphChildren(old, fresh) {
     else if (key) keyed.set(key, child);
   }
   let place = old.firstChild;
+  const drop = () => {
+    const after = place.nextSibling;
+    place.remove();
+    place = after;
+  };
   for (const next of wanted) {
     const key = keyOf(next);
+    while (keyed.has(key) && place && !keyOf(place)) drop(); // what has a key is not moved: it would lose the focus
     const match = key ? keyed.get(key) : place && isLike(place, next) ? place : null;
     if (!match) old.insertBefore(next, place);
     else if (match === place) place = place.nextSibling;
     else old.insertBefore(match, place);
     if (match) yield () => morph(match, next);
   }
-  while (place) {
-    const after = place.nextSibling;
-    place.remove();
-    place = after;
-  }
+  while (place) drop();
 }
 
 async function show(fresh, turn) {
@@ -127,7 +131,10 @@ async function refresh() {
   const turn = (asking = new AbortController());
   try {
     const before = verdicts();
-    await show(await fetched(turn), turn);
+    const begin = performance.now();
+    const fresh = await fetched(turn);
+    took = performance.now() - begin;
+    await show(fresh, turn);
     if (turn.signal.aborted) return;
     announce(before);
     failures = 0;
@@ -144,7 +151,7 @@ async function refresh() {
 function plan() {
   clearTimeout(timer);
   if (document.hidden) say("paused", "Paused");
-  else timer = setTimeout(refresh, Math.min(EVERY * 2 ** failures, SLOWEST));
+  else timer = setTimeout(refresh, Math.max(Math.min(EVERY * 2 ** failures, SLOWEST), SHARE * took));
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? plan() : refresh()));

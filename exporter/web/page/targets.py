@@ -32,7 +32,7 @@ def targets(page: PageData) -> Markup:
     heads = (tag("th", title, scope="col", class_=kind or None) for title, kind in _HEADS)
     rows = (_row(each, page.time) for each in sorted(page.targets, key=lambda each: each.up is not False))
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="targets")
-    return tag("div", table, class_="scrolls", tabindex=0, role="region", aria_label="Targets")
+    return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label="Table of targets")
 
 
 def summary(page: PageData) -> str:

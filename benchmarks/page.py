@@ -1,0 +1,126 @@
+"""The page with 100 engines: what a refresh costs the exporter, and how smoothly it scrolls meanwhile.
+
+The engines are simulated, on a clock that is moved. The frames are of a Chromium without a graphics card.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+
+import structlog
+from multidict import MultiDict
+
+from exporter.web.exposition import compress, each
+from exporter.web.page.content import content
+from exporter.web.page.query import Query
+from tests.e2e.faster_clock import Server
+from tests.e2e.moved_fleet import MovedFleet, moved_fleet
+
+ENGINES = 100
+MINUTES = 6
+ROUNDS = 20
+COST = {"cost": {"draft_cost_ratio": 0.08}}
+
+SCROLL = """async ([seconds]) => {
+    const frames = [];
+    const begin = performance.now();
+    let last = begin;
+    while (last - begin < seconds * 1000) {
+        const now = await new Promise(requestAnimationFrame);
+        frames.push(now - last);
+        last = now;
+        scrollBy(0, 30);
+        if (scrollY + innerHeight + 31 > document.documentElement.scrollHeight) scrollTo(0, 0);
+    }
+    return frames.slice(2);
+}"""
+
+
+class Loop:
+    """Watches how long the event loop is held up."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    async def watch(self) -> None:
+        """Turn with the loop until cancelled."""
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            self.longest, last = max(self.longest, now - last), now
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+async def refreshes(fleet: MovedFleet, opened: int) -> None:
+    """Make the page's content again and again, as one viewer does."""
+    service = fleet.service
+    ids = [one.view.id for one in service._page().engines][:opened]  # noqa: SLF001
+    query = Query.read(MultiDict(("engine", one) for one in ids))
+    seconds, longest = [], []
+    for _ in range(ROUNDS):
+        await fleet.advance(1)
+        await service.judge()
+        loop = Loop()
+        watching = asyncio.create_task(loop.watch())
+        begin = time.perf_counter()
+        page = service._page()  # noqa: SLF001
+        text = (await content(query, page)).encode()
+        seconds.append(time.perf_counter() - begin)
+        await asyncio.sleep(0)
+        watching.cancel()
+        longest.append(loop.longest)
+    packed = await compress(each([text]))
+    hold = f"{1000 * percentile(longest, 0.5):.1f} ms (p95 {1000 * percentile(longest, 0.95):.1f})"
+    made = f"{1000 * percentile(seconds, 0.5):.0f} ms (p95 {1000 * percentile(seconds, 0.95):.0f})"
+    size = f"{len(text) / 1000:.0f} kB, {len(packed) / 1000:.0f} kB packed"
+    print(f"{ENGINES} engines, {opened} open: made in {made}, longest hold of the loop {hold}, {size}")
+
+
+async def frames(fleet: MovedFleet) -> None:
+    """Scroll the page while it is refreshed, and while it is not."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        for name, script in (("refreshed every second", True), ("without a script", False)):
+            page = await browser.new_page(viewport={"width": 1280, "height": 900})
+            if not script:
+                await page.route("**/page.js", lambda route: route.abort())
+            await page.goto(fleet.url)
+            moving = asyncio.create_task(_move(fleet))
+            found = await page.evaluate(SCROLL, [6])
+            moving.cancel()
+            told = ", ".join(f"p{share:.0%} {percentile(found, share):.1f} ms" for share in (0.5, 0.95, 0.99))
+            print(f"scrolling, {name}: {len(found)} frames, {told}, longest {max(found):.0f} ms")
+            await page.close()
+        await browser.close()
+
+
+async def _move(fleet: MovedFleet) -> None:
+    while True:
+        await fleet.advance(1)
+        await asyncio.sleep(1)
+
+
+async def measure() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    servers = [Server(f"chat-{number}", told=COST) for number in range(ENGINES)]
+    async with moved_fleet(servers) as fleet:
+        await fleet.advance(60 * MINUTES)
+        for opened in (0, 1, 8):
+            await refreshes(fleet, opened)
+        await frames(fleet)
+
+
+if __name__ == "__main__":
+    asyncio.run(measure())

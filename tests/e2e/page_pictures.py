@@ -1,0 +1,139 @@
+"""Pictures of the page, of a simulated fleet on a clock that is moved: ``python -m tests.e2e.page_pictures``.
+
+Needs Chromium, and Debian's fonts-inter for the page's first choice of a font.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import shutil
+from pathlib import Path
+
+import structlog
+from PIL import Image
+from playwright.async_api import Browser, Page, async_playwright
+
+from exporter.scrape.errors import PollError
+from grafana.render import fleet as shown
+from tests.e2e.faster_clock import Answers, Server
+from tests.e2e.moved_fleet import MovedFleet, moved_fleet
+
+OUT = Path(__file__).parents[2] / "docs" / "images"
+WALL = 1_790_000_000.0
+DROP_AT = 360
+"""Seconds; the longest window is full before."""
+
+
+class Gone(Answers):
+    """Answers for five minutes, and then no more."""
+
+    def page(self, path: str, query: str) -> bytes:
+        if self.asked > 300:
+            raise PollError("refused", "Connection refused")
+        return super().page(path, query)
+
+
+def _server(server: shown.Server) -> Server:
+    changes = {"model_name": server.model, **server.changes}
+    told = {name: value for name, value in server.target("").items() if name not in {"name", "url"}}
+    return Server(server.name, server.scenario, changes, told)
+
+
+DROPPING = shown.Server(
+    "chat-3",
+    "steady",
+    shown.LLAMA,
+    "eagle3",
+    changes={
+        "acceptance": {"mean": 0.78},
+        "phases": [
+            {"at": f"{DROP_AT}s", "acceptance": {"mean": 0.2}},
+            {"at": f"{DROP_AT + 100}s", "acceptance": {"mean": 0.78}},
+        ],
+    },
+)
+FLEET = [
+    *(_server(server) for server in (DROPPING, *shown.FLEET[:2], *shown.FLEET[3:7])),
+    Server("chat-4", "steady", {"model_name": shown.LLAMA}, answers=Gone),
+]
+
+
+async def _open(browser: Browser, url: str, width: int, height: int, **options: str) -> Page:
+    context = await browser.new_context(
+        viewport={"width": width, "height": height}, reduced_motion="reduce", **options
+    )
+    page = await context.new_page()
+    await page.goto(url)
+    await page.locator("#live[data-state=live]").wait_for()
+    return page
+
+
+async def _refreshed(page: Page) -> None:
+    """Let the page ask again, now."""
+    async with page.expect_response("**/fragment*"):
+        await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
+    await page.wait_for_timeout(60)
+
+
+async def _stills(browser: Browser, fleet: MovedFleet) -> None:
+    for name, width, scheme, opened in (
+        ("page", 1280, "light", True),
+        ("page-dark", 1280, "dark", False),
+        ("page-narrow", 390, "light", False),
+    ):
+        page = await _open(browser, fleet.url, width, 1000, color_scheme=scheme)
+        if opened:
+            await page.locator("a.opener").first.click()
+            await page.locator(".panel").wait_for()
+            await page.locator("h1").click()
+        height = {"page": 1420, "page-dark": 940, "page-narrow": 1100}[name]
+        await page.set_viewport_size({"width": width, "height": height})
+        await _refreshed(page)
+        _save(Image.open(io.BytesIO(await page.screenshot())), OUT / f"{name}.png")
+        await page.context.close()
+
+
+async def _moving(browser: Browser, fleet: MovedFleet) -> None:
+    """Take a picture every two seconds while acceptance drops and comes back."""
+    page = await _open(browser, f"{fleet.url}?q=target%3Dchat-3", 1120, 560)
+    await page.locator("a.opener").first.click()
+    await page.locator(".panel .chart").wait_for()
+    await page.evaluate("() => scrollTo(0, 0)")
+    frames = []
+    for _ in range(80):
+        await fleet.advance(2)
+        await _refreshed(page)
+        frames.append(Image.open(io.BytesIO(await page.screenshot())).convert("RGB"))
+    last = [100] * (len(frames) - 1) + [2500]
+    frames[0].save(
+        OUT / "page.webp",
+        save_all=True,
+        append_images=frames[1:],
+        duration=last,
+        loop=0,
+        quality=60,
+        method=6,
+    )
+    await page.context.close()
+
+
+def _save(picture: Image.Image, path: Path) -> None:
+    picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+async def draw() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    async with moved_fleet(FLEET, WALL) as fleet, async_playwright() as driver:
+        browser = await driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        await fleet.advance(DROP_AT - 6)
+        await _moving(browser, fleet)
+        await _stills(browser, fleet)
+        await browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(draw())
