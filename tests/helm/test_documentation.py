@@ -7,6 +7,9 @@ import re
 import pytest
 import yaml
 
+from exporter.config.kubernetes_settings import KubernetesDiscovery
+from exporter.config.target_settings import Scrape
+from exporter.targets.pods import Pod, PodReader
 from helm.sync import ROOT
 
 TEXT = (ROOT / "docs" / "kubernetes.md").read_text()
@@ -47,6 +50,23 @@ def test_the_container_for_vllm_s_chart_is_the_same_without_a_volume(render_side
     (mount,) = own.pop("volumeMounts")
     own["args"] = [word for word in own["args"] if mount["mountPath"] not in word]
     assert {**given, "image": own["image"]} == own
+
+
+def test_the_fleet_finds_the_engines_of_the_production_stack_and_nothing_else():
+    (label, port) = re.search(r"`label_selector: ([a-z-]+)=<release>`, `ports: \[([a-z-]+)\]`", TEXT).groups()
+    reader = PodReader(KubernetesDiscovery(label_selector=f"{label}=stack", ports=[port]), Scrape())
+    found = []
+    for one in yaml.safe_load_all((ROOT / "tests" / "helm" / "production-stack.yaml").read_text()):
+        group = one["spec"].get("leaderWorkerTemplate")
+        for template in (
+            (group["leaderTemplate"], group["workerTemplate"]) if group else (one["spec"]["template"],)
+        ):
+            labels, name = template["metadata"]["labels"], template["spec"]["containers"][0]["name"]
+            metadata = {"name": name, "namespace": "inference", "labels": labels}
+            status = {"phase": "Running", "podIP": "10.0.0.1"}
+            pod = Pod.model_validate({"metadata": metadata, "spec": template["spec"], "status": status})
+            found += [target.name for target in reader.targets(pod) if labels.get(label) == "stack"]
+    assert found == ["inference/vllm", "inference/vllm-leader"]
 
 
 def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):

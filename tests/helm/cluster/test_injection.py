@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from subprocess import CalledProcessError
 
 import pytest
+import yaml
 
 from exporter.targets.arguments import config_speculation
 
@@ -13,6 +15,7 @@ from .conftest import eventually
 SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4, "model": "org/draft-eagle3"}'
 MARK = {"spec-decode-exporter/inject": "true"}
 NAME = "spec-decode-exporter"
+STACK = Path(__file__).parents[1] / "production-stack.yaml"
 
 
 @pytest.fixture
@@ -20,14 +23,14 @@ def injecting(render, cluster, namespace):
     """Return the namespace of a release that injects; values are further ones."""
     policies = []
 
-    def install(values=None):
+    def install(values=None, labels=MARK):
         home = namespace()
         # Not the default, which would let a policy that fails look like one that leaves a pod alone.
         sidecar = {"injection": {"enabled": True, "failurePolicy": "Fail"}, **(values or {})}
         rendered = render({"mode": "sidecar", "sidecar": sidecar}, namespace=home)
         policies.append(rendered.one("MutatingAdmissionPolicy")["metadata"]["name"])
         cluster.apply(*rendered)
-        eventually(lambda: sidecar_of(cluster.create(pod(home, generate=True))))
+        eventually(lambda: sidecar_of(cluster.create(pod(home, labels=labels, generate=True))))
         return home
 
     yield install
@@ -174,6 +177,28 @@ def test_a_configuration_is_mounted_in_the_pod_s_own_namespace(cluster, injectin
     (mounted,) = [v["configMap"]["name"] for v in created["spec"]["volumes"] if "configMap" in v]
     assert mounted in cluster.get("configmap", home)
     assert environment(created) == {"TARGET_PORT": "8200"}
+
+
+def test_the_engines_of_the_production_stack_get_it_by_the_labels_that_they_have(cluster, injecting):
+    """As docs/kubernetes.md says: by the label of its release, which its router and its cache do not have."""
+    home = injecting(
+        {"selector": {"matchLabels": {"helm-release-name": "stack"}}}, labels={"helm-release-name": "stack"}
+    )
+    got = {}
+    for one in yaml.safe_load_all(STACK.read_text()):
+        group = one["spec"].get("leaderWorkerTemplate")
+        for template in (
+            (group["leaderTemplate"], group["workerTemplate"]) if group else (one["spec"]["template"],)
+        ):
+            name = template["spec"]["containers"][0]["name"]
+            metadata = {"name": name, "namespace": home, "labels": template["metadata"]["labels"]}
+            made = cluster.create(
+                {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+            )
+            told = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
+            got[name] = sidecar_of(made) and (environment(made).get(told) or "")
+    assert config_speculation(got.pop("vllm")).method == "eagle3"
+    assert got == {"router-container": None, "vllm-leader": "", "vllm-worker": None}
 
 
 BREAKS = {
