@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 
 import pytest
 
 from exporter.export.models import EngineView, EventsView, HistoryView, SnapshotView, TargetsView
-from exporter.export.snapshot import engine_id
+from exporter.export.snapshot import engine_id, engine_view
+from exporter.web.api import answers
+from exporter.web.app import create_app
+from exporter.web.state import STATE
 
 CHAT = engine_id("chat", "llama", "0")
 
@@ -154,8 +158,6 @@ async def test_head_says_what_get_would(client, path):
 
 @pytest.mark.parametrize("path", PAGES)
 async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
-    from exporter.web.app import create_app
-
     client = await aiohttp_client(create_app(make_state(api=source)), auto_decompress=False)
     packed = await client.get(path, headers={"Accept-Encoding": "gzip"})
     plain = await client.get(path, headers={"Accept-Encoding": "identity"})
@@ -166,8 +168,6 @@ async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
 
 
 async def test_what_is_prepared_is_judged_before_it_is_shown(aiohttp_client, make_state, source):
-    from exporter.web.app import create_app
-
     prepared = []
 
     async def prepare():
@@ -177,3 +177,22 @@ async def test_what_is_prepared_is_judged_before_it_is_shown(aiohttp_client, mak
     for path in ("/api/v1/snapshot", f"/api/v1/engines/{CHAT}", "/metrics"):
         await client.get(path)
     assert len(prepared) == 3
+
+
+async def test_polls_have_their_turn_between_two_engines(client, source):
+    turns, done = 0, False
+
+    async def poll():
+        nonlocal turns
+        while not done:
+            turns += 1
+            await asyncio.sleep(0)
+
+    state = client.server.app[STATE]
+    lists = {"engines": (engine_view(*each) for each in state.api.snapshot().engines * 50)}
+    polling = asyncio.ensure_future(poll())
+    body = b"".join([piece async for piece in answers.pieces({"time": 1.5}, lists)])
+    done = True
+    await polling
+    assert len(json.loads(body)["engines"]) == 150
+    assert turns >= 150
