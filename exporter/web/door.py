@@ -12,7 +12,7 @@ import asyncio
 import errno
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import structlog
@@ -194,6 +194,8 @@ class Door:
         self._open.add(connection)
         self._waiting[connection] = None
         connection.greeting = asyncio.create_task(self._greet(connection, accepted))
+        # Not in the task itself: one that is cancelled before it began would do nothing.
+        connection.greeting.add_done_callback(partial(self._greeted, connection, accepted))
 
     def _make_room(self) -> bool:
         """End the connection that has waited longest for a request; return whether there was one."""
@@ -209,25 +211,26 @@ class Door:
         return True
 
     async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
-        """Begin a connection, by a handshake where there is TLS. One that fails is the client's concern."""
+        """Begin a connection, by a handshake where there is TLS."""
         context = self.tls.context()
         seconds = HANDSHAKE_SECONDS if context else None
-        made = False
-        try:
-            with suppress(OSError):
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: connection,
-                    accepted,
-                    ssl=context,
-                    ssl_handshake_timeout=seconds,
-                    ssl_shutdown_timeout=seconds,
-                )
-                made = True
-        finally:
-            connection.greeting = None
-            if not made:
-                self.forget(connection)
-                accepted.close()
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            accepted,
+            ssl=context,
+            ssl_handshake_timeout=seconds,
+            ssl_shutdown_timeout=seconds,
+        )
+
+    def _greeted(self, connection: Connection, accepted: socket.socket, greeting: asyncio.Task[None]) -> None:
+        connection.greeting = None
+        error = asyncio.CancelledError() if greeting.cancelled() else greeting.exception()
+        if error is None:
+            return
+        self.forget(connection)
+        accepted.close()
+        if not isinstance(error, (OSError, asyncio.CancelledError)):  # those are the client's concern
+            _log.error("task_died", exc_info=error)
 
 
 @web.middleware
