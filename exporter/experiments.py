@@ -7,7 +7,8 @@ faster arm that there is a better method.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -51,7 +52,9 @@ class Experiments:
         An experiment that fails by a defect of ours is left out; it is in the log once.
         """
         settings = self._settings
-        engines = list(contestants) if settings else []
+        engines: list[Contestant] = []
+        if settings:
+            engines = self._containment.attempt("contestants", now, lambda: list(contestants)) or []
         members = [contestant.member for contestant in engines]
         found: dict[str, Experiment] = {}
         for each in settings:
@@ -77,31 +80,36 @@ class Experiments:
     def _tell(self, contestants: Sequence[Contestant]) -> None:
         for engine in self._told:
             engine.compare((), None)
-        for contestant in contestants:
-            contestant.engine.compare(
-                tuple(self._baselines(contestants, contestant.member)),
-                self._rival(contestants, contestant.member),
-            )
+        baselines: defaultdict[EngineWatch, list[StepTimes]] = defaultdict(list)
+        rivals: dict[EngineWatch, Rival] = {}
+        for settings in self._settings:
+            self._learn(settings, contestants, baselines, rivals)
+        for _, engine in contestants:
+            engine.compare(baselines[engine], rivals.get(engine))
         self._told = [contestant.engine for contestant in contestants]
 
-    def _baselines(self, contestants: Sequence[Contestant], member: Member) -> Iterator[StepTimes]:
-        """Yield the step times of the baselines that an engine is held against and that serve its model."""
-        for settings in self._settings:
-            if arm_of(settings, member) in {None, settings.baseline}:
+    def _learn(
+        self,
+        settings: ExperimentSettings,
+        contestants: Sequence[Contestant],
+        baselines: Mapping[EngineWatch, list[StepTimes]],
+        rivals: dict[EngineWatch, Rival],
+    ) -> None:
+        """Add what one experiment says of its engines; of several rivals, the first one's counts."""
+        placed = [(arm_of(settings, contestant.member), *contestant) for contestant in contestants]
+        plain: defaultdict[str, list[StepTimes]] = defaultdict(list)
+        for arm, member, engine in placed:
+            if arm == settings.baseline:
+                plain[member.labels["model_name"]].append(engine.step_times)
+        experiment = self._found.get(settings.name)
+        for arm, member, engine in placed:
+            if arm is None:
                 continue
-            for other, engine in contestants:
-                same = other.labels["model_name"] == member.labels["model_name"]
-                if same and arm_of(settings, other) == settings.baseline:
-                    yield engine.step_times
-
-    def _rival(self, contestants: Sequence[Contestant], member: Member) -> Rival | None:
-        members = [contestant.member for contestant in contestants]
-        rivals = (
-            rival(settings, self._found[settings.name], members, member)
-            for settings in self._settings
-            if settings.name in self._found
-        )
-        return next(filter(None, rivals), None)
+            if arm != settings.baseline:
+                baselines[engine].extend(plain[member.labels["model_name"]])
+            found = experiment and rival(experiment, arm, member)
+            if found:
+                rivals.setdefault(engine, found)
 
     def _report(self) -> None:
         for event in self._containment.events():

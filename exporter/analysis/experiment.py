@@ -54,6 +54,8 @@ class ArmFindings:
     """Ascending by length; at least one."""
     wins: Mapping[Basis, bool]
     """Whether it is the fastest beyond doubt, over the longest window."""
+    serves: frozenset[tuple[str, str]] = frozenset()
+    """The model names and methods of its engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +83,12 @@ def compare(
         name = arm_of(settings, member)
         if name is not None:
             arms[name].append(member)
-    places = range(len(lengths))
-    sums = {
-        name: [_arm(engines, place, lengths[place], newest) for place in places]
-        for name, engines in arms.items()
-    }
-    held = [arm.measures() for arm in sums[settings.baseline]]
+    sums = {name: [_arm(engines, length, newest) for length in lengths] for name, engines in arms.items()}
+    baselines = [(arm, arm.measures()) for arm in sums[settings.baseline]]
     windows = {
         name: tuple(
-            _baseline_window(each[place])
-            if name == settings.baseline
-            else _window(each[place], sums[settings.baseline][place], held[place])
-            for place in places
+            _baseline_window(arm) if name == settings.baseline else _window(arm, *held)
+            for arm, held in zip(each, baselines, strict=True)
         )
         for name, each in sums.items()
     }
@@ -102,7 +98,7 @@ def compare(
         settings.name,
         settings.baseline,
         {
-            name: ArmFindings(each, {basis: winners[basis] == name for basis in Basis})
+            name: ArmFindings(each, {basis: winners[basis] == name for basis in Basis}, _serves(arms[name]))
             for name, each in windows.items()
         },
     )
@@ -135,8 +131,13 @@ def _estimate(arm: ArmWindow, basis: Basis) -> Estimate | None:
     return None if speedup is None else speedup.estimate
 
 
-def _arm(engines: Sequence[Member], place: int, length: float, newest: float) -> Arm:
-    windows = (member.windows[place] for member in engines if member.windows)
+def _serves(engines: Sequence[Member]) -> frozenset[tuple[str, str]]:
+    return frozenset((each.labels["model_name"], each.labels["method"]) for each in engines)
+
+
+def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
+    """Add up the engines that have a window of that length; one that was just reloaded may not yet."""
+    windows = (window for member in engines for window in member.windows if window.length == length)
     return Arm(length, newest, tuple(window for window in windows if window.polls))
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from exporter.analysis.arm import Basis
 from exporter.analysis.estimate import Estimate
-from exporter.analysis.experiment import ArmFindings, Experiment, Member, arm_of
+from exporter.analysis.experiment import ArmFindings, Experiment, Member
 from exporter.analysis.recommendation import is_better
-from exporter.config.experiment_settings import ExperimentSettings
 
 OFF: Final = "off"
 """The method of an engine that does not speculate."""
@@ -29,46 +27,37 @@ class Rival:
     """Of the engine's own arm."""
 
 
-def rival(
-    settings: ExperimentSettings, experiment: Experiment, members: Sequence[Member], member: Member
-) -> Rival | None:
-    """Return the fastest arm that is better than the one ``member`` is in; None if there is none.
+def rival(experiment: Experiment, arm: str, member: Member) -> Rival | None:
+    """Return the fastest arm that is better than ``arm``, which ``member`` is in; None if there is none.
 
     It serves the same model, all of it, by one method that is known to be another one. To stop speculating is
     no method.
     """
-    own = _speedup(experiment, arm_of(settings, member))
+    own = _speedup(experiment, arm)
     if own is None or member.labels["method"] in {"", OFF}:
         return None
     others = (
         speedup
-        for name in _other_methods(settings, members, member)
-        if (speedup := _speedup(experiment, name)) is not None and is_better(speedup, own)
+        for name, findings in experiment.arms.items()
+        if _is_another_method(findings, member)
+        and (speedup := _speedup(experiment, name)) is not None
+        and is_better(speedup, own)
     )
     best = max(others, key=lambda speedup: speedup.lower, default=None)
     return None if best is None else Rival(best, own)
 
 
-def _other_methods(settings: ExperimentSettings, members: Sequence[Member], member: Member) -> Iterator[str]:
-    """Yield the arms all of whose engines serve the same model by one other method."""
+def _is_another_method(arm: ArmFindings, member: Member) -> bool:
+    """Return whether all engines of an arm serve the same model by one other method."""
+    if len(arm.serves) != 1:
+        return False
+    ((model_name, method),) = arm.serves
     mine = member.labels
-    for name in settings.arms:
-        served = {
-            (other.labels["model_name"], other.labels["method"])
-            for other in members
-            if arm_of(settings, other) == name
-        }
-        if len(served) == 1:
-            ((model_name, method),) = served
-            if model_name == mine["model_name"] and method not in {"", OFF, mine["method"]}:
-                yield name
+    return model_name == mine["model_name"] and method not in {"", OFF, mine["method"]}
 
 
-def _speedup(experiment: Experiment, name: str | None) -> Estimate | None:
-    if name is None:
-        return None
+def _speedup(experiment: Experiment, name: str) -> Estimate | None:
     if name == experiment.baseline:
         return _NO_GAIN
-    arm: ArmFindings = experiment.arms[name]
-    found = arm.windows[-1].speedups.get(Basis.TIME_PER_OUTPUT_TOKEN)
+    found = experiment.arms[name].windows[-1].speedups.get(Basis.TIME_PER_OUTPUT_TOKEN)
     return None if found is None else found.estimate

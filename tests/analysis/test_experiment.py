@@ -305,6 +305,10 @@ class TestExperiment:
         assert found.arms["off"].windows[-1].engines == 1
         assert found.arms["eagle"].windows[-1].engines == 0
 
+    def test_while_windows_change_an_engine_is_in_those_that_it_has(self):
+        found = compare(SETTINGS, [member("off", window_of(PLAIN))], (30.0, 300.0), NOW).arms["off"].windows
+        assert [(window.length, window.engines) for window in found] == [(30.0, 0), (300.0, 1)]
+
     def test_an_arm_of_two_engines_is_as_fast_as_one(self):
         one = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
         two = compared(member("off", window_of(PLAIN)), *[member("eagle", window_of(EAGLE))] * 2)
@@ -349,8 +353,8 @@ class TestRival:
     NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO}
 
     def rival_of(self, engine, *others):
-        members = (engine, *others)
-        return rival(SETTINGS, compare(SETTINGS, members, (300.0,), NOW), members, engine)
+        experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
+        return rival(experiment, arm_of(SETTINGS, engine), engine)
 
     def test_a_faster_method_for_the_same_model_is_one(self):
         ngram = member("ngram", window_of(self.NGRAM))
@@ -382,19 +386,30 @@ class TestRival:
         members = (
             member("off", window_of(PLAIN), k="zero"),
             member("eagle", window_of(self.NGRAM), k="three"),
-            member("eagle", window_of(EAGLE), k="five"),
         )
-        found = compare(settings, members, (300.0,), NOW)
-        assert rival(settings, found, members, members[1]) is None
-        unknown = (members[0], members[1], member("", window_of(EAGLE), k="five"))
-        assert rival(settings, found, unknown, unknown[1]) is None
-        other = (members[0], members[1], member("mtp", window_of(EAGLE), k="five"))
-        assert rival(settings, found, other, other[1]) is not None
+        for method, is_one in (("eagle", False), ("", False), ("off", False), ("mtp", True)):
+            five = member(method, window_of(EAGLE), k="five")
+            found = compare(settings, (*members, five), (300.0,), NOW)
+            assert (rival(found, "three", members[1]) is not None) is is_one
+
+    def test_an_arm_of_two_methods_is_none(self):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "x",
+                "arms": {name: {"match": {"k": name}} for name in ("off", "fast", "slow")},
+                "baseline": "off",
+            }
+        )
+        slow = member("ngram", window_of(self.NGRAM), k="slow")
+        fast = [member(method, window_of(EAGLE), k="fast") for method in ("eagle", "mtp")]
+        members = (member("off", window_of(PLAIN), k="off"), slow, *fast)
+        assert rival(compare(settings, members, (300.0,), NOW), "slow", slow) is None
+        assert rival(compare(settings, members[:-1], (300.0,), NOW), "slow", slow) is not None
 
     def test_against_a_baseline_that_speculates_itself_it_needs_a_gain(self):
         settings = SETTINGS.model_copy(update={"baseline": "ngram"})
         ngram = member("ngram", window_of(self.NGRAM))
         members = (ngram, self.EAGLE_ENGINE)
-        found = rival(settings, compare(settings, members, (300.0,), NOW), members, ngram)
+        found = rival(compare(settings, members, (300.0,), NOW), "ngram", ngram)
         assert found.own == Estimate(1.0, 1.0, 1.0, 0.0)
         assert found.speedup.value == pytest.approx(4 / 3)
