@@ -148,13 +148,15 @@ def _facts(engine: EngineView) -> Iterator[Fact]:
 
 def _seen(window: WindowView) -> str:
     running, waiting = window.running_requests, window.waiting_requests
-    words = [f"{window.seconds:.1f} s", f"{numbers.count(window.counts.drafts)} drafts"]
+    words = [f"{window.seconds:.1f} s"]
+    words += [] if window.counts.drafts is None else [f"{numbers.count(window.counts.drafts)} drafts"]
     words += [f"{running:.1f} requests running"] if running is not None else []
     words += [f"{waiting:.1f} waiting"] if waiting else []
     return ", ".join(words)
 
 
 def _acceptance(engine: EngineView, window: WindowView) -> Iterator[Figure]:
+    yield from _reported(engine)
     if not window.counts.drafts:
         return
     rate, length = window.draft_acceptance_ratio, window.acceptance_length_tokens
@@ -166,6 +168,15 @@ def _acceptance(engine: EngineView, window: WindowView) -> Iterator[Figure]:
         coverage = "" if window.coverage_ratio is None else f"{window.coverage_ratio:.3f} of steps drafted"
         yield Figure("tokens per step", numbers.plain(window.effective_tokens_per_step), "", coverage)
     yield from _speedup(engine, window)
+
+
+def _reported(engine: EngineView) -> Iterator[Figure]:
+    """Yield what an engine says of itself that has no counters to judge by."""
+    rate, length = engine.engine_reported_acceptance_ratio, engine.engine_reported_acceptance_length_tokens
+    if rate is not None:
+        yield Figure("acceptance rate", numbers.share(rate), "", "as the engine itself reports it")
+    if length is not None:
+        yield Figure("acceptance length", numbers.plain(length), "", "as the engine itself reports it")
 
 
 def _speedup(engine: EngineView, window: WindowView) -> Iterator[Figure]:

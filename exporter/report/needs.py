@@ -42,7 +42,11 @@ def _in_the_window(engine: EngineView, window: WindowView, seconds: float) -> It
     found = {finding.name: finding.values for finding in engine.findings}
     doubts = [Note(say(found[name], window), name) for name, say in DOUBTS.items() if name in found]
     yield from doubts
-    if not window.counts.drafts:
+    if window.counts.drafts is None:
+        yield Note(
+            "The server does not count its drafts, or not in a way that can be used: nothing is judged."
+        )
+    elif not window.counts.drafts:
         yield Note("Nothing was drafted, so there is nothing to judge.")
     elif window.partial or window.seconds < WHOLE_WINDOW * seconds:
         yield Note(

@@ -1,0 +1,50 @@
+"""Every page that was recorded of a real server can be reported on, whatever it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from exporter.observation import observed_config, watch
+from exporter.report.content import report
+from exporter.report.document import json_report
+from exporter.report.markdown import markdown_report
+from exporter.report.paint import Paint
+from exporter.report.status import Status, exit_status
+from exporter.report.text import text_report
+from exporter.scrape.client import Answer
+from tests.conftest import settle
+
+PAGES = sorted(
+    page for page in (Path(__file__).parents[1] / "pages").iterdir() if page.suffix in {".prom", ".om"}
+)
+
+
+class Recording:
+    """A server that answers with the same page again and again."""
+
+    def __init__(self, page):
+        self._page = page
+
+    async def get(self, url):
+        return Answer(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
+
+    async def close(self):
+        """Close nothing."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+async def test_a_recorded_page_that_stands_still_is_reported_and_not_judged(page, clock, monkeypatch):
+    monkeypatch.setattr("exporter.watch.Client", lambda *_, **__: Recording(page.read_bytes()))
+    task = asyncio.ensure_future(watch(observed_config(["a:1"], 12), 12, clock))
+    await clock.advance(12)
+    await settle(100)
+    view = task.result().view()
+    assert view.engines
+    found = report(view)
+    for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
+        assert "nan" not in written.lower().replace("nano", "").split()
+    assert exit_status(view) is Status.INSUFFICIENT
+    assert all(engine.sections[0].title == "What is missing" for engine in found.engines)
