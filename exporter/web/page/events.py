@@ -47,6 +47,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "target_recovered": _Wording("recovery", "Polls succeed again, after {failed_polls} that failed"),
     "no_engine_on_page": _Wording("drop", "No engine is on the page: {remedy}"),
     "filtered_page_not_used": _Wording("told", "The whole page is polled: there is no filtered one"),
+    "engines_forgotten": _Wording("drop", "Engines are forgotten, {kept} are kept: {remedy}"),
     "poll_crashed": _Wording("drop", "A defect of the exporter's in reading the page: see its log"),
 }
 

@@ -112,7 +112,7 @@ def _verdict(view: EngineView, last: WindowView | None) -> Markup:
     if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
         return NOTHING
     speedup = None if last is None else last.estimated_speedup_ratio
-    if speedup is None or speedup.value is None:
+    if speedup is None or speedup.value is None or view.verdict is Verdict.INSUFFICIENT:
         return verdict_chip(view.verdict)
     figure = tag("span", number(speedup.value, times), " as fast", class_="figure")
     return joined((verdict_chip(view.verdict), figure))

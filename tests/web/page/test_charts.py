@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import re
+
+from exporter.export.trace import Piece, Trace
+from exporter.web.page.charts import Mark, bar, line_chart
+
+
+def paths(drawing):
+    return dict(re.findall(r'<path class="(\w+)" d="([^"]*)"', drawing))
+
+
+def test_acceptance_is_drawn_from_left_to_right_and_from_the_bottom():
+    drawing = line_chart(Trace(300, (Piece(300, 0.0), Piece(150, 0.5), Piece(0, 1.0))))
+    assert paths(drawing)["line"] == "M0 100L300 50L600 0"
+    assert paths(drawing)["area"] == "M0 100L0 100L300 50L600 0L600 100Z"
+    assert "100.0\u202f% now, between 0.0\u202f% and 100.0\u202f%" in drawing
+
+
+def test_nothing_is_drawn_where_nothing_is_known():
+    ratios = (0.5, 0.5, None, 0.5, 0.5, None, 0.5)
+    drawing = line_chart(Trace(300, tuple(Piece(300 - 50 * n, each) for n, each in enumerate(ratios))))
+    assert paths(drawing)["line"].count("M") == 2
+    assert "Nothing was drafted in the last 5 min." in line_chart(Trace(300, (Piece(0, None),)))
+
+
+def test_what_happened_is_marked_where_it_was():
+    marks = [Mark(75, "drop", "it < dropped"), Mark(301, "reset", "too long ago")]
+    drawing = line_chart(Trace(300, ()), marks)
+    assert 'class="event drop"><title>it &lt; dropped</title><line x1="450" x2="450"' in drawing
+    assert "reset" not in drawing
+
+
+def test_a_bar_is_a_share_of_its_place():
+    assert 'class="fill" width="25"' in bar(0.25, "fill")
+    assert "fill" not in bar(None, "fill")
+    assert 'x1="50"' in bar(0.25, "fill", mark=0.5)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.web.page.markup import joined, name, tag
+
+
+class Reading(HTMLParser):
+    """What a browser makes of HTML."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.attributes, self.text = [], [], ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_what_is_html_already_stays_and_all_else_is_escaped():
+    assert tag("p", "a < b ", tag("b", "&")) == "<p>a &lt; b <b>&amp;</b></p>"
+    assert joined(("<", tag("i"))) == "&lt;<i></i>"
+
+
+def test_attributes_are_named_as_in_html():
+    html = tag("label", for_="x", class_="y", aria_label="z", hidden=True, title=None, open=False)
+    assert html == '<label for="x" class="y" aria-label="z" hidden></label>'
+
+
+def test_elements_without_children_close_themselves():
+    assert tag("path", d="M0 0") == '<path d="M0 0"/>'
+
+
+def test_a_name_turns_no_other_text_around():
+    assert name("\u202egnp") == "<bdi>\u202egnp</bdi>"
+
+
+@given(st.text())
+def test_no_text_breaks_out_of_its_place(text):
+    reading = Reading(tag("p", text, title=text))
+    assert reading.elements == ["p"]
+    assert [key for key, _ in reading.attributes] == ["title"]
+    if "\r" not in text and "\0" not in text:
+        assert reading.text == text

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from exporter.web.page import numbers
+from exporter.web.page.moments import ago, clock_time, moment
+
+
+@pytest.mark.parametrize(
+    ("write", "value", "text"),
+    [
+        (numbers.percent, 0.4567, "45.7\u202f%"),
+        (numbers.times, 2.006, "2.01\u00d7"),
+        (numbers.whole, 1234567, "1\u202f234\u202f567"),
+        (numbers.rate, 1677.74, "1\u202f677.7\u202f/s"),
+        (numbers.duration, 0.0129, "12.9\u202fms"),
+        (numbers.duration, 1.5, "1.50\u202fs"),
+    ],
+)
+def test_numbers_are_rounded_to_be_read(write, value, text):
+    assert write(value) == text
+
+
+def test_the_exact_value_stands_beside_the_rounded_one():
+    assert numbers.number(1 / 3, numbers.plain) == '<data value="0.3333333333333333">0.33</data>'
+
+
+def test_no_value_is_not_0():
+    assert numbers.number(None, numbers.plain) == numbers.NOTHING
+    assert numbers.between(None, None, numbers.plain) == ""
+
+
+def test_moments_are_told_from_now():
+    assert [ago(seconds) for seconds in (0.4, 3, 90, 7200, 200_000)] == [
+        "just now",
+        "3 s ago",
+        "2 min ago",
+        "2 h ago",
+        "2 d ago",
+    ]
+    assert clock_time(1_790_000_000) == "14:13:20 UTC"
+    assert 'datetime="2026-09-21T14:13:20.000+00:00"' in moment(1_790_000_000, 1_790_000_009)
