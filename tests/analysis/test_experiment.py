@@ -85,6 +85,22 @@ class TestSums:
         assert measures[END].value == pytest.approx(1.7 * NANO)
         assert measures[THROUGHPUT].value == pytest.approx(6.0 / 484)
 
+    @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=300), st.floats(-400, 400))
+    def test_wherever_the_cells_lie_nothing_is_lost(self, tokens, shift):
+        ledger = Ledger(300.0)
+        for second, count in enumerate(tokens):
+            moved = {"generation_tokens": count, "decode_nanoseconds": 7 * count}
+            counters = tuple(moved.get(counter.name.lower(), 0) for counter in Counter)
+            ledger.add(Increment(second, second + 1.0, counters, ()), (1.0, 0.0, 0.0), 1.0)
+        known = Known((True,) * len(Counter), (True,) * 3, 0)
+        window = ledger.window(300.0, 1.0, float(len(tokens)), known)
+        found = Arm(300.0, len(tokens) + shift, (window,)).measures()
+        if not sum(tokens):
+            assert found == {}
+        else:
+            assert found[TIME].value == pytest.approx(7.0)
+            assert found[THROUGHPUT].value == pytest.approx(len(tokens) / sum(tokens))
+
     def test_an_engine_that_does_not_tell_something_is_left_out_of_that_alone(self):
         known, unknown = (
             window_of(PLAIN),
