@@ -14,7 +14,7 @@ VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart bench docs dashboards dashboards-pictures clean
+.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart bench docs dashboards dashboards-pictures page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -100,6 +100,10 @@ dashboards: $(READY) ## generate grafana/dashboards
 
 dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and 20 minutes
 	$(BIN)/python -m grafana.render
+
+page-pictures: $(READY) ## take the pictures of the page: needs Chromium and fonts-inter, and a minute
+	$(BIN)/pip install --quiet --disable-pip-version-check --group page
+	$(BIN)/python -m tests.e2e.page_pictures
 
 clean: ## remove what was built here
 	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -54,6 +54,7 @@ DROPPING = shown.Server(
         ],
     },
 )
+FEW = [_server(server) for server in (*shown.FLEET[:1], shown.FLEET[5], DROPPING)]
 FLEET = [
     *(_server(server) for server in (DROPPING, *shown.FLEET[:2], *shown.FLEET[3:7])),
     Server("chat-4", "steady", {"model_name": shown.LLAMA}, answers=Gone),
@@ -96,24 +97,24 @@ async def _stills(browser: Browser, fleet: MovedFleet) -> None:
 
 
 async def _moving(browser: Browser, fleet: MovedFleet) -> None:
-    """Take a picture every two seconds while acceptance drops and comes back."""
-    page = await _open(browser, f"{fleet.url}?q=target%3Dchat-3", 1120, 560)
-    await page.locator("a.opener").first.click()
+    """Take a picture every four seconds while acceptance drops and comes back."""
+    page = await _open(browser, fleet.url, 1120, 860)
+    await page.locator("a.opener").last.click()
     await page.locator(".panel .chart").wait_for()
     await page.evaluate("() => scrollTo(0, 0)")
     frames = []
-    for _ in range(80):
-        await fleet.advance(2)
+    for _ in range(48):
+        await fleet.advance(4)
         await _refreshed(page)
         frames.append(Image.open(io.BytesIO(await page.screenshot())).convert("RGB"))
-    last = [100] * (len(frames) - 1) + [2500]
+    last = [125] * (len(frames) - 1) + [2500]
     frames[0].save(
         OUT / "page.webp",
         save_all=True,
         append_images=frames[1:],
         duration=last,
         loop=0,
-        quality=60,
+        quality=45,
         method=6,
     )
     await page.context.close()
@@ -125,13 +126,16 @@ def _save(picture: Image.Image, path: Path) -> None:
 
 async def draw() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    async with moved_fleet(FLEET, WALL) as fleet, async_playwright() as driver:
+    async with async_playwright() as driver:
         browser = await driver.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        await fleet.advance(DROP_AT - 6)
-        await _moving(browser, fleet)
-        await _stills(browser, fleet)
+        async with moved_fleet(FEW, WALL) as fleet:
+            await fleet.advance(DROP_AT - 12)
+            await _moving(browser, fleet)
+        async with moved_fleet(FLEET, WALL) as fleet:
+            await fleet.advance(DROP_AT + 154)
+            await _stills(browser, fleet)
         await browser.close()
 
 

@@ -40,6 +40,7 @@ class ShownEngine(NamedTuple):
             "state": str(view.state),
             "verdict": str(view.verdict),
             "action": str(view.recommendation),
+            "dropped": " ".join(kind for kind, is_so in view.drops.dropped.items() if is_so),
         }
 
 

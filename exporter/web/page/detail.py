@@ -7,6 +7,7 @@ from typing import Final
 
 from exporter.analysis.finding import Severity
 from exporter.export.models import DepthView, EngineView, FindingView, WindowView
+from exporter.export.trace import Trace
 from exporter.web.page.charts import bar, line_chart
 from exporter.web.page.data import PageData, ShownEngine
 from exporter.web.page.events import engine_events, marks
@@ -22,7 +23,7 @@ _LEAST_SCALE: Final = 1.5
 def detail(engine: ShownEngine, page: PageData) -> Markup:
     """Return everything that is known of an engine."""
     view = engine.view
-    parts = [_headline(view), *_findings(view.findings), *_charts(engine, page)]
+    parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_charts(view)]
     parts += [_card("What happened", engine_events(page.events, view.id, view.target, page.time), "wide")]
     parts += [_numbers(view), _labels(view)]
     return tag("div", *parts, class_="panel")
@@ -54,10 +55,12 @@ def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
         yield tag("ul", *items, class_="findings")
 
 
-def _charts(engine: ShownEngine, page: PageData) -> Iterator[Markup]:
-    view = engine.view
+def _time_card(engine: ShownEngine, page: PageData) -> Iterator[Markup]:
     if engine.trace is not None:
-        yield _card("Acceptance over time", _time_line(engine, page), "wide")
+        yield _card("Acceptance over time", _time_line(engine.view, engine.trace, page), "wide")
+
+
+def _charts(view: EngineView) -> Iterator[Markup]:
     if not view.windows:
         return
     last = view.windows[-1]
@@ -73,10 +76,7 @@ def _card(title: str, content: str, kind: str = "") -> Markup:
     return tag("section", tag("h3", title), content, class_=f"card {kind}".strip(), data_key=title)
 
 
-def _time_line(engine: ShownEngine, page: PageData) -> Markup:
-    if engine.trace is None:
-        return Markup("")
-    view, trace = engine.view, engine.trace
+def _time_line(view: EngineView, trace: Trace, page: PageData) -> Markup:
     minutes = trace.seconds / 60
     happened = list(marks(page.events, view.id, view.target, page.time))
     left = tag(

@@ -108,7 +108,9 @@ def _apart(parts: list[str]) -> Iterator[str]:
 
 
 def _verdict(view: EngineView, last: WindowView | None) -> Markup:
-    """Return the verdict with the figure that it rests on; none of an engine that does not draft."""
+    """Return the verdict with the figure that it rests on, or what it does not know yet: a drop."""
+    if any(view.drops.dropped.values()):
+        return joined((verdict_chip(view.verdict), tag("span", "dropped now", class_="figure alarm")))
     if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
         return NOTHING
     speedup = None if last is None else last.estimated_speedup_ratio
