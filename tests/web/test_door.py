@@ -228,12 +228,21 @@ async def test_nothing_is_left_when_it_closes(serving, until):
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_nonsense_is_answered_but_not_logged(serving, caplog):
+@pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\nno header"])
+async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
     await serving.start()
-    with caplog.at_level(logging.DEBUG):
-        reader, _ = await serving.connect(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
-        assert (await reader.read()).startswith(b"HTTP/1.0 400 Bad Request")
-    assert [record for record in caplog.records if record.name == "exporter.web"] == []
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(nonsense + b"\r\n\r\n")
+        assert b" 400 Bad Request" in await reader.read()
+    assert caplog.records == []
+
+
+async def test_whatever_is_not_sent_at_once_counts_as_not_read(serving):
+    await serving.start()
+    reader, _ = await serving.connect(REQUEST)
+    assert await answered(reader) == "here"
+    (connection,) = serving.server.door._open
+    assert connection._transport.get_write_buffer_limits() == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +269,9 @@ async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, h
     reader, writer = await serving.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
     assert (await reader.readuntil(b"\r\n")) == b"HTTP/1.1 413 Request Entity Too Large\r\n"
     writer.write_eof()
-    assert b"more than 65536 bytes" in await reader.read()
+    answer = await reader.read()
+    assert b"Connection: close\r\n" in answer
+    assert b"more than 65536 bytes" in answer
 
 
 class Tls:
