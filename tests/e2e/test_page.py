@@ -297,7 +297,7 @@ async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
         await fleet.advance(100)
         page = await open_page(fleet.url, viewport={"width": 1200, "height": 500})
         row = await opened(page, "steady")
-        await page.locator("#words summary").click()
+        await page.locator("nav a", has_text="What the words mean").click()
         await page.evaluate("getSelection().selectAllChildren(document.querySelector('.says'))")
         await row.locator(".panel .scrolls").evaluate("one => one.focus({preventScroll: true})")
         await page.evaluate("scrollTo(0, 300)")

@@ -166,6 +166,7 @@ function go(href, { replace = false } = {}) {
 addEventListener("popstate", refresh);
 
 document.addEventListener("click", (event) => {
+  if (event.target.closest('a[href="#words"]')) document.getElementById("words").open = true;
   const link = event.target.closest("a.opener, a.chip, tr.engine");
   const isPlain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
   if (!link || !isPlain || event.defaultPrevented) return;

@@ -37,6 +37,8 @@ def targets(page: PageData) -> Markup:
 
 def summary(page: PageData) -> str:
     """Return how many targets are up."""
+    if not page.targets:
+        return "No target"
     up = sum(each.up is True for each in page.targets)
     return f"{up} of {len(page.targets)} {'target' if len(page.targets) == 1 else 'targets'} up"
 
