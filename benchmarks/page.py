@@ -61,17 +61,17 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 async def refreshes(fleet: MovedFleet, opened: int) -> None:
     """Make the page's content again and again, as one viewer does."""
-    service = fleet.service
-    ids = [one.view.id for one in service._page().engines][:opened]  # noqa: SLF001
+    state = fleet.state
+    ids = [one.view.id for one in state.page().engines][:opened]
     query = Query.read(MultiDict(("engine", one) for one in ids))
     seconds, longest = [], []
     for _ in range(ROUNDS):
         await fleet.advance(1)
-        await service.judge()
+        await state.prepare()
         loop = Loop()
         watching = asyncio.create_task(loop.watch())
         begin = time.perf_counter()
-        page = service._page()  # noqa: SLF001
+        page = state.page()
         text = (await content(query, page)).encode()
         seconds.append(time.perf_counter() - begin)
         await asyncio.sleep(0)

@@ -12,7 +12,9 @@ from unittest import mock
 
 from exporter.config.schema import Config
 from exporter.service import Options, Service
+from exporter.web.app import create_app
 from exporter.web.listen import ListenAddress
+from exporter.web.state import AppState
 from tests.conftest import FakeClock, settle
 from tests.e2e.faster_clock import Network, Server
 
@@ -22,8 +24,8 @@ _TURNS = 5
 class MovedFleet:
     """A running exporter."""
 
-    def __init__(self, service: Service, clock: FakeClock) -> None:
-        self.service, self.clock = service, clock
+    def __init__(self, service: Service, clock: FakeClock, state: AppState) -> None:
+        self.service, self.clock, self.state = service, clock, state
 
     @property
     def url(self) -> str:
@@ -44,11 +46,14 @@ async def moved_fleet(
     network = Network(servers, clock)
     targets = [server.target() for server in servers]
     settings = Config.model_validate({"targets": targets, **config})
-    with mock.patch("exporter.watch.Client", return_value=network):
+    with (
+        mock.patch("exporter.watch.Client", return_value=network),
+        mock.patch("exporter.service.create_app", side_effect=create_app) as created,
+    ):
         service = Service(lambda: settings, Options(addresses=[ListenAddress("127.0.0.1", 0)]), clock)
         await service.start()
         try:
             await settle()
-            yield MovedFleet(service, clock)
+            yield MovedFleet(service, clock, created.call_args.args[0])
         finally:
             await service.close()

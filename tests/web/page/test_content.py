@@ -35,8 +35,8 @@ async def watched():
     servers = [Server("chat", told=TOLD), Server("off", changes={"speculation": {"tokens": 0}})]
     async with moved_fleet(servers) as fleet:
         await fleet.advance(310)
-        await fleet.service.judge()
-        return list(fleet.service._page().engines)
+        await fleet.state.prepare()
+        return list(fleet.state.page().engines)
 
 
 @pytest.fixture(scope="module")
