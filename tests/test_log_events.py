@@ -87,7 +87,7 @@ def logged(call, place, function):
     match call.func:
         case ast.Attribute(attr=method, value=value) if method in METHODS and "log" in ast.unparse(value):
             level = "error" if method == "exception" else method
-            for word in words(call.args[0], function):
+            for word in sorted(words(call.args[0], function)):
                 yield Logged(place, word, level, as_written(fields_of_call(call), method))
         case ast.Name(id="Event"):
             fields = keys(call.args[1], function) if len(call.args) > 1 else frozenset()
@@ -96,10 +96,10 @@ def logged(call, place, function):
             if isinstance(bad, ast.Constant):
                 levels = {"warning" if bad.value else "info"}
             found = words(call.args[0], function)
-            for word in found:
+            for word in sorted(found):
                 # A call that makes several words, some of them bad, says too little of each.
                 of_word = levels if len(found) == 1 or len(levels) == 1 else {""}
-                for level in of_word:
+                for level in sorted(of_word):
                     yield Logged(place, word, level, as_written(fields, ""))
 
 

@@ -158,7 +158,7 @@ async def test_targets_found_in_a_file_are_watched(service, server, clock, until
     file.write_text("discovery:\n  files: ['found.yml']\n")
     await service.reload()
     # Files are read in a thread: it takes as long as it takes.
-    await until(lambda: [watch.target.discovery for watch in service._watches.values()] == ["file"])
+    await until(lambda: [watch.target.discovery for watch in service.fleet] == ["file"])
     await polled(server, clock, until, 2)
     found = await samples(service)
     assert found["spec_decode_exporter_target_up", host, "", "", "b"] == 1
@@ -270,7 +270,7 @@ class TestWhatIsLearnt:
         await service.reload()
         assert len(threads) == 1
         assert threads[0] != threading.get_ident()
-        assert service._state_file.path.name == "other.json"
+        assert service._keeper.path.name == "other.json"
 
     @pytest.mark.parametrize("culprit", [(StateFile, "save"), (TargetWatch, "remember")])
     async def test_is_saved_later_if_something_raises_and_the_log_says_so_once(
@@ -303,7 +303,7 @@ class TestWhatIsLearnt:
         await clock.advance(60.0)
         await until(lambda: writing)
         closing = asyncio.create_task(service.close())
-        await until(service._saving.cancelled)
+        await until(lambda: all(task.cancelled() for task in service._tasks))
         await clock.advance(0.0, turns=2000)
         assert not closing.done()
         go_on.set()
@@ -373,7 +373,7 @@ class TestAFileThatIsWatched:
         self.swap(watching, "second.yml", text.replace("one", "two"))
         await clock.advance(5.0)
         assert self.events(watching) == ["reloaded"]
-        assert [name for name, _ in watching._watches] == ["two"]
+        assert [watch.target.name for watch in watching.fleet] == ["two"]
 
     async def test_is_left_alone_while_it_stays(self, watching, clock, file, monkeypatch):
         looks = []
@@ -394,7 +394,7 @@ class TestAFileThatIsWatched:
         for _ in range(3):
             await clock.advance(5.0)
         assert self.events(watching) == ["reload_failed"]
-        assert [name for name, _ in watching._watches] == ["one"]
+        assert [watch.target.name for watch in watching.fleet] == ["one"]
         self.swap(watching, "third.yml", text)
         await clock.advance(5.0)
         assert self.events(watching) == ["reload_failed", "reloaded"]

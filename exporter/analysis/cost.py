@@ -22,8 +22,8 @@ class CostSource(StrEnum):
     CONFIGURED = "configured"
     """The configuration says so."""
     MEASURED = "measured"
-    """This engine was seen at the same load while it drafted and while it did not, or an experiment's baseline
-    was, which does not: see ``StepTimes``."""
+    """This engine was seen at the same load while it drafted and while it did not, or the baseline of its
+    experiment was, which never does: see ``StepTimes``."""
     DEFAULT = "default"
     """What the method usually costs, whatever the models: see ``method_costs``."""
 

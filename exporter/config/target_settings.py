@@ -56,8 +56,8 @@ class TargetSettings(HttpSettings):
     )
     reference: ReferenceSettings | None = Field(
         default=None,
-        description="The acceptance that it is held against, as under [`reference`](#reference). It takes the "
-        "place of the general one as a whole.",
+        description="The acceptance that it is held against, as under [`reference`](#reference). It takes "
+        "the place of the general one as a whole.",
     )
     policy: Policy | None = Field(
         default=None,

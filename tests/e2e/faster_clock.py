@@ -228,7 +228,7 @@ async def _record(run: Run) -> Recording:
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
-        collector = SnapshotCollector(service.snapshot, lambda: enabled_metrics(config.metrics))
+        collector = SnapshotCollector(service.overview.snapshot, lambda: enabled_metrics(config.metrics))
         for scrape in range(run.minutes * 60 // run.scrape):
             minute = scrape * run.scrape / 60
             if minute == run.mistake:
@@ -262,7 +262,7 @@ async def _scrape(
     recording.add(scrape, "up", {}, int(minute) not in run.down)
     if int(minute) in run.down:
         return
-    await service.judge()
+    await service.prepare()
     for family in collector.collect():
         for sample in family.samples:
             recording.add(scrape, sample.name, sample.labels, sample.value)

@@ -1,0 +1,98 @@
+"""The targets that are watched: as others are found, new ones join and old ones leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+import structlog
+
+from exporter.analysis.engine import Findings
+from exporter.baselines import Baselines
+from exporter.clock import Clock
+from exporter.config.schema import Config
+from exporter.event_log import EventLog
+from exporter.targets.target import Target
+from exporter.tasks import Background, cancel, spawn
+from exporter.watch import TargetWatch
+
+_log = structlog.get_logger()
+
+Key = tuple[str, str]
+
+
+class Fleet:
+    """A watch over each of the targets, with a task that polls it."""
+
+    def __init__(self, config: Config, clock: Clock, baselines: Baselines, events: EventLog) -> None:
+        self.config = config
+        """By which targets are watched that are followed from now on."""
+        self._clock = clock
+        self._baselines = baselines
+        self._events = events
+        self._watches: dict[Key, TargetWatch] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._found: Sequence[Target] = ()
+        self._changes = asyncio.Lock()
+        self._background = Background()
+
+    def __iter__(self) -> Iterator[TargetWatch]:
+        return iter(list(self._watches.values()))
+
+    def engines(self) -> Iterator[tuple[Mapping[str, str], Findings]]:
+        """Yield the labels and findings of each engine, as they are when it is its turn."""
+        for watch in self:
+            yield from watch.findings(self._clock.monotonic())
+
+    def follow(self, targets: Sequence[Target]) -> None:
+        """Watch just these targets, as soon as earlier changes are done."""
+        self._found = targets
+        self._background.start(self._follow(targets))
+
+    def remember(self) -> None:
+        """Hand what the engines have learnt to the baselines."""
+        for watch in self:
+            watch.remember()
+
+    async def stop(self) -> None:
+        """Poll no longer; connections stay until ``close``."""
+        await self._background.cancel()
+        async with self._changes:
+            await cancel(self._tasks.values())
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for watch in self:
+            await watch.close()
+
+    async def _follow(self, targets: Sequence[Target]) -> None:
+        """Watch just these targets: those that are watched already go on with their windows."""
+        async with self._changes:
+            if targets is not self._found:
+                return  # a later list is on its way
+            wanted = {target.key: target for target in targets}
+            added, gone = wanted.keys() - self._watches.keys(), self._watches.keys() - wanted.keys()
+            for key in list(gone):
+                await self._leave(key)
+            for key, target in wanted.items():
+                await self._watch(key, target)
+            if added or gone:
+                _log.info("targets_changed", targets=len(wanted), added=len(added), removed=len(gone))
+
+    async def _leave(self, key: Key) -> None:
+        await cancel([self._tasks.pop(key)])
+        watch = self._watches.pop(key)
+        watch.remember()
+        await watch.close()
+
+    async def _watch(self, key: Key, target: Target) -> None:
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = TargetWatch(target, self.config, self._clock, self._baselines, self._events)
+            self._watches[key] = watch
+        elif watch.fits(target, self.config):
+            return
+        else:
+            await cancel([self._tasks.pop(key)])
+            await watch.change(target, self.config)
+        self._tasks[key] = spawn(watch.run())

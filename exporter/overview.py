@@ -1,0 +1,88 @@
+"""What there is to say at a moment: one view of the fleet for the metrics, the JSON API and the page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from exporter.analysis.engine import Findings
+from exporter.clock import Clock
+from exporter.config.units import format_duration
+from exporter.event_log import EventLog
+from exporter.experiments import Experiments
+from exporter.export.collector import Snapshot
+from exporter.export.history import Histories
+from exporter.export.status import ExporterStatus
+from exporter.fleet import Fleet
+from exporter.web.api.source import ApiSource
+from exporter.web.page.data import PageData, ShownEngine
+
+
+class Overview:
+    """Takes down what the fleet, the experiments and the exporter have to say."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        experiments: Experiments,
+        events: EventLog,
+        clock: Clock,
+        status: Callable[[], ExporterStatus],
+    ) -> None:
+        self._fleet = fleet
+        self._experiments = experiments
+        self._events = events
+        self._clock = clock
+        self._status = status
+        self._taken = Snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """Return what was taken down last: whoever reads it sees all of one moment."""
+        return self._taken
+
+    async def take(self) -> None:
+        """Judge every engine by its newest poll and take down what there is to say.
+
+        The polls go on in between: a thousand engines take a second. What is said of one engine, and of one
+        target, is all of the same poll.
+        """
+        engines: list[tuple[Mapping[str, str], Findings]] = []
+        for engine in self._fleet.engines():
+            engines.append(engine)
+            await asyncio.sleep(0)
+        watches = list(self._fleet)
+        names = sorted({name for watch in watches for name, _ in watch.target.labels})
+        # Every series of a metric has the same labels; a target without one has it empty.
+        empty = dict.fromkeys(names, "")
+        self._taken = Snapshot(
+            [({**empty, **labels}, findings) for labels, findings in engines],
+            [({**empty, **watch.labels}, watch.status()) for watch in watches],
+            [({}, self._status())],
+            list(self._experiments.findings()),
+        )
+
+    def api(self) -> ApiSource:
+        """Return what the JSON API asks."""
+        return ApiSource(
+            now=self._clock.wall,
+            windows=lambda: [format_duration(length) for length in self._fleet.config.windows],
+            snapshot=self.snapshot,
+            histories=self._histories,
+            targets=lambda: [watch.view() for watch in self._fleet],
+            events=self._events,
+        )
+
+    def page(self) -> PageData:
+        """Return what the page at ``/`` shows."""
+        now = self._clock.monotonic()
+        return PageData(
+            self._clock.wall(),
+            (ShownEngine.of(*engine, now) for engine in self._taken.engines),
+            [watch.view() for watch in self._fleet],
+            self._events.since().events,
+        )
+
+    def _histories(self) -> Histories:
+        offset = self._clock.wall() - self._clock.monotonic()
+        engines = [engine for watch in self._fleet for engine in watch.histories()]
+        return Histories(offset, self._fleet.config.windows[-1], engines)
