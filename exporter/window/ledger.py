@@ -79,7 +79,7 @@ class Increments:
 
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
-        return Increments(Rows.of([self._totals[place] for place in places]))
+        return Increments(self._totals.at(places))
 
     def plus(self, other: Increments) -> Increments:
         """Return the sums of as many increments of another engine and these, one by one."""

@@ -111,7 +111,16 @@ def test_rows_hold_what_they_were_made_of_with_0_where_one_is_shorter(given_rows
     assert [list(rows.column(column)) for column in range(width + 1)] == [
         [row[column] if column < width else 0 for row in expected] for column in range(width + 1)
     ]
-    assert [list(row) for row in rows.since(first)] == expected[first:]
+    later = Rows(rows._flat, rows.width, min(first, len(rows)), len(rows))
+    assert [list(row) for row in later] == expected[first:]
+    assert list(later.column(0)) == [row[0] for row in expected[first:]]
+
+
+@given(st.lists(st.lists(st.integers(), min_size=2, max_size=2), min_size=1), st.data())
+def test_some_of_the_rows_are_had_by_their_places(given_rows, data):
+    given_rows = [[value % 2**60 for value in row] for row in given_rows]
+    places = data.draw(st.lists(st.integers(0, len(given_rows) - 1)))
+    assert [list(row) for row in Rows.of(given_rows).at(places)] == [given_rows[place] for place in places]
 
 
 def test_rows_are_told_apart_from_a_row_that_there_is_not():
@@ -126,3 +135,18 @@ def test_what_was_asked_for_does_not_change_with_what_is_added():
     rows = ring.since(0.0)
     ring.add(2.0, 3.0, [4, 5], 0.5)
     assert [list(row) for row in rows] == [[0], [1], [3]]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=60), st.data())
+def test_rows_that_were_asked_for_never_change_whatever_follows(increments, data):
+    ring, asked = Ring(8.0), []
+    for second, increment in enumerate(increments):
+        ring.add(float(second), second + 1.0, increment, 0.5)
+        rows = ring.since(float(data.draw(st.integers(0, second))))
+        asked.append((rows, [list(row) for row in rows]))
+    assert all([list(row) for row in rows] == then for rows, then in asked)
+
+
+def test_the_memory_of_forgotten_rows_is_given_back():
+    ring = filled([[1, 2, 3]] * 5000)
+    assert len(ring._flat) <= 3 * (10 + 1) * (1 + 1 / 4) + 3
