@@ -58,10 +58,14 @@ EXPORTER: Final = (
     ),
     Alert(
         "SpecDecodeReloadFailed",
-        summary="The exporter could not read its configuration anew and goes on with the old one.",
-        description="{{ $labels.instance }}: the last reading of the configuration failed. Its log says at which "
-        "line.",
-        expr="max_over_time(spec_decode_exporter_config_last_reload_successful[5m]) == 0",
+        summary="The exporter could not read its configuration, or that of its web side, anew and goes on with the "
+        "old one.",
+        description="{{ $labels.instance }}: the last reading of the configuration, or of --web.config.file, "
+        "failed. Its log says at which line.",
+        expr="""
+          max_over_time(spec_decode_exporter_config_last_reload_successful[5m]) == 0
+          or max_over_time(spec_decode_exporter_web_config_last_reload_successful[5m]) == 0
+        """,
         dashboard="spec-decode-exporter",
         variables=("instance",),
     ),

@@ -123,6 +123,8 @@ _THERE: Final = (
     AlertCase("SpecDecodeExporterAbsent", "is silent while one is scraped", {_BUILD: gauge((20, 1))}, at=20),
 )
 
+_NOT_READ: Final = "gpu-1:7732: the last reading of the configuration, or of --web.config.file, failed. Its log says at which line."
+_WEB_LOADED: Final = of("spec_decode_exporter_web_config_last_reload_successful", EXPORTER)
 _LOADED: Final = of("spec_decode_exporter_config_last_reload_successful", EXPORTER)
 
 _RELOADS: Final = (
@@ -134,9 +136,16 @@ _RELOADS: Final = (
         fires=(
             Firing(
                 EXPORTER,
-                "gpu-1:7732: the last reading of the configuration failed. Its log says at which line.",
+                _NOT_READ,
             ),
         ),
+    ),
+    AlertCase(
+        "SpecDecodeReloadFailed",
+        "fires when the web side's file could not be read while the configuration was",
+        {_LOADED: gauge((30, 1)), _WEB_LOADED: gauge((10, 1), (20, 0))},
+        at=27,
+        fires=(Firing(EXPORTER, _NOT_READ),),
     ),
     AlertCase(
         "SpecDecodeReloadFailed",
