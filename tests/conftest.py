@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 from itertools import count
 
 import hypothesis
@@ -102,6 +103,35 @@ def _log_as_it_was():
     """A command configures the log of the whole process; the next test begins with the defaults."""
     yield
     structlog.reset_defaults()
+
+
+def what_is_left() -> list[str]:
+    """Name the tasks, transports and sockets that the event loop still has, besides the task that asks."""
+    loop = asyncio.get_running_loop()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    # Of asyncio's own loop, which has no public list of them. Its own pipe is none of ours.
+    transports = [one for one in loop._transports.values() if not one.is_closing()]
+    known = {loop._ssock.fileno(), *loop._transports}
+    sockets = [f"socket {number}" for number in loop._selector.get_map() if number not in known]
+    return [*map(repr, tasks), *map(repr, transports), *sockets]
+
+
+@pytest.fixture
+async def _left_behind():
+    yield
+    # What was told to end needs some turns of the event loop; so does the other end of a connection.
+    for _ in range(50_000):
+        await asyncio.sleep(0)
+        if not (left := what_is_left()):
+            return
+    raise AssertionError(f"the test leaves behind: {'; '.join(left)}")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(request):
+    """Fail a test that leaves tasks, transports or sockets behind, when all that it uses is torn down."""
+    if inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("_left_behind")
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ async def fleet_of(aiohttp_server, tmp_path, clock, until, monkeypatch):
     started = []
 
     async def start(servers, experiment=EXPERIMENT):
-        begin, text = clock.monotonic(), "windows: [30s, 2m]\ntargets:\n"
+        begin, text = clock.monotonic(), "windows: [30s, 2m]\npoll: {max_duty_cycle: 1}\ntargets:\n"
         for name, each in servers.items():
             simulation = Simulation(each, SEEDS[name])
 

@@ -19,6 +19,7 @@ from exporter.commands.run_config import SPECULATIVE_CONFIG, read_config
 from exporter.commands.simulated import simulated
 from exporter.config.environment import FromVariable
 from exporter.config.schema import Config
+from exporter.descriptors import raise_limit
 from exporter.log import configure_log
 from exporter.service import Options, Service
 from exporter.web.listen import parse_listen_address
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 
 def handle(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; then the process ends, with status 0."""
+    raise_limit()
     run_loop(_serve(arguments))
     with suppress(OSError):
         sys.stdout.flush()

@@ -262,7 +262,8 @@ async def test_a_head_that_is_too_large_is_refused(serving, request_head):
 @pytest.mark.parametrize(
     "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
 )
-async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, head):
+async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, monkeypatch, head):
+    monkeypatch.setattr("exporter.web.listen._LINGER_SECONDS", 0.01)
     app = create_app(make_state())
     serving.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
     serving.port = int(serving.server.urls[0].rpartition(":")[2].strip("/"))

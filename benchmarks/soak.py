@@ -1,0 +1,267 @@
+"""A quarter of an hour of everything at once, in which nothing may grow.
+
+    python -m benchmarks.soak [--targets 200] [--warm-up 330] [--seconds 900]
+
+The exporter polls real HTTP servers on loopback once a second. One target of a list found over HTTP leaves
+and another comes every second; a SIGHUP every 15 s brings a new configuration, and every other time other
+labels; its page is scraped every 5 s; its JSON and the page for people are read, a stream of events is begun
+and broken off, and what was learnt is saved. Before the time is taken and after it the list is empty for a
+while: whatever tasks, descriptors or series there are then that were not there before were left behind.
+Prints a row a minute; ends with status 1 if a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+from benchmarks.counted import Counted
+from benchmarks.memory import free_port
+from benchmarks.page_server import PageServer, addresses
+from benchmarks.process import resident_megabytes
+
+GROWTH_GOAL = 0.02
+"""By what part resident memory may be more at the end than at the beginning, windows being full at both."""
+COMING_AND_GOING = 10
+"""How many of the targets come and go."""
+POOL = 60
+"""How many there are of these in all: who has gone comes back after a minute or so, as servers do."""
+SCRAPED_EVERY = 5.0
+RELOADED_EVERY = 15.0
+RESTING = 25.0
+"""Seconds without those that come and go; longer than a look at a server takes to end."""
+ENDS = 180.0
+"""Seconds at the beginning and at the end that memory is compared between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the exporter held at one moment."""
+
+    seconds: float
+    """Since the beginning."""
+    resident: float
+    """MB."""
+    tasks: dict[str, int]
+    """How many there are of each kind."""
+    threads: int
+    descriptors: int
+    series: int
+
+    def left_over(self, before: Usage) -> list[str]:
+        """Say what there is more of than before."""
+        more = {name: number - before.tasks.get(name, 0) for name, number in self.tasks.items()}
+        more |= {name: getattr(self, name) - getattr(before, name) for name in ("descriptors", "series")}
+        return [f"{number} {name}" for name, number in more.items() if number > 0]
+
+
+class TargetList:
+    """What the exporter asks for targets: some of a pool, another one each second, or none."""
+
+    def __init__(self, pool: Sequence[str]) -> None:
+        self._pool = pool
+        self._begun = time.monotonic()
+        self.resting = False
+        listing = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = json.dumps([{"targets": listing.now()}]).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def now(self) -> list[str]:
+        """Return the targets of this second."""
+        if self.resting:
+            return []
+        first = int(time.monotonic() - self._begun)
+        return [self._pool[(first + place) % len(self._pool)] for place in range(COMING_AND_GOING)]
+
+
+class Soak:
+    """The exporter, and everybody who wants something of it."""
+
+    def __init__(self, targets: int, server: PageServer, folder: Path) -> None:
+        hosts = [f"{address}:{server.port}" for address in addresses(targets - COMING_AND_GOING + POOL)]
+        self._steady, pool = hosts[:-POOL], hosts[-POOL:]
+        self.listing = TargetList(pool)
+        self._config = folder / "exporter.yml"
+        self._folder = folder
+        self._reloads = count()
+        self._write_config()
+        self._port = free_port()
+        self._began = time.monotonic()
+        self.exporter = Counted(
+            "run",
+            f"--config.file={self._config}",
+            f"--web.listen-address=127.0.0.1:{self._port}",
+            "--log.level=error",
+            log=folder / "log",
+        )
+
+    def _write_config(self) -> None:
+        number = next(self._reloads)
+        labels = {"release": "blue" if number // 2 % 2 else "green"}
+        config = {
+            "poll": {"max_duty_cycle": 1},
+            "state": {"file": str(self._folder / "state.json"), "interval": "5s"},
+            "discovery": {"http": [{"url": self.listing.url, "refresh_interval": "1s"}]},
+            "targets": [{"url": f"http://{host}/metrics", "labels": labels} for host in self._steady],
+        }
+        self._config.write_text(json.dumps(config))
+
+    def reload(self) -> None:
+        """Bring a new configuration."""
+        self._write_config()
+        os.kill(self.exporter.pid, signal.SIGHUP)
+
+    def get(self, path: str) -> bytes:
+        """Read a page of the exporter's."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as page:
+            content: bytes = page.read()
+        return content
+
+    def break_off(self) -> None:
+        """Begin to read the events as they come, and go away."""
+        with socket.create_connection(("127.0.0.1", self._port), timeout=60) as client:
+            client.sendall(b"GET /api/v1/events/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.recv(1000)
+
+    def usage(self) -> Usage:
+        """Scrape the page and take down what the exporter holds."""
+        page = self.get("/metrics")
+        pid = self.exporter.pid
+        return Usage(
+            time.monotonic() - self._began,
+            resident_megabytes(pid),
+            self.exporter.tasks(),
+            len(list(Path(f"/proc/{pid}/task").iterdir())),
+            len(list(Path(f"/proc/{pid}/fd").iterdir())),
+            sum(1 for line in page.splitlines() if not line.startswith(b"#")),
+        )
+
+    def scrapes(self, seconds: float) -> Iterator[Usage]:
+        """Let so many seconds pass with everything going on."""
+        began = time.monotonic()
+        for number in count(1):
+            moment = began + number * SCRAPED_EVERY
+            if moment > began + seconds:
+                return
+            time.sleep(max(0.0, moment - time.monotonic()))
+            yield self.usage()
+            if number % (RELOADED_EVERY / SCRAPED_EVERY) == 0:
+                self.reload()
+                self.get("/")
+                self.get("/api/v1/snapshot")
+                self.break_off()
+
+    def at_rest(self) -> Usage:
+        """Return what it holds when nobody comes or goes."""
+        self.listing.resting = True
+        time.sleep(RESTING)
+        self.usage()
+        usage = self.usage()
+        self.listing.resting = False
+        return usage
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--targets", type=int, default=200)
+    parser.add_argument("--warm-up", type=float, default=330.0, help="seconds until the windows are full")
+    parser.add_argument("--seconds", type=float, default=900.0)
+    arguments = parser.parse_args()
+    print("| minute | memory, MB | tasks | descriptors | threads | series |\n|--:|--:|--:|--:|--:|--:|")
+    with _soak(arguments.targets) as soak:
+        _show(list(soak.scrapes(arguments.warm_up)))
+        before = soak.at_rest()
+        usages = list(_shown(soak.scrapes(arguments.seconds)))
+        after = soak.at_rest()
+    print("\n| at rest | memory, MB | tasks | descriptors | threads | series |\n|---|--:|--:|--:|--:|--:|")
+    print(f"| before | {_cells([before])} |\n| after | {_cells([after])} |\n")
+    missed = after.left_over(before)
+    first, last = _ends(usages)
+    growth = last / first - 1
+    print(f"memory: {first:.1f} MB, then {last:.1f} MB: {growth:+.1%}")
+    if growth > GROWTH_GOAL:
+        missed.append(f"memory grew by {growth:.1%}")
+    print(*(f"missed: {goal}" for goal in missed), sep="\n")
+    sys.exit(bool(missed))
+
+
+@contextmanager
+def _soak(targets: int) -> Iterator[Soak]:
+    with tempfile.TemporaryDirectory() as folder, PageServer() as server:
+        soak = Soak(targets, server, Path(folder))
+        with soak.exporter:
+            yield soak
+        sys.stdout.write((Path(folder) / "log").read_text())
+
+
+def _ends(usages: Sequence[Usage]) -> tuple[float, float]:
+    """Return the usual memory at the beginning and at the end."""
+    begin, end = usages[0].seconds, usages[-1].seconds
+    first = median(usage.resident for usage in usages if usage.seconds <= begin + ENDS)
+    return first, median(usage.resident for usage in usages if usage.seconds >= end - ENDS)
+
+
+def _shown(usages: Iterator[Usage]) -> Iterator[Usage]:
+    """Pass them on, and print a row for each minute."""
+    minute: list[Usage] = []
+    for usage in usages:
+        minute.append(usage)
+        if usage.seconds - minute[0].seconds >= 60 - SCRAPED_EVERY:
+            _show(minute)
+            minute = []
+        yield usage
+
+
+def _show(usages: Sequence[Usage]) -> None:
+    if usages:
+        print(f"| {usages[-1].seconds / 60:.0f} | {_cells(usages)} |", flush=True)
+
+
+def _cells(usages: Sequence[Usage]) -> str:
+    tasks = [sum(usage.tasks.values()) for usage in usages]
+    ranges = (
+        tasks,
+        *([getattr(usage, name) for usage in usages] for name in ("descriptors", "threads", "series")),
+    )
+    memory = median(usage.resident for usage in usages)
+    return " | ".join([f"{memory:.1f}", *(_range(numbers) for numbers in ranges)])
+
+
+def _range(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+if __name__ == "__main__":
+    main()
