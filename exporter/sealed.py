@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+_LONGEST_SHOWN: Final = 40
 
 
 class UnusableError(Exception):
@@ -49,9 +51,8 @@ class Seal(NamedTuple):
         if not isinstance(document, dict) or document.get("format") != self.format:
             raise UnusableError(f"it is not {self.noun} of this exporter")
         if document.get("version") != self.version:
-            raise UnusableError(
-                f"it has the version {document.get('version')!r}; {self.version} is known here"
-            )
+            shown = repr(document.get("version"))[:_LONGEST_SHOWN]
+            raise UnusableError(f"it has the version {shown}; {self.version} is known here")
         data = document.get("data")
         if not isinstance(data, dict) or document.get("checksum") != _checksum(_json(data)):
             raise UnusableError("it was changed or damaged: its checksum is another")

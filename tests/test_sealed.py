@@ -37,6 +37,10 @@ def test_a_file_says_what_it_is():
         (b"[]", "it is not a thing of this exporter"),
         (Seal("another", 3, "").written({}), "it is not a thing of this exporter"),
         (Seal("a format", 4, "").written({}), "it has the version 4; 3 is known here"),
+        (
+            json.dumps({"format": "a format", "version": "x" * 10**6}).encode(),
+            f"it has the version '{'x' * 39}; 3 is known here",
+        ),
         (SEAL.written({"a": 1}).replace(b'"a":1', b'"a":2'), "it was changed or damaged: its checksum is another"),
         (SEAL.written({"a": 1})[:-4], "it is not JSON"),
     ],

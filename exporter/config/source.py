@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from exporter.config.environment import FromVariable
 from exporter.config.explain import explain
 from exporter.config.problem import ConfigError, Problem, dotted
-from exporter.config.tree import Reader, YamlError, find, parse
+from exporter.config.tree import Reader, YamlError, find, parse, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 FLAGS: Final = "command line"
 """The place of a mistake in a flag. One in the variable that stands for a flag has the variable's name."""
+
+_MOST_TOLD: Final = 100
+"""Mistakes: nobody reads more of them, and to find the line of each takes its time."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,9 +41,13 @@ class Source:
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)
     overridden: list[KeyPath] = field(default_factory=list)
+    untold: int = 0
 
     def complain(self, path: KeyPath, message: str, line: int | None = None) -> None:
         """Note a mistake at its line, unless its value is known to be wrong already."""
+        if len(self.problems) >= _MOST_TOLD:
+            self.untold += 1
+            return
         flagged = self.name == FLAGS or any(path[: len(known)] == known for known in self.overridden)
         if line is None and flagged:
             self.problems.append((0, Problem(_giver(self.data, path), dotted(path), message)))
@@ -59,7 +66,9 @@ class Source:
         try:
             return model.model_validate(self.data, context=context)
         except ValidationError as error:
-            for detail in error.errors(include_url=False):
+            details = error.errors(include_url=False)
+            self.untold += len(details[_MOST_TOLD:])
+            for detail in details[:_MOST_TOLD]:
                 for path, message in explain(detail, model):
                     self.complain(path, message)
             raise self._error() from None
@@ -71,8 +80,10 @@ class Source:
 
     def _error(self) -> ConfigError:
         """Return what was noted, in the order of the file."""
-        ordered = sorted(self.problems, key=lambda noted: noted[0])
-        return ConfigError(dict.fromkeys(problem for _, problem in ordered))
+        ordered = [problem for _, problem in sorted(self.problems, key=lambda noted: noted[0])]
+        if self.untold:
+            ordered.append(Problem(self.name, "", f"and {self.untold} more mistakes"))
+        return ConfigError(dict.fromkeys(ordered))
 
 
 def _giver(data: object, path: KeyPath) -> str:
@@ -108,7 +119,7 @@ def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
     """
     source = Source(str(path))
     try:
-        source.root = parse(path.read_bytes())
+        source.root = parse(read_file(path))
     except YamlError as error:
         place = f"{path}:{error.line}" if error.line else str(path)
         raise ConfigError([Problem(place, "", str(error))]) from None

@@ -14,14 +14,19 @@ import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from exporter.config.problem import Path
+    from exporter.config.problem import Path as KeyPath
 
 _PLAIN_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")
 )
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _DEEPEST: Final = 50
+_MOST_BROUGHT: Final = 100_000
+"""Values that aliases bring, each counted as often as it is brought: some bytes of YAML can make billions."""
+_LARGEST: Final = 4 * 2**20
+"""Bytes. Some ten seconds pass until so much YAML is read."""
 
 
 class YamlError(ValueError):
@@ -37,8 +42,22 @@ class Flaw:
     """A mistake in the tree that leaves the rest of it readable."""
 
     line: int
-    path: Path
+    path: KeyPath
     message: str
+
+
+def read_file(path: Path, largest: int = _LARGEST) -> bytes:
+    """Return what is in a file, which may be a pipe or a device too.
+
+    Raises:
+        YamlError: It is larger than so many bytes.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise YamlError(None, f"is larger than {largest // 2**20} MiB")
+    return data
 
 
 def parse(data: bytes) -> yaml.Node | None:
@@ -88,18 +107,35 @@ class Reader:
         """Read with ``expand`` applied to every text value; its ``ValueError`` becomes a flaw."""
         self._expand = expand
         self._seen: dict[int, object] = {}
+        self._count = self._brought = 0
+        self._sizes: dict[int, int] = {}
         self.flaws: list[Flaw] = []
         self.broken: set[int] = set()
         """The ids of the nodes that have a flaw: further complaints about them would be noise."""
 
-    def read(self, node: yaml.Node, path: Path = ()) -> object:
+    def read(self, node: yaml.Node, path: KeyPath = ()) -> object:
         """Return the node's value. What several aliases name is read once, so a small file stays small."""
-        if id(node) not in self._seen:
-            self._seen[id(node)] = None  # what an alias inside its own anchor finds
-            self._seen[id(node)] = self._value(node, path)
+        if id(node) in self._seen:
+            return self._seen[id(node)] if self._may_bring(node, path) else None
+        self._seen[id(node)] = None  # what an alias inside its own anchor finds
+        before = self._count
+        self._count += 1
+        self._seen[id(node)] = self._value(node, path)
+        self._sizes[id(node)] = self._count - before
         return self._seen[id(node)]
 
-    def _value(self, node: yaml.Node, path: Path) -> object:
+    def _may_bring(self, node: yaml.Node, path: KeyPath) -> bool:
+        """Count what an alias brings; say once that it is too much, after which none brings anything."""
+        if self._brought > _MOST_BROUGHT:
+            return False
+        size = self._sizes.get(id(node), 0)
+        self._count += size
+        self._brought += size
+        if self._brought > _MOST_BROUGHT:
+            self._flaw(node, path, f"is repeated by aliases until there are more than {_MOST_BROUGHT} values")
+        return self._brought <= _MOST_BROUGHT
+
+    def _value(self, node: yaml.Node, path: KeyPath) -> object:
         if node.tag not in _PLAIN_TAGS:
             self._flaw(node, path, f"has the tag {node.tag}, which means nothing here; remove it")
             return None
@@ -112,7 +148,7 @@ class Reader:
             return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._text(node, path)
 
-    def _text(self, node: yaml.Node, path: Path) -> object:
+    def _text(self, node: yaml.Node, path: KeyPath) -> object:
         text: str = node.value
         quoted = isinstance(node, yaml.ScalarNode) and node.style is not None
         if not quoted and text in _NOTHING:
@@ -126,7 +162,7 @@ class Reader:
             self._flaw(node, path, str(error))
             return text
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         """Return the keys that have a value: one without is as good as absent."""
         found: dict[str, object] = {}
         lines: dict[str, int] = {}
@@ -139,13 +175,13 @@ class Reader:
                     key, (*path, name), f"is there twice, first in line {lines[name]}; remove one of the two"
                 )
             elif name == "<<":
-                found = {**_merged(self.read(value, (*path, name))), **found}
+                _merge(self.read(value, (*path, name)), found)
             else:
                 lines[name] = key.start_mark.line + 1
                 found[name] = self.read(value, (*path, name))
         return {name: value for name, value in found.items() if value is not None}
 
-    def _flaw(self, node: yaml.Node, path: Path, message: str) -> None:
+    def _flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
         self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
         self.broken.add(id(node))
 
@@ -154,16 +190,14 @@ def _encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _merged(value: object) -> dict[str, object]:
-    """Return what ``<<: *anchor`` or ``<<: [*one, *other]`` brings; earlier mappings count for more."""
-    mappings = value if isinstance(value, list) else [value]
-    merged: dict[str, object] = {}
-    for mapping in mappings:
-        merged = {**mapping, **merged} if isinstance(mapping, dict) else merged
-    return merged
+def _merge(value: object, found: dict[str, object]) -> None:
+    """Add what ``<<: *anchor`` or ``<<: [*one, *other]`` brings; what is there, and comes earlier, counts."""
+    for mapping in value if isinstance(value, list) else [value]:
+        for name, brought in mapping.items() if isinstance(mapping, dict) else ():
+            found.setdefault(name, brought)
 
 
-def find(root: yaml.Node | None, path: Path) -> tuple[yaml.Node | None, int]:
+def find(root: yaml.Node | None, path: KeyPath) -> tuple[yaml.Node | None, int]:
     """Return the node at ``path`` and its line; of what is not there, the nearest node around it."""
     node, line = root, 1 if root is None else root.start_mark.line + 1
     for step in path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from exporter.config.tree import Reader, YamlError, parse
+from exporter.config.tree import Reader, YamlError, parse, read_file
 from exporter.targets.groups import Listing
 from exporter.targets.protocol import DiscoveryError
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 REFRESH: Final = 5.0
 """Seconds from one look at the files' times and sizes to the next. Only what changed is read."""
+
+_LARGEST: Final = 16 * 2**20
+"""Bytes, as of a list that a server gives."""
 
 _WILD: Final = frozenset("*?[")
 
@@ -97,7 +100,11 @@ class FileDiscovery:
 
     def _read(self, path: Path) -> list[Target]:
         decode = decode_json if path.suffix.lower() == ".json" else _decode_yaml
-        return self._listing.targets(decode(path.read_bytes()))
+        try:
+            data = read_file(path, _LARGEST)
+        except YamlError as error:
+            raise DiscoveryError(str(error)) from None
+        return self._listing.targets(decode(data))
 
 
 def _stamp(path: Path) -> Stamp:

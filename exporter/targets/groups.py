@@ -29,6 +29,9 @@ _ADDRESS: Final = re.compile(r"[^/?#@\s]+")
 _FOR_US: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
 _MOST_PROBLEMS: Final = 3
+_LONGEST_SHOWN: Final = 200
+_MOST_WARNINGS: Final = 100
+"""Labels that are warned of: a list may have new ones each time."""
 
 
 class _Group(Section):
@@ -107,15 +110,20 @@ class Listing:
             problem = label_problem(name)
             if problem is None:
                 yield name, value
-            elif name not in self._dropped:
+            elif name not in self._dropped and len(self._dropped) < _MOST_WARNINGS:
                 self._dropped.add(name)
-                _log.warning("discovered_label_dropped", discovery=self._name, label=name, reason=problem)
+                _log.warning(
+                    "discovered_label_dropped",
+                    discovery=self._name,
+                    label=name[:_LONGEST_SHOWN],
+                    reason=problem,
+                )
 
 
 def _problems(error: ValidationError) -> list[str]:
     """Say the first few things that are wrong with a list."""
     found = [
-        f"{dotted(path[1:]) or 'the list'} {message}"
+        f"{dotted(path[1:])[:_LONGEST_SHOWN] or 'the list'} {message[:_LONGEST_SHOWN]}"
         for detail in error.errors(include_url=False)
         for path, message in explain(detail, _List)
     ]

@@ -133,8 +133,10 @@ class PodsApi:
             async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
                 page = _object(await answer.read())
             metadata = _mapping(page.get("metadata"))
-            pods.extend(map(read, page.get("items") or ()))
-            more = metadata.get("continue")
+            items, more = page.get("items") or [], metadata.get("continue") or ""
+            if not isinstance(items, list) or not isinstance(more, str):
+                raise ApiError("the answer is not a list of the API; is `api_server` the API server?")
+            pods.extend(map(read, items))
             if not more:
                 return pods, _version(metadata)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -368,3 +369,29 @@ def test_whatever_is_in_the_file_gives_a_configuration_or_its_mistakes(tmp_path,
         problems = (str(error), *error.problems)
         assert len(problems) > 1
     assert not [one for one in problems if "hunter2" in str(one).encode().decode()]
+
+
+def test_of_many_mistakes_the_first_hundred_are_told(mistakes):
+    begun = time.process_time()
+    told = mistakes("".join(f"k{number}: 1\n" for number in range(20_000)))
+    assert told[0].startswith("1: k0 is not a key that is known here")
+    assert told[99].startswith("100: k99 ")
+    assert told[100].endswith("and 19900 more mistakes")
+    assert len(told) == 101
+    assert time.process_time() - begun < 20
+
+
+def test_a_few_lines_of_aliases_are_a_mistake_before_they_are_a_million_targets(mistakes):
+    lines = [
+        "a0: &a0 {url: http://a}",
+        *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)),
+    ]
+    told = mistakes("\n".join([*lines, "targets: *a8"]))
+    assert any("is repeated by aliases until there are more than 100000 values" in one for one in told)
+
+
+def test_a_file_that_is_too_large_is_one_mistake(write):
+    path = write("# " + "x" * 2**22)
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ={})
+    assert str(caught.value) == f"{path} is larger than 4 MiB"

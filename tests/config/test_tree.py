@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.tree import Reader, YamlError, find, parse
+from exporter.config.tree import Reader, YamlError, find, parse, read_file
 
 
 def read(text: str):
@@ -57,8 +59,22 @@ def test_an_alias_inside_its_own_anchor_ends():
 def test_a_few_lines_of_aliases_do_not_become_a_billion_values():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 40)]
-    value, _ = read("\n".join(lines))
-    assert value["a39"][0][0] is value["a37"]
+    value, [flaw] = read("\n".join(lines))
+    assert (flaw.line, flaw.path) == (4, ("a4", 7))
+    assert flaw.message == "is repeated by aliases until there are more than 100000 values"
+    assert value["a3"] == [value["a2"]] * 10
+    assert value["a5"] == [None] * 10
+
+
+@pytest.mark.parametrize("merge", ["<<: {k%d: 1, k: %d}", "<<: [{k%d: 1}, {k%d: 2, k: %d}]"])
+def test_of_many_merges_into_one_mapping_the_first_counts(merge):
+    value, _ = read("\n".join(merge.replace("%d", str(number)) for number in range(100)))
+    assert value == {"k": "0"} | {f"k{number}": "1" for number in range(100)}
+
+
+def test_a_device_without_end_is_not_read_to_its_end():
+    with pytest.raises(YamlError, match="is larger than 4 MiB"):
+        read_file(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("tagged", ["!!python/object:os.system x", "!secret x", "!!binary aGk=", "!!set {a}"])

@@ -127,3 +127,19 @@ async def test_a_file_that_was_never_read_leaves_what_an_earlier_discovery_knew(
         with pytest.raises(DiscoveryError) as caught:
             await discovery.targets()
         assert caught.value.targets is None
+
+
+async def test_a_file_that_is_too_large_is_told(put, find, monkeypatch):
+    monkeypatch.setattr(file_sd, "_LARGEST", 2**20)
+    put("a.json", "[" + " " * 2**20 + "]")
+    with pytest.raises(DiscoveryError, match=r"a.json: is larger than 1 MiB"):
+        await find("a.json").targets()
+
+
+async def test_groups_that_aliases_repeat_without_end_are_told(put, find):
+    hosts = ", ".join(f"a{number}:1" for number in range(500))
+    put("a.yml", f"- &g {{targets: [{hosts}]}}\n" + "- *g\n" * 5000)
+    with pytest.raises(
+        DiscoveryError, match="is repeated by aliases until there are more than 100000 values"
+    ):
+        await find("a.yml").targets()

@@ -53,6 +53,22 @@ def test_a_label_that_a_target_cannot_have_is_dropped_with_one_warning(log):
     ]
 
 
+def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
+    listing = Listing("http a", "http", Scrape())
+    for number in range(50):
+        listing.targets([{"targets": ["a:1"], "labels": {f"{number}-{one}": "y" for one in range(10)}}])
+    listing.targets([{"targets": ["a:1"], "labels": {"1" * 10**6: "y"}}])
+    assert len(log) == 100
+    Listing("http b", "http", Scrape()).targets([{"targets": ["a:1"], "labels": {"1" * 10**6: "y"}}])
+    assert log[-1]["label"] == "1" * 200
+
+
+def test_a_mistake_with_a_long_name_is_told_in_short():
+    with pytest.raises(DiscoveryError) as caught:
+        listed([{"targets": ["a:1"], "labels": {"x" * 10**6: {}}}])
+    assert len(str(caught.value)) < 500
+
+
 def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels():
     with capture_logs() as logs:
         (target,) = listed([{"targets": ["a:1"], "labels": {"method": "eagle3", "zone": "b"}}])

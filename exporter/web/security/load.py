@@ -43,7 +43,7 @@ def read_web_config(path: Path) -> WebConfig:
         ConfigError: It cannot be used; it holds every mistake that could be found.
     """
     source = read_source(path)
-    for key in _empty(source.root, ()):
+    for key in _empty(source.root, (), set()):
         source.complain(key, "has no value; remove it, or give it one")
     settings = source.validated(WebSettings, Context(path.parent))
     context = _context(settings, source)
@@ -55,14 +55,18 @@ def read_web_config(path: Path) -> WebConfig:
     return WebConfig(settings, context, (path, *_named(settings)))
 
 
-def _empty(node: yaml.Node | None, path: KeyPath) -> Iterator[KeyPath]:
-    """Yield the keys without a value. Elsewhere they are as good as absent; here that would open a door."""
-    if isinstance(node, yaml.MappingNode) and len(path) <= _DEEPEST:
+def _empty(node: yaml.Node | None, path: KeyPath, seen: set[int]) -> Iterator[KeyPath]:
+    """Yield the keys without a value. Elsewhere they are as good as absent; here that would open a door.
+
+    ``seen`` are the nodes that were looked into: what aliases repeat is told once.
+    """
+    if isinstance(node, yaml.MappingNode) and len(path) <= _DEEPEST and id(node) not in seen:
+        seen.add(id(node))
         for key, value in node.value:
             below = (*path, str(key.value))
             if isinstance(value, yaml.ScalarNode) and Reader().read(value) is None:
                 yield below
-            yield from _empty(value, below)
+            yield from _empty(value, below, seen)
 
 
 def _context(settings: WebSettings, source: Source) -> ssl.SSLContext | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 import yaml
@@ -294,6 +295,19 @@ def test_every_mistake_is_told_at_once(folder):
         "http_server_config.http2",
         "basic_auth_users.a",
     ]
+
+
+def test_what_aliases_repeat_is_looked_into_once(folder):
+    many = [f"k{number}: " for number in range(100)]
+    lines = ["a: &a {" + ", ".join(f"{key}~" for key in many) + "}"]
+    lines += [
+        f"{one}: &{one} {{" + ", ".join(f"{key}*{before}" for key in many) + "}"
+        for before, one in ("ab", "bc", "cd")
+    ]
+    begun = time.process_time()
+    with pytest.raises(ConfigError, match=r"a\.k0 has no value"):
+        read_web_config(folder.write("\n".join(lines)))
+    assert time.process_time() - begun < 10
 
 
 def test_no_message_repeats_a_hash_or_a_key(folder):
