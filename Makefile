@@ -9,12 +9,13 @@ BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
 # The first that is there and works: Docker's client may be there without an engine.
 BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
 BUILD_FLAGS ?=
+FUZZ_SECONDS ?= 60
 SBOM        ?= spec-decode-exporter.cdx.json
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart bench docs dashboards dashboards-pictures page-pictures clean
+.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart bench fuzz docs dashboards dashboards-pictures page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -87,6 +88,10 @@ bench: $(READY) ## run every benchmark that the README quotes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
+fuzz: $(READY) ## attack the parsers: FUZZ_SECONDS each, by default a minute; FUZZ names some of them
+	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
+
 docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
 	$(BIN)/python -m exporter.export.document docs/metrics.md
 	$(BIN)/python -m exporter.config.document docs/configuration.md docs/configuration.schema.json
@@ -106,4 +111,4 @@ page-pictures: $(READY) ## take the pictures of the page: needs Chromium and fon
 	$(BIN)/python -m tests.e2e.page_pictures
 
 clean: ## remove what was built here
-	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .fuzz

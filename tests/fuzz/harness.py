@@ -1,0 +1,73 @@
+"""What the harnesses have in common."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+MOST_DEPTH = 9
+SCALARS = (None, True, False, 0, 1, -1, 4, 0.5, 1e308, 2**63, 10**400, "", "\ud800", "\0", "x" * 2000)
+
+
+@dataclass(frozen=True)
+class Harness:
+    """One parser under attack."""
+
+    check: Callable[[bytes], object]
+    """Takes any bytes. Whatever it raises is a finding."""
+    words: tuple[str, ...] = ()
+    """What the parser looks for, so that it is met more often than chance would have it."""
+    json: bool = False
+    """Whether documents of these words make good inputs."""
+
+    def attack(self, data: bytes) -> None:
+        """Feed the bytes to the parser; where it reads JSON, a document that they stand for too."""
+        self.check(data)
+        if self.json:
+            self.check(json.dumps(_document(iter(data), self.words)).encode())
+
+
+def _document(choices: Iterator[int], words: Sequence[str], depth: int = 0) -> object:
+    """The JSON document that bytes stand for: each is a choice, and where they end, nothing more comes."""
+    choice = next(choices, 0)
+    kind, size = choice % 6, 1 + choice // 6 % 4
+    if depth < MOST_DEPTH and kind == 0 and choice:
+        return [_document(choices, words, depth + 1) for _ in range(size)]
+    if depth < MOST_DEPTH and kind in (1, 2):
+        names = [words[next(choices, 0) % len(words)] for _ in range(size)]
+        return {name: _document(choices, words, depth + 1) for name in names}
+    if kind == 3:
+        return SCALARS[next(choices, 0) % len(SCALARS)]
+    return words[next(choices, 0) % len(words)]
+
+
+def sane(error: Exception, most: int = 4000) -> None:
+    """A refusal goes into the log: it must be short, and text that can be written."""
+    said = str(error)
+    assert said
+    assert len(said) <= most, said[:most]
+    said.encode()
+
+
+def finished(coroutine):
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise AssertionError("it waits for something")
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
+
+
+def file_of(data: bytes, name: str) -> Path:
+    """A file that holds the bytes, in a folder that goes when the process does."""
+    path = Path(_FOLDER.name) / name
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,91 @@
+"""The scanner: pages of servers that may be anything. A later page follows after a record separator."""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+
+from exporter.scrape.engines import BUCKET_NAMES, MEANINGS
+from exporter.scrape.errors import PageError
+from exporter.scrape.page import read_page, read_values
+from exporter.scrape.reader import MOST_COUNT, MOST_ENGINES, MOST_NAME, MOST_POSITIONS, Reader
+from tests.fuzz.harness import Harness, sane
+
+NAMES = frozenset(MEANINGS)
+WORDS = (
+    "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    "vllm:num_requests_running", "vllm:time_to_first_token_seconds_bucket", "process_start_time_seconds",
+    "vllm:spec_decode_num_drafts_created", '{engine="0"}', 'model_name="m",', 'position="1"', 'le="+Inf"',
+    "NaN", "+Inf", "1.5e3", "9007199254740992", "# EOF\n", " # {} 1", "# TYPE ", " 1\n", "\n", "\x1e",
+)  # fmt: skip
+
+
+def outcome(page: bytes, names: frozenset[bytes]):
+    """What a first reading says, with NaN comparable; nothing for a page that is refused."""
+    try:
+        layout, values = read_page(page, names)
+    except PageError as error:
+        _refused_plainly(error)
+        return None
+    return layout, list(map(repr, values))
+
+
+def _refused_plainly(error: PageError) -> None:
+    sane(error, 400)
+    assert error.reason == "malformed"
+    assert str(error).isprintable()
+
+
+def check_page(data: bytes) -> None:
+    """A layout gives what a first reading gives or nothing, and its own page always."""
+    page, _, later = data.partition(b"\x1e")
+    for names in (NAMES, NAMES - BUCKET_NAMES):
+        first = outcome(page, names)
+        if first is None:
+            continue
+        layout, values = first
+        again = read_values(layout, page)
+        assert (list(map(repr, again)) if again is not None else None) == (
+            values if layout.repeatable else None
+        )
+        by_layout = read_values(layout, later)
+        if by_layout is not None:
+            anew = outcome(later, names)
+            assert anew is not None
+            assert (anew[0].series, anew[1]) == (layout.series, list(map(repr, by_layout)))
+
+
+def reading(reader: Reader, page: bytes, *, with_latencies: bool):
+    try:
+        return reader.read(page, with_latencies=with_latencies)
+    except PageError as error:
+        _refused_plainly(error)
+        return None
+
+
+def check_reader(data: bytes) -> None:
+    """What was read before makes no difference, and no sample breaks a bound."""
+    reader = Reader()
+    for page, number in zip(data.split(b"\x1e")[:4], count(), strict=False):
+        with_latencies = number % 2 == 0
+        found = reading(reader, page, with_latencies=with_latencies)
+        assert found == reading(Reader(), page, with_latencies=with_latencies)
+        if found is not None:
+            _check_bounds(found)
+
+
+def _check_bounds(found) -> None:
+    assert len(found.samples) <= MOST_ENGINES
+    for name, sample in found.samples.items():
+        assert max(map(len, name)) <= MOST_NAME
+        assert len(sample.positions) <= MOST_POSITIONS
+        assert all(type(one) is int and 0 <= one < MOST_COUNT for one in sample.positions)
+        assert all(one is None or (type(one) is int and one >= 0) for one in sample.counters)
+        assert all(one is None or math.isfinite(one) for one in (*sample.gauges, sample.created))
+        for buckets in (sample.latencies or {}).values():
+            assert list(buckets.bounds) == sorted(set(buckets.bounds))
+            assert buckets.bounds[-1] == math.inf
+
+
+PAGE = Harness(check_page, WORDS)
+READER = Harness(check_reader, WORDS)

@@ -1,0 +1,89 @@
+"""The exporter's own files: cut, changed, and sealed again by somebody who knows how."""
+
+from __future__ import annotations
+
+import json
+
+from exporter.analysis.drops import DropWatch
+from exporter.baselines import Baselines
+from exporter.config.policy import DropPolicy
+from exporter.reference import file as reference_file
+from exporter.sealed import UnusableError
+from exporter.state_file import _SEAL
+from tests.fuzz.harness import Harness, file_of, sane
+
+
+def check_state(data: bytes) -> None:
+    """A state as it lies there, and one with a right checksum over anything."""
+    _recalled(data)
+    if (held := _held(data)) is not None:
+        sealed = _SEAL.written(held)
+        assert _SEAL.read(sealed) == held
+        _recalled(sealed)
+
+
+def _recalled(content: bytes) -> None:
+    try:
+        saved = _SEAL.read(content)
+    except UnusableError as error:
+        sane(error)
+        return
+    baselines = Baselines()
+    baselines.recall(saved)
+    for entry in baselines.saved(1_790_000_000.0)["engines"]:
+        _go_on(entry["learnt"])
+
+
+def _go_on(learnt: dict[str, object]) -> None:
+    """Watch for drops with what was learnt; it can be saved again."""
+    drops = DropWatch(DropPolicy())
+    if drops.restore(learnt.get("drops") or {}):
+        for second in range(120):
+            drops.observe(second, second + 1.0, 100, 250, (100, 90, 60))
+        drops.status()
+        json.dumps(drops.saved(), allow_nan=False)
+
+
+def check_reference(data: bytes) -> None:
+    """A reference as it lies there, and one with a right checksum over anything."""
+    _referred(data)
+    if (held := _held(data)) is not None:
+        _referred(reference_file._SEAL.written(held))
+
+
+def _referred(content: bytes) -> None:
+    try:
+        document = reference_file.read(file_of(content, "reference.json"))
+    except reference_file.ReferenceFileError as error:
+        sane(error)
+        return
+    assert document.seconds > 0
+
+
+def _held(data: bytes) -> dict[str, object] | None:
+    try:
+        held = json.loads(data)
+        json.dumps(held, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return held if isinstance(held, dict) else None
+
+
+_HEAD = ("format", "version", "checksum", "data", "1")
+STATE = Harness(
+    check_state,
+    (
+        *_HEAD, "spec-decode-exporter state", "engines", "target", "model_name", "engine", "seen", "learnt", "drops",
+        "sudden", "slow", "baseline", "stretches", "tokens", "1e308", "-1", "0.5",
+    ),
+    json=True,
+)  # fmt: skip
+REFERENCE = Harness(
+    check_reference,
+    (
+        *_HEAD, "spec-decode-exporter reference", "ended", "2026-11-21T10:00:00Z", "seconds", "exporter_version",
+        "engines", "models", "measurement", "quantities", "value", "lower", "upper", "standard_error", "degrees",
+        "draft_acceptance_ratio", "model_name", "restarts", "broken_checks", "1e308", "-1", "0.5",
+    ),
+    json=True,
+)  # fmt: skip

@@ -1,0 +1,43 @@
+"""Every parser, its whole corpus and a moment of chance; ``make fuzz`` goes on for longer."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.fuzz.chance import inputs
+from tests.fuzz.harness import CORPUS
+from tests.fuzz.targets import TARGETS, harness
+
+ENTRIES = [(name, path) for name in TARGETS for path in sorted((CORPUS / name).iterdir())]
+MOST_EXAMPLES = 60
+LONGEST_SECONDS = 10
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [pytest.param(*entry, id=f"{entry[0]}-{entry[1].name}") for entry in ENTRIES]
+)
+def test_what_is_kept_breaks_nothing(name, path):
+    attacked = harness(name)
+    begun = time.process_time()
+    attacked.attack(path.read_bytes())
+    assert time.process_time() - begun < LONGEST_SECONDS
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_nor_does_a_moment_of_chance(name):
+    attacked = harness(name)
+
+    @settings(max_examples=MOST_EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(inputs(name, attacked))
+    def check(data):
+        attacked.attack(data)
+
+    check()
+
+
+def test_every_corpus_has_its_parser():
+    assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
+    assert all(path.stat().st_size <= 2**16 for _, path in ENTRIES)
