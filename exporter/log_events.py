@@ -83,6 +83,7 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "web_config_reloaded", "info", ("file",), "The file of `--web.config.file` was read again, and is in force."),
         (About.EXPORTER, "web_config_reload_failed", "error", ("problems",), "It has mistakes; the old one stays in force."),
         (About.EXPORTER, "connections_full", "warning", ("connections",), "As many clients are connected as are let in; who waits longest is sent away."),
+        (About.EXPORTER, "connections_not_taken", "warning", ("connections", "reason"), "The process has no descriptor or memory left for another connection; who waits longest is sent away. Told again only after a minute without."),
         (About.EXPORTER, "variable_not_understood", "warning", ("variable", "reason"), "An environment variable that says how vLLM speculates could not be read."),
         (About.EXPORTER, "state_file_set_aside", "warning", ("file", "kept_as", "reason"), "The state file could not be used; it was kept under another name."),
         (About.EXPORTER, "state_file_not_written", "warning", ("file", "reason"), "What was learnt could not be saved; told once, until it can be."),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -36,6 +37,8 @@ IDLE_SECONDS: Final = 180.0
 
 _PAUSE: Final = 1.0
 """Seconds to wait where the process has no descriptor left for another connection."""
+_TOLD_AGAIN_AFTER: Final = 60.0
+"""Seconds that there must have been descriptors, for the log to say again that there are none."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = structlog.get_logger()
@@ -143,6 +146,7 @@ class Door:
         self._waiting: dict[Connection, None] = {}
         """Connections without a request in hand, the longest waiting first."""
         self._full = False
+        self._exhausted_at = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, listening: socket.socket) -> None:
@@ -180,7 +184,8 @@ class Door:
                 accepted, _ = await loop.sock_accept(listening)
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._make_room()
+                    self._tell_exhausted(error)
+                    self._end_oldest()
                     await asyncio.sleep(_PAUSE)
             else:
                 self._admit(accepted)
@@ -202,6 +207,9 @@ class Door:
         if not self._full:
             _log.warning("connections_full", connections=len(self._open))
         self._full = True
+        return self._end_oldest()
+
+    def _end_oldest(self) -> bool:
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             return False
@@ -209,6 +217,13 @@ class Door:
         self._open.discard(oldest)
         oldest.abort()
         return True
+
+    def _tell_exhausted(self, error: OSError) -> None:
+        """Say once that connections cannot be taken; room that was made is soon gone again."""
+        now = asyncio.get_running_loop().time()
+        if now - self._exhausted_at > _TOLD_AGAIN_AFTER:
+            _log.warning("connections_not_taken", connections=len(self._open), reason=error.strerror)
+        self._exhausted_at = now
 
     async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
         """Begin a connection, by a handshake where there is TLS."""

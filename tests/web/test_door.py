@@ -200,22 +200,25 @@ async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
 
 async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, monkeypatch):
     monkeypatch.setattr(module, "_PAUSE", 0)
-    loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ECONNABORTED]
+    loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ENFILE, errno.EMFILE, errno.ECONNABORTED]
     accept = loop.sock_accept
 
     async def failing(listening):
-        if errors and (len(errors) == 1 or serving.server.door._open):
+        if errors and (len(errors) < 4 or serving.server.door._open):
             raise OSError(errors.pop(0), "as the system says it")
         return await accept(listening)
 
     monkeypatch.setattr(loop, "sock_accept", failing)
     await serving.start()
-    with capture_logs():
+    with capture_logs() as logs:
         waiting, _ = await serving.connect()
         await until(lambda: not errors)
         assert await hung_up(waiting)
         reader, _ = await serving.connect(REQUEST)
         assert await answered(reader) == "here"
+    assert [(entry["event"], entry["reason"]) for entry in logs] == [
+        ("connections_not_taken", "as the system says it")
+    ]
 
 
 async def test_nothing_is_left_when_it_closes(serving, until):

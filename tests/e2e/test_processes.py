@@ -1,0 +1,253 @@
+"""What a machine does to a process: it kills it, stops it for a while, and leaves it without disk or descriptors."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.state_file import StateFile
+
+SAVER = """
+import sys
+from pathlib import Path
+from exporter.state_file import StateFile
+
+file = StateFile(Path(sys.argv[1]))
+number = file.load().get("number", 0)
+print("loaded", flush=True)
+while True:
+    number += 1
+    file.save({"number": number, "more": ["x" * 50] * 4000})
+"""
+"""A program that does nothing but save, so that whatever moment it is killed at, it is at that."""
+POLLS, FAILURES = "spec_decode_exporter_polls_total", "spec_decode_exporter_poll_failures_total"
+
+
+@pytest.fixture(scope="module")
+def simulator(start, e2e):
+    simulator = start(e2e.Simulator, "steady")
+    simulator.wait_for(simulator.url)
+    return simulator
+
+
+@pytest.fixture
+def watching(start, e2e, simulator, tmp_path, request):
+    """A function that starts an exporter of the simulated server, which keeps what it has learnt in a file."""
+    numbers, started = iter(range(100)), []
+
+    def watching(state_file=None):
+        config = {
+            "poll": {"max_duty_cycle": 1},
+            "targets": [{"url": simulator.url, "name": "one"}],
+            "state": {"file": str(state_file or tmp_path / "state.json"), "interval": "100ms"},
+        }
+        name = f"{request.node.name}-{next(numbers)}"
+        started.append(start(e2e.Exporter, json.dumps(config), name=name))
+        started[-1].wait_for(f"{started[-1].url}/-/ready")
+        return started[-1]
+
+    yield watching
+    for exporter in started:
+        if exporter.process.poll() is None:
+            exporter.stop()
+
+
+def value(exporter, name):
+    """The sum of a metric over its labels."""
+    families = text_string_to_metric_families(exporter.metrics())
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+
+
+def cpu_seconds(process):
+    return time.clock_gettime((~process.pid << 3) | 2)  # what clock_getcpuclockid(3) gives
+
+
+def descriptors(process):
+    return {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
+
+
+def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
+    path, before = tmp_path / "state.json", 0
+    for _ in range(20):
+        command = [sys.executable, "-c", SAVER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as saver:
+            assert saver.stdout.readline() == "loaded\n"
+            time.sleep(random.uniform(0.0, 0.1))
+            saver.kill()
+        number = StateFile(path).load().get("number", 0)
+        assert number >= before
+        before = number
+    assert before > 20
+    assert not list(tmp_path.glob("*.corrupt"))
+
+
+def test_an_exporter_that_is_killed_again_and_again_goes_on_with_what_it_had_learnt(watching, e2e, tmp_path):
+    learnt = [0]
+
+    def drafts():
+        engines = StateFile(tmp_path / "state.json").load().get("engines", [])
+        return sum(engine["learnt"]["drops"]["sudden"]["baseline"]["drafts"] for engine in engines)
+
+    for _ in range(4):
+        exporter = watching()
+        e2e.eventually(lambda: drafts() > learnt[-1])
+        time.sleep(random.uniform(0.0, 0.3))
+        exporter.process.kill()
+        exporter.process.wait()
+        learnt.append(drafts())
+    assert learnt == sorted(learnt)
+    assert not list(tmp_path.glob("*.corrupt"))
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of 256 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no disk of its own can be mounted: {mounted.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(path):
+    """Write a file until the disk is full."""
+    with path.open("wb", buffering=0) as others, suppress(OSError):
+        while True:
+            others.write(bytes(1024))
+
+
+def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(watching, e2e, disk):
+    state = disk / "state.json"
+    exporter = watching(state)
+    e2e.eventually(state.exists)
+
+    def goes_on_without(reason, told):
+        e2e.eventually(lambda: reason in exporter.log)
+        polls = value(exporter, POLLS)
+        e2e.eventually(lambda: value(exporter, POLLS) > polls + 1)
+        assert exporter.log.count("state_file_not_written") == told
+        assert StateFile(state).load()["engines"] is not None
+
+    fill(disk / "others")
+    goes_on_without("No space left on device", 1)
+    (disk / "others").unlink()
+    e2e.eventually(lambda: exporter.log.count("state_file_written_again") == 1)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    goes_on_without("Read-only file system", 2)
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    e2e.eventually(lambda: exporter.log.count("state_file_written_again") == 2)
+    assert exporter.stop()[0] == 0
+    assert "Traceback" not in exporter.log
+    assert sorted(entry.name for entry in disk.iterdir()) == ["state.json"]
+
+
+def test_a_file_that_cannot_be_written_to_its_end_does_not_take_the_place_of_the_old_one(
+    watching, e2e, tmp_path
+):
+    state = tmp_path / "state.json"
+    exporter = watching()
+    e2e.eventually(lambda: state.exists() and StateFile(state).load().get("engines"))
+    # No file may be longer than half of it from now on: the write ends in the middle, as it does by a quota.
+    half = state.stat().st_size // 2
+    assert len(exporter.log) + 500 < half
+    resource.prlimit(exporter.process.pid, resource.RLIMIT_FSIZE, (half, resource.RLIM_INFINITY))
+    e2e.eventually(lambda: "File too large" in exporter.log)
+    assert StateFile(state).load()["engines"]
+    resource.prlimit(exporter.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    e2e.eventually(lambda: "state_file_written_again" in exporter.log)
+
+
+def test_a_log_on_a_full_disk_stops_nothing(start, e2e, simulator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    (folder / "exporter.log").symlink_to("/dev/full")
+    exporter = e2e.Exporter(folder, json.dumps({"targets": [{"url": simulator.url}]}))
+    try:
+        e2e.eventually(lambda: value(exporter, POLLS) > 2)
+        exporter.signal(signal.SIGHUP)
+        e2e.eventually(lambda: value(exporter, POLLS) > 4)
+    finally:
+        status, _ = exporter.stop()
+    assert status == 0
+
+
+def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_been(watching, e2e):
+    exporter = watching()
+    e2e.eventually(lambda: value(exporter, POLLS) > 3)
+    drafts, polls = value(exporter, "spec_decode_drafts_total"), value(exporter, POLLS)
+    with ExitStack() as clients:
+        exporter.signal(signal.SIGSTOP)
+        asking = [
+            clients.enter_context(socket.create_connection(("127.0.0.1", exporter.port), timeout=10))
+            for _ in range(20)
+        ]
+        for client in asking:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        time.sleep(10)
+        exporter.signal(signal.SIGCONT)
+        answers = [client.makefile("rb").readline() for client in asking]
+    # As many as it makes at a time; the others are told at once to come again.
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") >= 1
+    assert {answer.split()[1] for answer in answers} <= {b"200", b"503"}
+    began = time.monotonic()
+    e2e.eventually(lambda: value(exporter, POLLS) > polls + 3)
+    assert (
+        value(exporter, POLLS) - polls < time.monotonic() - began + 5
+    )  # those that it slept through are left out
+    assert value(exporter, FAILURES) <= 1  # the one that was under way, at most
+    assert value(exporter, "spec_decode_drafts_total") > drafts
+    assert value(exporter, "spec_decode_exporter_target_up") == 1
+
+
+def test_without_descriptors_polls_go_on_and_so_does_the_page_when_there_are_some_again(watching, e2e):
+    exporter = watching()
+    e2e.eventually(lambda: value(exporter, POLLS) > 3)
+    process = exporter.process
+    assert (
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0]
+        == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    )
+    most = max(descriptors(process)) + 4
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (most, most))
+    polls, began, used = value(exporter, POLLS), time.monotonic(), cpu_seconds(process)
+    with ExitStack() as clients:
+        for _ in range(30):
+            clients.enter_context(socket.create_connection(("127.0.0.1", exporter.port), timeout=10))
+        e2e.eventually(lambda: "connections_not_taken" in exporter.log)
+        time.sleep(4)
+        assert max(descriptors(process)) < most
+        used, lasted = cpu_seconds(process) - used, time.monotonic() - began
+    e2e.eventually(lambda: value(exporter, POLLS))
+    assert value(exporter, POLLS) - polls > 0.7 * lasted
+    assert value(exporter, FAILURES) == 0
+    assert used < 0.4 * lasted  # it waits, and does not try again and again
+    assert exporter.log.count("connections_not_taken") == 1
+    assert "Traceback" not in exporter.log
+
+
+def test_hundreds_of_reloads_leave_nothing_behind_and_stop_no_poll(watching, e2e):
+    exporter = watching()
+    e2e.eventually(lambda: value(exporter, POLLS) > 2)
+    before = len(descriptors(exporter.process))
+    for _ in range(300):
+        exporter.signal(signal.SIGHUP)
+        time.sleep(0.01)
+    polls = value(exporter, POLLS)
+    e2e.eventually(lambda: value(exporter, POLLS) > polls + 2)
+    assert value(exporter, FAILURES) == 0
+    e2e.eventually(lambda: len(descriptors(exporter.process)) <= before)
+    assert exporter.log.count("reloaded") > 30
+    assert value(exporter, "spec_decode_exporter_config_last_reload_successful") == 1
