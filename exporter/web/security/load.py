@@ -63,7 +63,9 @@ def _empty(node: yaml.Node | None, path: KeyPath, seen: set[int]) -> Iterator[Ke
     if isinstance(node, yaml.MappingNode) and len(path) <= _DEEPEST and id(node) not in seen:
         seen.add(id(node))
         for key, value in node.value:
-            below = (*path, str(key.value))
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # told already; as a text it could be of any length
+            below = (*path, key.value)
             if isinstance(value, yaml.ScalarNode) and Reader().read(value) is None:
                 yield below
             yield from _empty(value, below, seen)

@@ -310,6 +310,15 @@ def test_what_aliases_repeat_is_looked_into_once(folder):
     assert time.process_time() - begun < 10
 
 
+def test_a_key_that_is_no_text_is_told_once_and_not_repeated(folder):
+    lines = [
+        "a0: &a0 [x, x]",
+        *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 9)),
+        "b: {? *a8 : ~}",
+    ]
+    assert all(len(path) < 20 for _, path, _ in problems(folder.write("\n".join(lines))))
+
+
 def test_no_message_repeats_a_hash_or_a_key(folder):
     secret = "$2y$10$secretsecretsecret"
     text = f"tls_server_config: {{cert_file: server.pem, key: [{secret}]}}\nbasic_auth_users: {{alice: {secret}}}\n"
