@@ -9,8 +9,10 @@ import dns.rcode
 import dns.resolver
 import dns.rrset
 import pytest
+from structlog.testing import capture_logs
 
-from exporter.config.schema import DnsDiscovery, Scrape
+from exporter.config.schema import Config, DnsDiscovery, Scrape
+from exporter.targets.discovery import Discoverer
 from exporter.targets.dns import DnsNameDiscovery
 from exporter.targets.protocol import DiscoveryError
 
@@ -23,11 +25,13 @@ class Responder(asyncio.DatagramProtocol):
     def __init__(self) -> None:
         self.records: dict[str, list[str]] = {}
         self.code = dns.rcode.NXDOMAIN
+        self.asked = 0
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        self.asked += 1
         query = dns.message.from_wire(data)
         answer = dns.message.make_response(query)
         question = query.question[0]
@@ -125,3 +129,27 @@ def test_service_records_need_dnspython(monkeypatch):
     ):
         DnsDiscovery(names=("a",))
     assert DnsDiscovery(names=("a",), type="A", port=1).port == 1
+
+
+async def test_names_that_flap_lose_no_target_that_is_not_known_to_be_gone(names, clock, until):
+    lists = []
+    config = Config.model_validate({"discovery": {"dns": [{"names": [NAME], "refresh_interval": "1s"}]}})
+    names.records[NAME] = ["0 0 8000 a.test."]
+    discoverer = Discoverer(config, clock, lambda targets: lists.append(len(targets)))
+    looking = asyncio.create_task(discoverer.run())
+    try:
+        with capture_logs() as logs:
+            for turn in range(20):
+                await until(lambda turn=turn: names.asked > turn)
+                # Every other question cannot be answered; the last of these is, with that there is no such name.
+                names.code = dns.rcode.NXDOMAIN if turn == 18 else dns.rcode.SERVFAIL
+                names.records = {} if turn % 2 == 0 else {NAME: ["0 0 8000 a.test."]}
+                asked = names.asked
+                while names.asked == asked:
+                    await clock.advance(0.1, turns=200)
+            await until(lambda: len(lists) == 4)
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+    assert lists == [0, 1, 0, 1]
+    assert {entry["event"] for entry in logs} == {"discovery_failed", "discovery_recovered"}
