@@ -71,6 +71,16 @@ class Measured(Part):
             degrees=estimate.degrees,
         )
 
+    def divided(self, number: int) -> Measured:
+        """Return the same for one of so many engines that it is the sum of."""
+        return Measured(
+            value=self.value / number,
+            lower=None if self.lower is None else self.lower / number,
+            upper=None if self.upper is None else self.upper / number,
+            standard_error=None if self.standard_error is None else self.standard_error / number,
+            degrees=self.degrees,
+        )
+
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if (self.lower is None) != (self.upper is None):

@@ -77,8 +77,13 @@ class Comparison:
         return self.quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO)
 
 
-def compare(before: Measurement, after: Measurement, threshold: float) -> Comparison:
-    """Hold ``after`` against ``before``; the acceptance rate may fall by ``threshold``, between 0 and 1."""
+def compare(
+    before: Measurement, after: Measurement, threshold: float, engines: tuple[int, int] = (1, 1)
+) -> Comparison:
+    """Hold ``after`` against ``before``; the acceptance rate may fall by ``threshold``, between 0 and 1.
+
+    ``engines`` says of how many engines each is the sum: a batch, and with it latency, is that of one.
+    """
     quantities = {
         quantity: difference(found, after.quantities[quantity])
         for quantity, found in before.quantities.items()
@@ -93,7 +98,7 @@ def compare(before: Measurement, after: Measurement, threshold: float) -> Compar
             before.position_conditional_acceptance_ratio, after.position_conditional_acceptance_ratio
         ),
         latencies=dict(_latencies(before, after)),
-        cautions=tuple(_cautions(before, after, quantities)),
+        cautions=tuple(_cautions(before, after, quantities, engines)),
     )
 
 
@@ -150,12 +155,18 @@ _RULES: Final = (
 
 
 def _cautions(
-    before: Measurement, after: Measurement, quantities: Mapping[Quantity, Difference]
+    before: Measurement,
+    after: Measurement,
+    quantities: Mapping[Quantity, Difference],
+    engines: tuple[int, int],
 ) -> Iterator[Caution]:
     if before.tokens and after.tokens and before.tokens != after.tokens:
         yield Caution(Reason.DRAFT_TOKENS, before.tokens, after.tokens)
     for rule in _RULES:
         found = quantities.get(rule.quantity)
+        if found is not None and rule.reason is Reason.LOAD:
+            then, now = engines
+            found = difference(found.before.divided(then), found.after.divided(now))
         if found is not None and not _are_alike(found, rule):
             yield Caution(rule.reason, found.before.value, found.after.value)
 

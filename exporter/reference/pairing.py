@@ -47,11 +47,13 @@ class Compared:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst that happened to a model or to one of its engines."""
+        """The worst that happened to a model or to one of its engines; of one that is gone nobody can say."""
         models = [pair.comparison.outcome for pair in self.models]
         engines = [each.comparison.outcome for pair in self.models for each in pair.engines]
         if Outcome.FELL in (*models, *engines):
             return Outcome.FELL
+        if self.gone:
+            models.append(Outcome.UNCERTAIN)
         return next((outcome for outcome in _WORST_FIRST if outcome in models), Outcome.UNCERTAIN)
 
 
@@ -105,7 +107,7 @@ def _model(
     engines = (
         EnginePair(then, now, compare(then.measurement, now.measurement, threshold)) for then, now in pairs
     )
-    comparison = compare(one.measurement, two.measurement, threshold)
+    comparison = compare(one.measurement, two.measurement, threshold, engines=(one.engines, two.engines))
     return ModelPair(one, two, comparison, tuple(engines) if several else ())
 
 

@@ -67,8 +67,8 @@ _CAUTIONS: Final[Mapping[Reason, str]] = {
         "their number, and latency differs for that alone. Only positions can be compared."
     ),
     Reason.LOAD: (
-        "{before:.1f} requests ran in the mean, and {after:.1f} do now: latency and throughput differ for "
-        "that alone."
+        "{before:.1f} requests ran on an engine in the mean, and {after:.1f} do now: latency and throughput "
+        "differ for that alone."
     ),
     Reason.OUTPUT_TOKENS: (
         "Answers had {before:.0f} tokens in the mean, and have {after:.0f} now: " + _OTHER_WORK

@@ -99,13 +99,22 @@ def test_engines_that_moved_to_other_servers_are_compared_as_a_sum(references):
         ("again", []),
         ("longer", [Reason.DRAFT_TOKENS]),
         ("busier", [Reason.LOAD]),
-        ("two", [Reason.LOAD]),
+        ("two", []),
         ("other work", [Reason.OUTPUT_TOKENS]),
     ],
 )
 def test_what_is_not_alike_is_said(against, after, reasons):
     (model,) = against("steady", after).models
     assert [caution.reason for caution in model.comparison.cautions] == reasons
+
+
+def test_the_load_is_that_of_an_engine_and_not_of_the_model(against):
+    """Two engines at 16 each then, and now one at 32: as many requests, and each step has twice as many."""
+    (model,) = against("two", "busier").models
+    (load,) = model.comparison.cautions
+    assert load.reason is Reason.LOAD
+    assert (load.before, load.after) == (pytest.approx(16, abs=0.1), pytest.approx(32, abs=0.1))
+    assert "16.0 requests ran on an engine in the mean, and 32.0 do now" in text(against("two", "busier"))
 
 
 def test_a_model_under_another_name_is_the_same_if_it_is_the_only_one(references):
@@ -128,6 +137,19 @@ def test_models_that_are_not_there_on_either_side_are_named(references):
     written = text(found)
     assert "Not there now: a with 4 draft tokens." in written
     assert "Not in the reference: e with 4 draft tokens." in written
+
+
+def test_of_a_model_that_is_gone_nobody_can_say_how_it_fared(references, against):
+    after = references["again"]
+    there = against("steady", "again")
+    assert there.outcome is Outcome.SAME
+    both = references["steady"].model_copy(
+        update={"models": (*references["steady"].models, *renamed(references["steady"], "gone").models)}
+    )
+    found = compared(both, after, 0.05)
+    assert ([model.model_name for model in found.gone], found.outcome) == (["gone"], Outcome.UNCERTAIN)
+    worse = compared(both, references["worse"], 0.05)
+    assert worse.outcome is Outcome.FELL
 
 
 def test_nothing_in_common_is_no_result(references):
