@@ -37,6 +37,13 @@ def test_a_configuration_of_its_own_is_mounted_and_read_again(render_sidecar):
     assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in sidecar["volumeMounts"]}
 
 
+def test_beside_a_configuration_of_its_own_it_is_told_how_its_vllm_speculates(render_sidecar):
+    own = {"config": {"policy": {"min_drafts": 5}}, "speculativeConfig": SPECULATION}
+    (sidecar,) = render_sidecar({"sidecar": own})["initContainers"]
+    told = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
+    assert environment(sidecar) == {"TARGET_PORT": "8000", told: SPECULATION}
+
+
 def test_its_configmap_has_the_name_that_the_pod_mounts(render, render_sidecar):
     pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}}})
     (mounted,) = [v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v]

@@ -58,9 +58,9 @@ env:
   - {name: TARGET_PORT, value: {{ toJson .said.port }}}
   {{- else }}
   - {name: SPEC_DECODE_EXPORTER_TARGET, value: {{ toJson $target }}}
+  {{- end }}
   {{- with get .said "speculativeConfig" }}
   - {name: SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG, value: {{ toJson . }}}
-  {{- end }}
   {{- end }}
   {{- with $values.extraEnv }}
   {{- toYaml . | nindent 2 }}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from subprocess import CalledProcessError
 
@@ -15,6 +16,8 @@ from .conftest import eventually
 SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4, "model": "org/draft-eagle3"}'
 MARK = {"spec-decode-exporter/inject": "true"}
 NAME = "spec-decode-exporter"
+# What the template of a LeaderWorkerSet's pods has. Its webhook adds a worker's index, after any admission policy.
+GROUP = {"leaderworkerset.sigs.k8s.io/name": "llama", "leaderworkerset.sigs.k8s.io/group-index": "0"}
 STACK = Path(__file__).parents[1] / "production-stack.yaml"
 
 
@@ -94,19 +97,27 @@ def test_pods_that_are_not_selected_stay_as_they_are(cluster, injecting, namespa
     "extra",
     [
         {"hostNetwork": True},
-        {"labels": {**MARK, "leaderworkerset.sigs.k8s.io/worker-index": "1"}},
+        {"labels": {**MARK, **GROUP, "leaderworkerset.sigs.k8s.io/worker-index": "1"}},
+        {"labels": {**MARK, **GROUP}, "annotations": {"leaderworkerset.sigs.k8s.io/leader-name": "llama-0"}},
         {"labels": {**MARK, "ray.io/node-type": "worker"}},
         {"words": ["vllm", "serve", "--headless"]},
         {"words": ["-c", "exec vllm serve llama --headless --data-parallel-size 2"]},
     ],
-    ids=["host network", "worker of a group", "ray worker", "headless", "headless in a shell"],
+    ids=[
+        "host network",
+        "worker",
+        "worker before its webhook",
+        "ray worker",
+        "headless",
+        "headless in a shell",
+    ],
 )
 def test_pods_without_a_page_of_their_own_stay_as_they_are(cluster, injecting, extra):
     assert sidecar_of(cluster.create(pod(injecting(), **extra))) is None
 
 
 def test_the_leader_of_a_group_gets_it(cluster, injecting):
-    leader = {**MARK, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    leader = {**MARK, **GROUP, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
     assert sidecar_of(cluster.create(pod(injecting(), labels=leader)))
 
 
@@ -120,6 +131,13 @@ def test_a_pod_that_has_one_gets_no_second(cluster, injecting, where):
     assert names.count(NAME) == 1
 
 
+def test_a_pod_that_has_a_volume_of_that_name_is_taken_as_it_is(cluster, injecting):
+    mine = {"name": f"{NAME}-state", "emptyDir": {}}
+    created = cluster.create(pod(injecting(), volumes=[mine]))
+    assert sidecar_of(created) is None
+    assert created["spec"]["volumes"] == [mine]
+
+
 @pytest.mark.parametrize(
     ("words", "annotations", "port"),
     [
@@ -129,6 +147,15 @@ def test_a_pod_that_has_one_gets_no_second(cluster, injecting, where):
         (["-c", "vllm serve \\\n --port 8200\n"], {}, "8200"),
         (["--port", "8200"], {"spec-decode-exporter/target-port": "9000"}, "9000"),
         (["--port", "8200"], {"spec-decode-exporter/target-port": "http"}, "8200"),
+        (["-c", 'vllm serve llama --port "8200"'], {}, "8200"),
+        (["-c", "vllm serve llama --port='8200' --x"], {}, "8200"),
+        (["-c", "vllm serve llama --port 8200; echo gone"], {}, "8200"),
+        (["-c", "(vllm serve llama --port\t8200)"], {}, "8200"),
+        (["-c", "vllm serve llama --port 8200&\nwait"], {}, "8200"),
+        (["--port", "8200"], {"spec-decode-exporter/target-port": "0"}, "8200"),
+        (["--port", "8200"], {"spec-decode-exporter/target-port": "99999"}, "8200"),
+        (["--port", "99999"], {}, "8000"),
+        (["--port", "0"], {}, "8000"),
         (["--port", "$(PORT)"], {}, "8000"),
         (["--data-parallel-rpc-port", "13345"], {}, "8000"),
     ],
@@ -136,6 +163,29 @@ def test_a_pod_that_has_one_gets_no_second(cluster, injecting, where):
 def test_the_port_is_the_one_that_the_pod_says(cluster, injecting, words, annotations, port):
     created = cluster.create(pod(injecting(), words=words, annotations=annotations))
     assert environment(created)["SPEC_DECODE_EXPORTER_TARGET"] == f"http://localhost:{port}/metrics"
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"image": "own/server", "args": ["vllm", "serve", "llama", "--port", "8200"]},
+        {"image": "own/server", "command": ["/opt/bin/vllm"], "args": ["serve", "llama", "--port=8200"]},
+        {"image": "own/server", "command": ["python3", "-m", "vllm.entrypoints.cli.main", "--port", "8200"]},
+        {"image": "own/server", "command": ["sh", "-c", "sleep 1;vllm serve llama --port 8200"]},
+        {"image": "vllm/vllm-openai", "args": ["--model", "llama", "--port", "8200"]},
+    ],
+    ids=["by its words", "by its path", "as a module", "in a shell", "by its image"],
+)
+def test_the_port_of_another_container_is_not_vllm_s(cluster, injecting, server):
+    given = pod(injecting())
+    proxy = {
+        "name": "proxy",
+        "image": "nginx",
+        "args": ["--port", "80", "--upstream=my-vllm:1", "--vllm-port=7"],
+    }
+    given["spec"]["containers"] = [proxy, {"name": "server", **server}]
+    told = environment(cluster.create(given))
+    assert told["SPEC_DECODE_EXPORTER_TARGET"] == "http://localhost:8200/metrics"
 
 
 @pytest.mark.parametrize(
@@ -173,10 +223,13 @@ def test_a_pod_that_does_not_speculate_tells_nothing(cluster, injecting):
 
 def test_a_configuration_is_mounted_in_the_pod_s_own_namespace(cluster, injecting):
     home = injecting({"config": {"policy": {"min_drafts": 5}}})
-    created = cluster.create(pod(home, words=["--port", "8200"]))
+    words = ["vllm", "serve", "llama", "--port", "8200", "--speculative-config", SPECULATION]
+    created = cluster.create(pod(home, words=words))
     (mounted,) = [v["configMap"]["name"] for v in created["spec"]["volumes"] if "configMap" in v]
     assert mounted in cluster.get("configmap", home)
-    assert environment(created) == {"TARGET_PORT": "8200"}
+    told = environment(created)
+    assert config_speculation(told.pop("SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG")).method == "eagle3"
+    assert told == {"TARGET_PORT": "8200"}
 
 
 def test_the_engines_of_the_production_stack_get_it_by_the_labels_that_they_have(cluster, injecting):
@@ -203,40 +256,30 @@ def test_the_engines_of_the_production_stack_get_it_by_the_labels_that_they_have
 
 BREAKS = {
     "a condition": ("spec", "matchConditions", 0, "expression"),
-    "a variable": ("spec", "variables", 1, "expression"),
+    "a variable": ("spec", "variables", 3, "expression"),
     "the container": ("spec", "mutations", 0, "jsonPatch", "expression"),
 }
 
 
 @pytest.fixture(params=BREAKS)
 def broken(request, render, cluster, namespace):
-    """Install a policy that a mistake got into; return why it is refused, as it may be at once, and its namespace."""
-
-    def install(failure):
-        home = namespace()
-        sidecar = {"injection": {"enabled": True, "failurePolicy": failure}}
-        rendered = render({"mode": "sidecar", "sidecar": sidecar}, namespace=home)
-        policy = rendered.one("MutatingAdmissionPolicy")
-        *path, last = BREAKS[request.param]
-        place = policy
-        for key in path:
-            place = place[key]
-        place[last] += " + object.spec.noSuchField.orValue('x')"
-        request.addfinalizer(
-            lambda: cluster.run(
-                "delete",
-                "mutatingadmissionpolicybinding,mutatingadmissionpolicy",
-                policy["metadata"]["name"],
-                check=False,
-            )
-        )
-        try:
-            cluster.apply(*rendered)
-        except CalledProcessError as error:
-            return error.stderr, home
-        return "", home
-
-    return install
+    """Install a policy that a mistake got into; return why it is refused, if it is at once, its name and its namespace."""
+    home = namespace()
+    sidecar = {"injection": {"enabled": True, "failurePolicy": "Fail"}}
+    rendered = render({"mode": "sidecar", "sidecar": sidecar}, namespace=home)
+    policy = rendered.one("MutatingAdmissionPolicy")
+    *path, last = BREAKS[request.param]
+    place = policy
+    for key in path:
+        place = place[key]
+    place[last] += " + object.spec.noSuchField.orValue('x')"
+    name = policy["metadata"]["name"]
+    try:
+        cluster.apply(*rendered)
+        yield "", name, home
+    except CalledProcessError as error:
+        yield error.stderr, name, home
+    cluster.run("delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", name, check=False)
 
 
 def refusal(cluster, home):
@@ -250,13 +293,22 @@ def refusal(cluster, home):
 
 def test_a_mistake_in_the_policy_would_fail_these_tests(cluster, broken):
     """Hence no user meets it: each pod of the other tests would be refused as these are."""
-    refused, home = broken("Fail")
+    refused, _, home = broken
     assert refused or eventually(lambda: refusal(cluster, home))
 
 
-def test_by_default_a_mistake_lets_vllm_start_without_a_sidecar(cluster, broken):
-    refused, home = broken("Ignore")
-    assert refused or sidecar_of(cluster.create(pod(home))) is None
+def test_by_default_a_mistake_lets_vllm_start_without_a_sidecar(cluster, broken, render):
+    """The policy counts already when it gets the default: before it does, every pod is taken."""
+    refused, name, home = broken
+    default = render({"mode": "sidecar", "sidecar": {"injection": {"enabled": True}}})
+    spec = default.one("MutatingAdmissionPolicy")["spec"]
+    if refused:
+        return
+    eventually(lambda: refusal(cluster, home))
+    patch = json.dumps({"spec": {"failurePolicy": spec["failurePolicy"]}})
+    cluster.run("patch", "mutatingadmissionpolicy", name, "--type=merge", f"--patch={patch}")
+    eventually(lambda: not refusal(cluster, home))
+    assert sidecar_of(cluster.create(pod(home))) is None
 
 
 def test_odd_values_come_out_as_they_went_in(cluster, render, namespace):
