@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import structlog
 
 from exporter.config.problem import ConfigError, Problem
 from exporter.web.security.load import WebConfig, read_web_config
+from exporter.web.security.schema import ClientAuth
 from exporter.web.security.tls import allows
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterator
     from pathlib import Path
 
     from exporter.clock import Clock
+    from exporter.web.security.schema import TlsServer
 
 LOOK_AGAIN_AFTER: Final = 1.0
 """Seconds from one look at the files to the next."""
 
 _RESTART: Final = "; restart the exporter to have it so"
+
+_AUTH: Final = get_args(ClientAuth)
+"""From the weakest to the strongest."""
 
 _log = structlog.get_logger()
 
@@ -92,6 +98,21 @@ class LiveWebConfig:
             raise ConfigError([Problem(str(self._path), "tls_server_config", change + _RESTART)])
         if old.basic_auth_users and not new.basic_auth_users:
             raise ConfigError([Problem(str(self._path), "basic_auth_users", "is gone" + _RESTART)])
+        if old.tls_server_config and new.tls_server_config:
+            weaker = _weaker(old.tls_server_config, new.tls_server_config)
+            problems = [Problem(str(self._path), key, "is weaker" + _RESTART) for key in weaker]
+            if problems:
+                raise ConfigError(problems)
+
+
+def _weaker(old: TlsServer, new: TlsServer) -> Iterator[str]:
+    """Name the keys by which more clients get in. Other authorities and other names are no fewer checks."""
+    if _AUTH.index(new.client_auth_type) < _AUTH.index(old.client_auth_type):
+        yield "tls_server_config.client_auth_type"
+    if old.client_allowed_sans and not new.client_allowed_sans:
+        yield "tls_server_config.client_allowed_sans"
+    if new.min_version < old.min_version:
+        yield "tls_server_config.min_version"
 
 
 def _read(path: Path) -> tuple[WebConfig, tuple[Stamp, ...]]:

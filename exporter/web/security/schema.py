@@ -48,6 +48,7 @@ CURVES: Final = {
 VERIFIED: Final = "RequireAndVerifyClientCert"
 IF_GIVEN: Final = "VerifyClientCertIfGiven"
 ClientAuth = Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"]
+"""What clients must show, from nothing on."""
 _UNVERIFIED: Final = frozenset({"RequestClientCert", "RequireAnyClientCert", "RequireClientCert"})
 
 HEADERS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from structlog.testing import capture_logs
 from exporter.config.problem import ConfigError
 from exporter.web.security import live as module
 from exporter.web.security.live import LOOK_AGAIN_AFTER, LiveWebConfig
+from exporter.web.security.schema import IF_GIVEN, VERIFIED
 
+PAGE = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
+CA = "client_ca_file: authority.pem"
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 USERS = f"basic_auth_users:\n  alice: {HASH}\n"
 CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
@@ -123,6 +127,79 @@ async def test_a_file_cut_short_opens_no_door(live, folder, before, after, gone)
         await config.look()
     assert config.current.settings is settings
     assert gone in logs[0]["problems"]
+
+
+MUTUAL = re.search(r"With client certificates.*?```yaml\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("lines", range(len(MUTUAL.splitlines()) + 1))
+async def test_the_documented_file_cut_short_lets_no_stranger_in(live, folder, lines):
+    before, _, after = MUTUAL.partition("client_auth_type")
+    whole = f"{before}min_version: TLS13\n  client_auth_type{after}"
+    for name, documented in (("server.pem", "server.crt"), ("authority.pem", "ca.crt")):
+        (folder.path / name).rename(folder.path / documented)
+    config = live(whole)
+    settings = config.current.settings
+    replace(folder.path / "web.yml", "".join(whole.splitlines(keepends=True)[:lines]).encode())
+    with capture_logs():
+        await config.look()
+    assert config.current.settings is settings
+    assert not config.successful
+
+
+@pytest.mark.parametrize(
+    ("strong", "weak", "key"),
+    [
+        (
+            f"client_auth_type: {VERIFIED}\n  {CA}",
+            f"client_auth_type: {IF_GIVEN}\n  {CA}",
+            "client_auth_type",
+        ),
+        (f"client_auth_type: {VERIFIED}\n  {CA}", "", "client_auth_type"),
+        (f"client_auth_type: {IF_GIVEN}\n  {CA}", "", "client_auth_type"),
+        (
+            f"client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a, b]",
+            f"client_auth_type: {VERIFIED}\n  {CA}",
+            "client_allowed_sans",
+        ),
+        ("min_version: TLS13", "min_version: TLS12", "min_version"),
+        ("min_version: TLS13", "", "min_version"),
+    ],
+)
+async def test_what_clients_must_show_is_lowered_by_a_restart_alone_and_raised_without(
+    live, folder, strong, weak, key
+):
+    config = live(f"{CERTIFICATE}  {weak}\n")
+    for text in (strong, weak):
+        replace(folder.path / "web.yml", f"{CERTIFICATE}  {text}\n".encode())
+        with capture_logs() as logs:
+            await config.look()
+    assert f"tls_server_config.{key} is weaker; restart" in logs[0]["problems"]
+
+
+async def test_other_names_and_authorities_of_clients_count_at_once(live, folder):
+    text = f"{CERTIFICATE}  client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a]\n"
+    config = live(text)
+    replace(folder.path / "web.yml", text.replace("[a]", "[b]").encode())
+    with capture_logs():
+        await config.look()
+    assert config.current.settings.tls_server_config.client_allowed_sans == ("b",)
+
+
+async def test_a_file_that_is_again_what_it_was_is_successful_again(tmp_path, clock):
+    for name, text in (("good", USERS), ("bad", "nonsense: 1\n")):
+        (tmp_path / name).write_text(text)
+    link = tmp_path / "web.yml"
+    link.symlink_to("good")
+    config = LiveWebConfig(link, clock)
+    seen = []
+    for name in ("bad", "good"):
+        link.unlink()
+        link.symlink_to(name)
+        with capture_logs():
+            await config.look()
+        seen.append(config.successful)
+    assert seen == [False, True]
 
 
 async def test_a_change_while_it_is_read_is_noticed_at_the_next_look(live, folder, monkeypatch):
