@@ -78,7 +78,11 @@ class DropWatch:
         tokens of all positions, ``positions`` those of each.
         """
         increment = Stretch(end - begin, drafts, accepted, squares(accepted, positions))
-        changes = self._sudden.observe(increment), self._slow.observe(increment)
+        try:
+            changes = self._sudden.observe(increment), self._slow.observe(increment)
+        except ArithmeticError:  # what was remembered is what no engine can have done
+            self.start_anew()
+            return ()
         found = tuple(change for change in changes if change)
         for change in found:
             self._drops[change.kind] += change.dropped

@@ -11,7 +11,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=1e100, allow_inf_nan=False)]
+"""A number that is remembered. Far more than any engine drafts, and its square is still a number."""
 
 
 @dataclass(slots=True)

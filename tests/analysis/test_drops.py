@@ -186,6 +186,7 @@ BROKEN = {
     "not a number": lambda saved: saved["sudden"]["baseline"].update(drafts="many"),
     "not finite": lambda saved: saved["sudden"]["baseline"].update(drafts=float("nan")),
     "negative": lambda saved: saved["sudden"]["baseline"].update(drafts=-1.0),
+    "more than any engine drafts": lambda saved: saved["sudden"]["baseline"].update(squares=1e300),
     "impossible": lambda saved: saved["sudden"]["baseline"].update(weighted_drafts=0.0),
 }
 
@@ -196,6 +197,18 @@ def test_what_is_not_understood_changes_nothing(watch, mistake):
     BROKEN[mistake](saved)
     assert not watch.restore(saved)
     assert watch.status() == before
+
+
+def test_what_turns_out_to_be_impossible_later_is_forgotten_then():
+    watch = DropWatch(DropPolicy())
+    polls(watch, 40)
+    saved = watch.saved()
+    in_no_time = {"seconds": 0.0, "drafts": 1000.0, "accepted": 1100.0, "squares": 1300.0, "end": 1.0}
+    saved["sudden"]["baseline"] = {}
+    saved["sudden"]["stretches"].update(elapsed=1000.0, drafted=1000.0, held=[in_no_time])
+    assert watch.restore(saved)
+    assert polls(watch, 3600) == []
+    assert watch.status().baseline_length == pytest.approx(2.1)
 
 
 def test_nothing_saved_is_nothing_restored():
