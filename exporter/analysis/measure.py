@@ -83,15 +83,18 @@ def _seconds(window: Window, increments: Increments) -> Sequence[float]:
     return [each * window.seconds / total for each in seconds] if total else seconds
 
 
-def _polls(window: Window, increments: Increments) -> Sequence[float]:
-    return [each * window.polls / (window.seconds or 1) for each in _seconds(window, increments)]
+def _polls(_: Window, increments: Increments) -> Sequence[float]:
+    """Return the polls of each increment: a gauge was read so often in it, however long it took."""
+    return increments.polls()
 
 
 def _gauge(gauge: Gauge) -> Column:
+    """Return the sums over the polls; of engines side by side so that their mean is that of the window."""
+
     def column(window: Window, increments: Increments) -> Sequence[float]:
         sums, known = increments.gauge(gauge), window.gauges[MEAN_GAUGES.index(gauge)] or 0.0
         total = sum(sums)
-        return [each * known * window.polls / total for each in sums] if total else sums
+        return [each * known * sum(increments.polls()) / total for each in sums] if total else sums
 
     return column
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from operator import sub
+from operator import add, sub
 
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.counts import Increment
@@ -31,10 +31,16 @@ _POSITIONS = _GAUGES + len(MEAN_GAUGES)
 class Increments:
     """The increments of a window, oldest first, column by column."""
 
-    def __init__(self, totals: Rows, begins: Sequence[float] = ()) -> None:
-        """Take rows of running totals, one more than there are increments, and when each of these begins."""
+    def __init__(
+        self, totals: Rows, begins: Sequence[float] = (), polled: Sequence[int] | None = None
+    ) -> None:
+        """Take rows of running totals, one more than there are increments, and when each of these begins.
+
+        ``polled`` are the polls up to each row; an increment that nothing was added to is one.
+        """
         self._totals = totals
         self._begins = begins
+        self._polled = range(len(totals)) if polled is None else polled
 
     def __len__(self) -> int:
         return max(0, len(self._totals) - 1)
@@ -54,6 +60,10 @@ class Increments:
     def seconds(self) -> list[float]:
         """Return the time that each increment covers."""
         return [nanoseconds / NANO for nanoseconds in self._column(_COVERED)]
+
+    def polls(self) -> list[int]:
+        """Return how many polls each increment is the sum of."""
+        return list(map(sub, self._polled[1:], self._polled))
 
     def merged(self, most: int) -> Increments:
         """Return the same with neighbours added up, so that no more than ``most`` remain.
@@ -79,12 +89,13 @@ class Increments:
 
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
-        return Increments(self._totals.at(places))
+        return Increments(self._totals.at(places), polled=[self._polled[place] for place in places])
 
     def plus(self, other: Increments) -> Increments:
         """Return the sums of as many increments of another engine and these, one by one."""
         pairs = zip(self._totals, other._totals, strict=True)
-        return Increments(Rows.of([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs]))
+        sums = Rows.of([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs])
+        return Increments(sums, polled=list(map(add, self._polled, other._polled)))
 
     def _column(self, column: int) -> list[int]:
         values = self._totals.column(column)

@@ -13,8 +13,11 @@ from exporter.analysis import bounds
 from exporter.analysis.latency import quantile
 from exporter.analysis.measure import added, measure
 from exporter.analysis.measured import Histogram, Measured, Measurement, Quantity
-from exporter.scrape.engines import Latency
+from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets
+from exporter.window.counts import Increment
+from exporter.window.ledger import Known, Ledger
+from exporter.window.together import together
 
 
 def seconds(number=60, seed=1):
@@ -79,6 +82,26 @@ def test_what_never_changed_is_certain(window, quantity, value):
     one = measure(window, {}).quantities[quantity]
     assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3)
     assert one.standard_error == pytest.approx(0, abs=1e-9)
+
+
+def gauged(engine, missed, number=300):
+    """A window of a server with 16 requests at a time, polled a second each, unevenly and not in ``missed``."""
+    dice, ledger, begin = random.Random(engine), Ledger(number), 0.0
+    for second in range(1, number):
+        if second not in missed:
+            end = second + dice.uniform(-0.2, 0.2)
+            counters = [4 if counter is Counter.FIRST_TOKENS else 100 for counter in Counter]
+            ledger.add(Increment(begin, end, tuple(counters), ()), (16.0, 0.0, 0.5), 1.0)
+            begin = end
+    return ledger.window(number, 1.0, begin, Known((True,) * len(Counter), (True,) * 3, 0))
+
+
+@pytest.mark.parametrize("missed", [(), (100, 101)])
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_gauge_that_never_changed_is_certain_however_the_polls_came(engines, missed):
+    windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
+    running = measure(together(windows), {}).quantities[Quantity.RUNNING_REQUESTS]
+    assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 
 def test_every_figure_is_there_with_bounds_around_it(window):

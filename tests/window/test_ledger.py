@@ -168,4 +168,7 @@ def test_increments_are_added_up_between_moments_where_they_begin():
     increments = ledger.window(10.0, 1.0, 10.0, ALL_KNOWN).increments
     places = increments.places([0.0, 3.0, 3.5, 20.0])
     assert places == [0, 3, 4, 10]
-    assert increments.between(places).counter(Counter.DRAFTS) == [1 + 2 + 3, 4, 5 + 6 + 7 + 8 + 9 + 10]
+    added = increments.between(places)
+    assert added.counter(Counter.DRAFTS) == [1 + 2 + 3, 4, 5 + 6 + 7 + 8 + 9 + 10]
+    assert (sum(increments.polls()), added.polls()) == (10, [3, 1, 6])
+    assert added.plus(added).merged(1).polls() == [20]
