@@ -8,6 +8,7 @@ What was found lies under ``.fuzz/``.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -39,7 +40,10 @@ def attacked_alone(name: str, seconds: int) -> int:
     """Attack in a process of its own: libFuzzer ends its process, and a parser may end it too."""
     print(f"== {name}", flush=True)
     command = [sys.executable, "-m", "tests.fuzz", "--here", "--seconds", str(seconds), name]
-    return subprocess.run(command, check=False).returncode
+    # libFuzzer ends without tidying up.
+    files = FOUND.absolute() / name / "files"
+    files.mkdir(parents=True, exist_ok=True)
+    return subprocess.run(command, check=False, env={**os.environ, "TMPDIR": str(files)}).returncode
 
 
 def attack(name: str, seconds: int) -> int:
