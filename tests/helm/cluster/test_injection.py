@@ -47,11 +47,13 @@ def pod(
     metadata = {"namespace": namespace, "labels": labels, "annotations": annotations or {}}
     metadata |= {"generateName": "first-"} if generate else {"name": name}
     container = {"name": "vllm", "image": "vllm", "args": list(words)}
+    # What the API server makes of it is all that counts: nothing runs it.
+    spec = {"schedulerName": "nobody", "automountServiceAccountToken": False, **spec}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": {"automountServiceAccountToken": False, "containers": [container], **spec},
+        "spec": {"containers": [container], **spec},
     }
 
 

@@ -30,6 +30,11 @@ def there(cluster, namespace):
     return {kind for kind in KINDS if cluster.get(kind, namespace)}
 
 
+def only(cluster, place, names):
+    """Wait until these objects are there and no others: what is deleted may be collected later."""
+    eventually(lambda: cluster.everything(place) == names, within=120)
+
+
 INJECTION = {**SIDECAR, "sidecar": {"injection": {"enabled": True, "failurePolicy": "Fail"}}}
 
 
@@ -44,7 +49,7 @@ def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, n
     (config,) = [one for one in cluster.get("configmap", place).values() if "exporter.yml" in one["data"]]
     assert "count: 3" in config["data"]["exporter.yml"]
     helm("uninstall", "one", namespace=place)
-    assert cluster.everything(place) == before
+    only(cluster, place, before)
 
 
 def test_sidecar_mode_is_installed_upgraded_to_injection_and_removed(helm, cluster, namespace):
@@ -58,7 +63,7 @@ def test_sidecar_mode_is_installed_upgraded_to_injection_and_removed(helm, clust
     helm("upgrade", "one", chart=str(CHART), namespace=place, values=newer)
     eventually(lambda: injected(cluster, place) == ["spec-decode-exporter:9.9.9"])
     helm("uninstall", "one", namespace=place)
-    assert cluster.everything(place) == before
+    only(cluster, place, before)
     eventually(lambda: injected(cluster, place) == [])
 
 
@@ -84,7 +89,7 @@ def test_what_helm_3_installed_helm_4_upgrades_and_removes(helm_of, cluster, nam
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == resources["resources"]
     helm_of("v4")("uninstall", "one", namespace=place)
-    assert cluster.everything(place) == before
+    only(cluster, place, before)
 
 
 def test_two_releases_in_one_namespace_do_not_touch_each_other(helm, cluster, namespace):
@@ -93,22 +98,22 @@ def test_two_releases_in_one_namespace_do_not_touch_each_other(helm, cluster, na
     one = cluster.everything(place)
     helm("install", "two", chart=str(CHART), namespace=place, values=FLEET)
     helm("uninstall", "two", namespace=place)
-    assert cluster.everything(place) == one
+    only(cluster, place, one)
     helm("uninstall", "one", namespace=place)
 
 
 def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
-    """No node runs the pod here: the test says that it succeeded. tests/helm/test_page.py runs its command."""
-    place = namespace()
+    """No node can have its image: the test says that it succeeded. tests/helm/test_page.py runs its command."""
+    place, name = namespace(), "one-spec-decode-exporter-test"
     helm("install", "one", chart=str(CHART), namespace=place, values={})
     with ThreadPoolExecutor(1) as background:
         told = background.submit(helm, "test", "one", namespace=place, timeout="60s")
-        (name,) = eventually(lambda: list(cluster.get("pod", place)))
+        eventually(lambda: name in cluster.get("pod", place))
         done = '{"status": {"phase": "Succeeded"}}'
         words = ("--subresource=status", "--type=merge", f"--patch={done}", f"--namespace={place}")
         cluster.run("patch", "pod", name, *words)
         assert told.result()
-    assert not cluster.get("pod", place)
+    eventually(lambda: name not in cluster.get("pod", place))
     helm("uninstall", "one", namespace=place)
 
 
