@@ -8,11 +8,15 @@ token is the same sum of time over the tokens that came out of it.
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 from exporter.analysis.ratio import ratio
 from exporter.scrape.engines import Counter
 from exporter.scrape.sample import Buckets
 from exporter.window.ledger import NANO, Window
+
+FAR_APART = 1.5
+"""Edges of a bucket are far apart of which one is more than so many times the other."""
 
 
 def decode_seconds(window: Window) -> float | None:
@@ -61,6 +65,30 @@ def quantile(share: float, buckets: Buckets) -> float | None:
     below = buckets.counts[place - 1] if place else 0
     inside = buckets.counts[place] - below
     return lower + (finite[place] - lower) * ((rank - below) / inside if inside else 0.0)
+
+
+class Edges(NamedTuple):
+    """Of the bucket that a quantile was interpolated in: all that is certain is that it lies between them."""
+
+    lower: float
+    upper: float
+
+    @property
+    def are_far_apart(self) -> bool:
+        """Whether the three digits of the quantile between them would be made up."""
+        return self.upper > FAR_APART * self.lower
+
+
+def edges(share: float, buckets: Buckets) -> Edges | None:
+    """Return between which bounds a quantile lies; None for an empty histogram.
+
+    The first bucket begins at 0, and the last one ends at infinity.
+    """
+    total = buckets.counts[-1] if buckets.counts else 0
+    if total <= 0:
+        return None
+    place = next(index for index, count in enumerate(buckets.counts) if count >= share * total)
+    return Edges(buckets.bounds[place - 1] if place else 0.0, buckets.bounds[place])
 
 
 PER_TOKEN_ACCEPTED = 100

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from exporter.analysis.difference import Difference, difference
+from exporter.analysis.latency import Edges, edges
+from exporter.analysis.measure import PERCENTILES
 from exporter.analysis.measured import Measured, Measurement, Quantity
 from exporter.scrape.engines import Latency
+from exporter.scrape.sample import Buckets
 
 COMPARABLE_LOAD: Final = 1.5
 """Latency is compared where the later load is between this many times the earlier one and its inverse."""
@@ -69,6 +73,8 @@ class Comparison:
     conditional: tuple[Difference | None, ...]
     latencies: Mapping[tuple[Latency, str], Difference]
     """Quantiles, by latency and percentile."""
+    latency_edges: Mapping[tuple[Latency, str], tuple[Edges | None, Edges | None]]
+    """Between which edges of a bucket each of these lay, and lies now."""
     cautions: tuple[Caution, ...]
 
     @property
@@ -98,6 +104,11 @@ def compare(
             before.position_conditional_acceptance_ratio, after.position_conditional_acceptance_ratio
         ),
         latencies=dict(_latencies(before, after)),
+        latency_edges={
+            (latency, name): (_edges(before, latency, share), _edges(after, latency, share))
+            for latency in before.latency_seconds.keys() & after.latency_seconds.keys()
+            for name, share in PERCENTILES
+        },
         cautions=tuple(_cautions(before, after, quantities, engines)),
     )
 
@@ -134,6 +145,11 @@ def _latencies(before: Measurement, after: Measurement) -> Iterator[tuple[tuple[
             other = later[percentile]
             if found is not None and other is not None:
                 yield (latency, percentile), difference(found, other)
+
+
+def _edges(measurement: Measurement, latency: Latency, share: float) -> Edges | None:
+    histogram = measurement.latency_seconds[latency]
+    return edges(share, Buckets((*histogram.bounds, inf), histogram.counts))
 
 
 class _Rule(NamedTuple):

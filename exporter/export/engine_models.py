@@ -117,12 +117,23 @@ class WindowView(View):
     interval_acceptance_ratio: SpreadView | None = Field(description="Null where nothing was drafted.")
 
 
+class BucketView(View):
+    """The edges of a histogram's bucket, in seconds."""
+
+    lower: float = Field(description="0 of the first bucket.")
+    upper: float | None = Field(description="Null of the last bucket, which has no end.")
+
+
 class QuantilesView(View):
-    """Quantiles of one of the server's own histograms, in seconds; null where nothing was observed."""
+    """Quantiles of one of the server's own histograms, in seconds; null where nothing was observed.
+
+    They are interpolated within the server's buckets: what is certain is that each lies within its bucket.
+    """
 
     p50: float | None
     p95: float | None
     p99: float | None
+    buckets: dict[str, BucketView] = Field(description="By quantile, the bucket that it lies in.")
 
 
 class CostView(View):

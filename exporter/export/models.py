@@ -11,6 +11,7 @@ from pydantic import Field
 
 from exporter.analysis.verdict import Verdict
 from exporter.export.engine_models import (
+    BucketView,
     CostView,
     CountsView,
     DepthView,
@@ -29,6 +30,7 @@ from exporter.export.experiment_models import ArmView, ArmWindowView, Experiment
 __all__ = [
     "ArmView",
     "ArmWindowView",
+    "BucketView",
     "CostView",
     "CountsView",
     "DepthView",

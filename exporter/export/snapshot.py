@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import zip_longest
 from json import dumps
+from math import inf
 from typing import Final
 
 from exporter.analysis import acceptance, intervals, latency, load, positions, speedup
@@ -17,6 +18,7 @@ from exporter.analysis.judgement import Bounds, Judgement
 from exporter.export.collector import Snapshot
 from exporter.export.experiment_snapshot import experiment_views
 from exporter.export.models import (
+    BucketView,
     CostView,
     CountsView,
     DepthView,
@@ -213,7 +215,15 @@ def _drops(drops: DropStatus) -> DropsView:
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
-    return QuantilesView(**{name: latency.quantile(share, buckets) for name, share in PERCENTILES})
+    found = {name: latency.edges(share, buckets) for name, share in PERCENTILES}
+    return QuantilesView(
+        **{name: latency.quantile(share, buckets) for name, share in PERCENTILES},
+        buckets={name: _bucket(edges) for name, edges in found.items() if edges is not None},
+    )
+
+
+def _bucket(edges: latency.Edges) -> BucketView:
+    return BucketView(lower=edges.lower, upper=edges.upper if edges.upper < inf else None)
 
 
 def _reported(findings: Findings, gauge: Gauge) -> float | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from exporter.analysis.difference import Difference
+from exporter.analysis.latency import Edges
 from exporter.analysis.measured import Quantity
 from exporter.analysis.reference import Comparison
+from exporter.report.numbers import within
 from exporter.scrape.engines import Latency
 
 NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."
 NONE: Final = "-"
+_MILLISECOND: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,22 @@ def _positions(differences: tuple[Difference | None, ...]) -> Iterator[Row]:
 def _latencies(comparison: Comparison) -> Iterator[Row]:
     for (latency, percentile), found in comparison.latencies.items():
         if latency in _LATENCIES:
-            yield _row(f"{_LATENCIES[latency]} {percentile}", found, _TIME)
+            row = _row(f"{_LATENCIES[latency]} {percentile}", found, _TIME)
+            yield _within(row, found, comparison.latency_edges[latency, percentile])
+
+
+def _within(row: Row, found: Difference, edges: tuple[Edges | None, Edges | None]) -> Row:
+    """Write the edges of buckets that are far apart instead of what was interpolated between them."""
+    then, now = (each if each is not None and each.are_far_apart else None for each in edges)
+    if then is None and now is None:
+        return row
+    moved = f"{'more' if found.change > 0 else 'less'} *" if found.is_beyond_chance else NONE
+    return replace(
+        row,
+        before=row.before if then is None else within(then, _MILLISECOND, "ms"),
+        after=row.after if now is None else within(now, _MILLISECOND, "ms"),
+        change=moved,
+    )
 
 
 def _row(name: str, found: Difference, unit: _Unit) -> Row:

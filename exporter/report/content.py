@@ -255,8 +255,12 @@ def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
     for latency, meaning in _LATENCIES.items():
         found = engine.latency_seconds.get(latency)
         if found is not None and found.p50 is not None:
-            slow = f"p95 {numbers.time(found.p95)}, p99 {numbers.time(found.p99)}"
-            yield Figure(meaning, numbers.time(found.p50), "", f"median; {slow}")
+            median, p95, p99 = (
+                numbers.quantile(value, found.buckets.get(name))
+                for name, value in (("p50", found.p50), ("p95", found.p95), ("p99", found.p99))
+            )
+            slow = f"p95 and p99 {p95}" if p95 == p99 else f"p95 {p95}, p99 {p99}"
+            yield Figure(meaning, median, "", f"p50; {slow}")
 
 
 def _waste(_: EngineView, window: WindowView) -> Iterator[Figure]:

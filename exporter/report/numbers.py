@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
-from exporter.export.models import Estimated
+from exporter.analysis.latency import Edges
+from exporter.export.models import BucketView, Estimated
 
 NONE: Final = "-"
 _SECOND: Final = 1.0
@@ -41,6 +43,25 @@ def time(seconds: float | None) -> str:
     if seconds >= _SECOND:
         return f"{_three_digits(seconds)} s"
     return f"{_three_digits(seconds / _MILLISECOND)} ms"
+
+
+def quantile(value: float | None, bucket: BucketView | None) -> str:
+    """Write a quantile of times that was interpolated in a bucket; its edges if they are far apart."""
+    if value is None or bucket is None:
+        return time(value)
+    edges = Edges(bucket.lower, inf if bucket.upper is None else bucket.upper)
+    if not edges.are_far_apart:
+        return time(value)
+    largest = edges.upper if edges.upper < inf else edges.lower
+    return within(edges, _SECOND, "s") if largest >= _SECOND else within(edges, _MILLISECOND, "ms")
+
+
+def within(edges: Edges, unit: float, name: str) -> str:
+    """Write where a time lies: ``< 300 ms``, ``25 to 50 ms``, ``> 2,560 s``; ``unit`` is in seconds."""
+    lower, upper = (f"{round(edge / unit, 3):,.10g}" for edge in edges)
+    if not edges.lower:
+        return f"< {upper} {name}"
+    return f"{lower} to {upper} {name}" if edges.upper < inf else f"> {lower} {name}"
 
 
 def change(ratio: float) -> str:

@@ -14,6 +14,7 @@ from exporter.analysis.latency import (
     counts_tokens_as_steps,
     decode_seconds,
     decoded_tokens,
+    edges,
     quantile,
     step_seconds,
     time_per_output_token_seconds,
@@ -167,3 +168,11 @@ class TestServersThatCountTokensAsSteps:
         }
         assert counts_tokens_as_steps(make_window(**known))
         assert not counts_tokens_as_steps(make_window(**{**known, missing: None}))
+
+
+def test_a_quantile_lies_between_the_edges_of_its_bucket():
+    buckets = Buckets((0.3, 0.4, 0.8, inf), (50, 60, 90, 100))
+    found = [edges(share, buckets) for share in (0.5, 0.55, 0.9, 0.99)]
+    assert found == [(0.0, 0.3), (0.3, 0.4), (0.4, 0.8), (0.8, inf)]
+    assert [each.are_far_apart for each in found] == [True, False, True, True]
+    assert edges(0.5, Buckets((0.3, inf), (0, 0))) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -194,6 +195,15 @@ def test_the_text_has_a_row_for_every_position_and_latency(against):
     assert "decode" not in written
     (row,) = [line for line in written.splitlines() if line.strip().startswith("acceptance rate")]
     assert " * " in row
+
+
+def test_what_lies_between_far_edges_of_a_bucket_is_not_said_to_three_digits(against):
+    """vLLM's first bucket of the queue ends at 300 ms, and nothing waited."""
+    written = text(against("steady", "worse"))
+    (row,) = [line.split() for line in written.splitlines() if line.strip().startswith("queue p50")]
+    assert row[:7] == "queue p50 < 300 ms < 300".split()
+    (row,) = [line for line in written.splitlines() if line.strip().startswith("end to end p50")]
+    assert re.search(r"\d to [\d,]+ ms", row)
 
 
 def test_the_json_is_for_programs(against):
