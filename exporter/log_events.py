@@ -58,7 +58,7 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "verdict_changed", "info, warning", ("verdict", "before", "findings"), "Another verdict, which has stood for a minute. A warning if it is `harmful`."),
         (About.ENGINE, "recommendation_changed", "info", ("recommendation", "before", "recommended_tokens", "verdict"), "Other advice, or another number of tokens to draft."),
         (About.ENGINE, "configured_tokens_changed", "info", ("configured_tokens", "before"), "K is another: the windows and the baseline begin anew."),
-        (About.ENGINE, "state_changed", "info", ("state", "before"), "Another state, stalls apart."),
+        (About.ENGINE, "state_changed", "info, warning", ("state", "before"), "Another state, stalls apart. `unreachable` is told with the first poll, failed or not, after it was not seen for too long: a warning where the server answers and no longer shows the engine."),
         (About.ENGINE, "drafting_stalled", "warning", ("state", "before"), "It drafted before, and did not for a whole long window in which it decoded."),
         (About.ENGINE, "drafting_no_longer_stalled", "info", ("state", "before"), "It drafts again, or has nothing to do."),
         (About.ENGINE, "check_broken", "warning", _CHECK_FIELDS, "Two polls in succession broke an identity of the counters: do not trust the figures it is about."),

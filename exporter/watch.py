@@ -163,7 +163,13 @@ class TargetWatch:
         )
 
     def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:
-        """Yield the labels of every engine that is shown.
+        """Yield the labels of every engine that is shown."""
+        own = dict(self.target.labels)
+        for (model_name, number), engine in self._seen_last().items():
+            yield {"target": self.target.name, "model_name": model_name, "engine": number, **own}, engine
+
+    def _seen_last(self) -> dict[tuple[str, str], EngineWatch]:
+        """Return the engine that is shown under each pair of the labels ``model_name`` and ``engine``.
 
         A server that no longer names its model, or now does, may show an engine under labels that an
         earlier one had: then the one seen last has them, since no page may show a series twice.
@@ -174,9 +180,7 @@ class TargetWatch:
             other = shown.get(labels)
             if other is None or other.history.last_seen <= engine.history.last_seen:
                 shown[labels] = engine
-        own = dict(self.target.labels)
-        for (model_name, number), engine in shown.items():
-            yield {"target": self.target.name, "model_name": model_name, "engine": number, **own}, engine
+        return shown
 
     def _shown_name(self, name: EngineName) -> tuple[str, str]:
         """Return the labels ``model_name`` and ``engine``; what the server does not say, its target does."""
@@ -201,6 +205,7 @@ class TargetWatch:
             clock=self._clock,
             receive=self._receive,
             tell=lambda event: self._events.record(event, self._clock.wall(), target.name),
+            attempted=self._tell_gone,
             record=self._record,
         )
 
@@ -250,6 +255,18 @@ class TargetWatch:
         if not self._crowd.is_crowded(polled.moment):
             self._tell(Event("engine_found", {"kind": polled.reading.engine_kind}), name, polled.wall)
         return engine
+
+    def _tell_gone(self) -> None:
+        """Tell which engines were not seen for too long: somebody should look where the target is up.
+
+        Of a target that is down its own event says so, of a crowd that of the engines that are forgotten.
+        """
+        now, is_up = self._clock.monotonic(), bool(self._record.up)
+        if self._crowd.is_crowded(now):
+            return
+        for labels, engine in self._seen_last().items():
+            for event in engine.gone(now, is_bad=is_up):
+                self._events.record(event, self._clock.wall(), self.target.name, labels)
 
     def _tell(self, event: Event, name: EngineName, wall: float) -> None:
         self._events.record(event, wall, self.target.name, self._shown_name(name))

@@ -234,6 +234,27 @@ async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engine
     assert watch.status().engines_forgotten == MOST_ENGINES
 
 
+async def test_engines_that_a_server_invents_are_not_told_to_be_gone(watch, clock, server):
+    with capture_logs() as logs:
+        for batch in range(4):
+            server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES // 2)}
+            await polls(watch, clock, 1)
+            await clock.advance(1)
+        await clock.advance(30)
+        await polls(watch, clock, 1)
+    assert "state_changed" not in [log["event"] for log in logs]
+
+
+async def test_an_engine_whose_labels_another_has_taken_is_not_told_to_be_gone(watch, clock, server):
+    server.engines = {("m", None): 0}
+    await polls(watch, clock, 3)
+    server.engines = {("m", "0"): 0}
+    with capture_logs() as logs:
+        await clock.advance(1)
+        await polls(watch, clock, 20)
+    assert "state_changed" not in [log["event"] for log in logs]
+
+
 # What the server is.
 
 

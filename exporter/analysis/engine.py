@@ -106,6 +106,13 @@ class EngineWatch:
             *self._containment.events(),
         ]
 
+    def gone(self, now: float, *, is_bad: bool) -> list[Event]:
+        """Return what is to be told of an engine that was not seen for too long at ``now`` (monotonic).
+
+        That it is back is told by the polls that show it.
+        """
+        return self._teller.tell_gone(is_bad=is_bad) if self.history.is_gone(now) else []
+
     def judge(self) -> Judgement:
         """Judge by the newest poll; it takes half a millisecond, and nothing if that was judged already.
 

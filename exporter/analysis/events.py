@@ -78,6 +78,14 @@ class Teller:
             *self._tell_advice(judgement),
         ]
 
+    def tell_gone(self, *, is_bad: bool) -> list[Event]:
+        """Tell once that the engine was not seen for too long, until ``tell`` says what it does again."""
+        before, self._state = self._state, State.UNREACHABLE
+        if before is State.UNREACHABLE:
+            return []
+        fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
+        return [Event("state_changed", fields, is_bad=is_bad)]
+
     def _tell_state(self, judgement: Judgement) -> list[Event]:
         """Tell another state than the last; the first one is news only if it is a fault."""
         state, before = judgement.state, self._state

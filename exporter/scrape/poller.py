@@ -90,13 +90,15 @@ class Poller:
         clock: Clock,
         receive: Callable[[Polled], bool],
         tell: Callable[[Event], None],
+        attempted: Callable[[], None],
         record: PollRecord,
     ) -> None:
         """Poll ``url`` by ``client`` and hand what comes to ``receive``.
 
         ``receive`` returns whether the server's counters began anew; then what was learnt of the server
         is forgotten, since it may be another one. ``tell`` takes what is worth a line in the log.
-        ``record`` goes on over changes of the configuration.
+        ``attempted`` is called after each poll, also one that failed. ``record`` goes on over changes of the
+        configuration.
         """
         self._url = url
         self._client = client
@@ -104,6 +106,7 @@ class Poller:
         self._clock = clock
         self._receive = receive
         self._tell = tell
+        self._attempted = attempted
         self._reader = Reader()
         self._choice = PageChoice(url, enabled=pace.filtered)
         self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window)
@@ -145,6 +148,7 @@ class Poller:
             self._failed("malformed", "the exporter could not handle the answer")
         else:
             self._crashed = False
+        self._attempted()
 
     def _next_moment(self) -> float:
         """Return the beat at which to poll next: the effective interval is some of the configured ones."""

@@ -102,6 +102,31 @@ def test_a_stall_that_was_there_before_is_told(teller):
     assert told(teller, judged(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
 
 
+class TestAnEngineThatIsGone:
+    @pytest.mark.parametrize("is_bad", [True, False])
+    def test_is_told_once_and_again_when_it_is_back(self, teller, is_bad):
+        told(teller, judged(), 0.0)
+        (event,) = teller.tell_gone(is_bad=is_bad)
+        assert (event.name, event.is_bad) == ("state_changed", is_bad)
+        assert event.fields == {"state": "unreachable", "before": "active"}
+        assert teller.tell_gone(is_bad=is_bad) == []
+        (event,) = teller.tell(judged(), 60.0)
+        assert (event.name, event.is_bad) == ("state_changed", False)
+        assert event.fields == {"state": "active", "before": "unreachable"}
+        assert len(teller.tell_gone(is_bad=is_bad)) == 1
+
+    def test_before_anything_was_known_of_it_is_told_too(self, teller):
+        (event,) = teller.tell_gone(is_bad=True)
+        assert event.fields == {"state": "unreachable", "before": ""}
+
+    def test_no_longer_counts_as_stalled_and_is_told_again_if_it_still_is(self, teller):
+        assert told(teller, judged(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
+        (event,) = teller.tell_gone(is_bad=True)
+        assert (event.name, event.fields["before"]) == ("state_changed", "stalled")
+        (event,) = teller.tell(judged(Verdict.INSUFFICIENT, State.STALLED), 60.0)
+        assert (event.name, event.fields["before"]) == ("drafting_stalled", "unreachable")
+
+
 class TestTheConfiguredTokens:
     def tell(self, teller, now, *tokens_and_beginnings):
         return [event.fields for event in teller.tell(judged(), now, *tokens_and_beginnings)[:1]]

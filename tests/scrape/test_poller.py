@@ -103,7 +103,7 @@ def received():
 def make(server, clock, received):
     """Make a poller of the server. Its receiver can be told to report a restart, or to crash."""
 
-    def make(url=URL, *, receive=None, record=None, **pace) -> Poller:
+    def make(url=URL, *, receive=None, record=None, attempted=lambda: None, **pace) -> Poller:
         whole = {
             "interval": 1,
             "histogram_interval": 10,
@@ -124,6 +124,7 @@ def make(server, clock, received):
             clock=clock,
             receive=take,
             tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
+            attempted=attempted,
             record=record or PollRecord(),
         )
 
@@ -462,6 +463,16 @@ async def test_a_second_crash_after_a_recovery_is_logged_again(make, server, clo
         ["target_recovered"],
         ["poll_crashed", "target_failing"],
     ]
+
+
+async def test_after_each_poll_it_says_so_whatever_came_of_it(make, server, clock):
+    ups = []
+    record = PollRecord()
+    poller = make(record=record, attempted=lambda: ups.append(record.up))
+    for failure in (None, StatusError(503), ZeroDivisionError()):
+        server.failure = failure
+        await poller.poll()
+    assert ups == [True, False, False]
 
 
 async def test_the_end_of_the_program_is_no_failure(make, server, clock):
