@@ -15,8 +15,9 @@ from typing import NamedTuple
 import structlog
 
 from exporter.analysis.containment import Containment
+from exporter.analysis.contest import Contest
 from exporter.analysis.engine import EngineWatch
-from exporter.analysis.experiment import ArmFindings, Experiment, Member, arm_of, compare
+from exporter.analysis.experiment import ArmFindings, Experiment, Member, arm_of
 from exporter.analysis.rival import Rival, rival
 from exporter.analysis.step_times import StepTimes
 from exporter.config.experiment_settings import ExperimentSettings
@@ -36,14 +37,18 @@ class Experiments:
 
     def __init__(self) -> None:
         """Compare nothing until ``adopt``."""
-        self._settings: Sequence[ExperimentSettings] = ()
+        self._contests: Sequence[Contest] = ()
         self._found: dict[str, Experiment] = {}
         self._told: list[EngineWatch] = []
         self._containment = Containment()
 
     def adopt(self, settings: Sequence[ExperimentSettings]) -> None:
-        """Compare these from now on."""
-        self._settings = settings
+        """Compare these from now on; of one that stays as it is, what was seen goes on to count."""
+        before = {contest.settings.name: contest for contest in self._contests}
+        self._contests = [
+            contest if (contest := before.get(each.name)) and contest.settings == each else Contest(each)
+            for each in settings
+        ]
         self._found = {}
 
     async def compare(self, contestants: Iterable[Contestant], lengths: Sequence[float], now: float) -> None:
@@ -51,21 +56,22 @@ class Experiments:
 
         An experiment that fails by a defect of ours is left out; it is in the log once.
         """
-        settings = self._settings
+        contests = self._contests
         engines: list[Contestant] = []
-        if settings:
+        if contests:
             engines = self._containment.attempt("contestants", now, lambda: list(contestants)) or []
         members = [contestant.member for contestant in engines]
         found: dict[str, Experiment] = {}
-        for each in settings:
+        for contest in contests:
+            name = contest.settings.name
             experiment = self._containment.attempt(
-                f"experiment {each.name}", now, partial(compare, each, members, lengths, now)
+                f"experiment {name}", now, partial(contest.compare, members, lengths, now)
             )
             if experiment is not None:
-                found[each.name] = experiment
+                found[name] = experiment
             await asyncio.sleep(0)
         if (
-            settings is self._settings
+            contests is self._contests
         ):  # else they were adopted meanwhile, and nobody asked for these any more
             self._found = found
             self._containment.attempt("telling", now, lambda: self._tell(engines))
@@ -82,8 +88,8 @@ class Experiments:
             engine.compare((), None)
         baselines: defaultdict[EngineWatch, list[StepTimes]] = defaultdict(list)
         rivals: dict[EngineWatch, Rival] = {}
-        for settings in self._settings:
-            self._learn(settings, contestants, baselines, rivals)
+        for contest in self._contests:
+            self._learn(contest.settings, contestants, baselines, rivals)
         for _, engine in contestants:
             engine.compare(baselines[engine], rivals.get(engine))
         self._told = [contestant.engine for contestant in contestants]

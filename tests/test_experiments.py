@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from exporter import experiments as module
+from exporter.analysis.contest import Contest
 from exporter.config.experiment_settings import ExperimentSettings
 from exporter.config.load import load
 from exporter.experiments import Experiments
@@ -24,6 +24,10 @@ from exporter.web.listen import parse_listen_address
 
 SECONDS = 150
 WINDOW = "2m"
+STOOD = 260
+"""Seconds after which an arm that is faster was so for the whole of a window."""
+ADVISED = 400
+"""Seconds after which the advice to switch to it has stood for as long again."""
 EXPERIMENT = """\
 experiments:
   - name: drafter
@@ -134,11 +138,11 @@ async def fleet_of(aiohttp_server, tmp_path, clock, until, monkeypatch):
 
 async def test_the_speedups_of_simulated_servers_are_near_the_truth(fleet_of):
     fleet = await fleet_of(SERVERS)
-    await fleet.polled(SECONDS)
+    await fleet.polled(STOOD)
     found = await fleet.samples()
     name = "spec_decode_experiment_speedup_ratio"
     for arm in ("eagle", "ngram"):
-        true = speedup(SERVERS[arm], SECONDS - 120, SECONDS, SEEDS[arm])
+        true = speedup(SERVERS[arm], STOOD - 120, STOOD, SEEDS[arm])
         for basis in ("time_per_output_token", "throughput_per_request", "end_to_end"):
             labels = {"arm": arm, "window": WINDOW, "basis": basis, "baseline": "off"}
             (value,) = of(found[name], **labels)
@@ -168,7 +172,7 @@ async def test_the_baseline_tells_what_drafting_costs_and_a_faster_arm_that_ther
     fleet_of,
 ):
     fleet = await fleet_of(SERVERS)
-    await fleet.polled(SECONDS)
+    await fleet.polled(ADVISED)
     found = await fleet.samples()
     (cost,) = of(found["spec_decode_draft_cost_ratio"], target="eagle", source="measured")
     # The draft model's own share and its start are told apart by the default of the method.
@@ -218,14 +222,14 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
         )
         for name in ("one", "two")
     )
-    compare = module.compare
+    compare = Contest.compare
 
-    def broken(settings, *rest):
-        if settings is one:
+    def broken(contest, *rest):
+        if contest.settings is one:
             raise ZeroDivisionError("a defect")
-        return compare(settings, *rest)
+        return compare(contest, *rest)
 
-    monkeypatch.setattr(module, "compare", broken)
+    monkeypatch.setattr(Contest, "compare", broken)
     compared = Experiments()
     compared.adopt([one, two])
     with capture_logs() as logs:
@@ -233,3 +237,23 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
         await compared.compare([], (30.0,), 1005.0)
     assert [(entry["event"], entry["part"]) for entry in logs] == [("analysis_failed", "experiment one")]
     assert {labels["experiment"] for labels, _ in compared.findings()} == {"two"}
+
+
+async def test_a_reload_that_leaves_an_experiment_as_it_is_does_not_make_it_begin_anew(monkeypatch):
+    one, changed = (
+        ExperimentSettings.model_validate(
+            {"name": "one", "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": baseline}
+        )
+        for baseline in "ab"
+    )
+    asked = []
+    compare = Contest.compare
+    monkeypatch.setattr(
+        Contest, "compare", lambda contest, *rest: asked.append(contest) or compare(contest, *rest)
+    )
+    compared = Experiments()
+    for settings in (one, one.model_copy(), changed):
+        compared.adopt([settings])
+        await compared.compare([], (30.0,), 1000.0)
+    assert asked[0] is asked[1]
+    assert asked[2] is not asked[1]

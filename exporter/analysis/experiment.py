@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Final
 
 from exporter.analysis.arm import Arm, Basis, Measured
 from exporter.analysis.arm_speedup import ArmSpeedup, arm_speedup
 from exporter.analysis.comparability import Conditions, comparable, conditions
 from exporter.analysis.estimate import Estimate
+from exporter.analysis.recommendation import is_better
 from exporter.config.experiment_settings import ExperimentSettings
 from exporter.scrape.engines import Counter
 from exporter.window.ledger import Window
+
+_NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
+"""The baseline against itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class ArmFindings:
     windows: tuple[ArmWindow, ...]
     """Ascending by length; at least one."""
     wins: Mapping[Basis, bool]
-    """Whether it is the fastest beyond doubt, over the longest window."""
+    """Whether it is the fastest beyond doubt, over the longest window. Of one look alone: see ``Contest``."""
     serves: frozenset[tuple[str, str]] = frozenset()
     """The model names and methods of its engines."""
 
@@ -66,6 +72,9 @@ class Experiment:
     baseline: str
     arms: Mapping[str, ArmFindings]
     """By name, as they are configured; the baseline is one of them."""
+    faster: frozenset[tuple[str, str]]
+    """Every arm with each that it is faster than beyond doubt, by the time per output token over the longest
+    window. Of one look alone, as ``wins`` is."""
 
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
@@ -101,6 +110,7 @@ def compare(
             name: ArmFindings(each, {basis: winners[basis] == name for basis in Basis}, _serves(arms[name]))
             for name, each in windows.items()
         },
+        _faster(settings.baseline, longest),
     )
 
 
@@ -124,6 +134,22 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: Basis) -> str | 
     best = max(bounds, key=lambda name: bounds[name].lower)
     others = (each.upper for name, each in bounds.items() if name != best)
     return best if bounds[best].lower > max([1.0, *others]) else None
+
+
+def speedup_of(experiment: Experiment, name: str) -> Estimate | None:
+    """Return how fast an arm is, by the time per output token over the longest window; None if unsure."""
+    return _gain(experiment.baseline, name, experiment.arms[name].windows[-1])
+
+
+def _gain(baseline: str, name: str, arm: ArmWindow) -> Estimate | None:
+    return _NO_GAIN if name == baseline else _estimate(arm, Basis.TIME_PER_OUTPUT_TOKEN)
+
+
+def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
+    gains = {name: gain for name, arm in arms.items() if (gain := _gain(baseline, name, arm)) is not None}
+    return frozenset(
+        (one, other) for one, other in permutations(gains, 2) if is_better(gains[one], gains[other])
+    )
 
 
 def _estimate(arm: ArmWindow, basis: Basis) -> Estimate | None:

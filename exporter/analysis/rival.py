@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from exporter.analysis.arm import Basis
 from exporter.analysis.estimate import Estimate
-from exporter.analysis.experiment import ArmFindings, Experiment, Member
-from exporter.analysis.recommendation import is_better
+from exporter.analysis.experiment import ArmFindings, Experiment, Member, speedup_of
 
 OFF: Final = "off"
 """The method of an engine that does not speculate."""
-
-_NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
-"""The baseline against itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
     """An arm that is faster than an engine's own, by the time per output token over the longest window."""
 
+    experiment: str
+    arm: str
+    """The name of that arm."""
+    method: str
+    """By which it drafts, as its servers or their configuration call it."""
     speedup: Estimate
     """Of that arm, against the baseline."""
     own: Estimate
@@ -33,31 +33,24 @@ def rival(experiment: Experiment, arm: str, member: Member) -> Rival | None:
     It serves the same model, all of it, by one method that is known to be another one. To stop speculating is
     no method.
     """
-    own = _speedup(experiment, arm)
+    own = speedup_of(experiment, arm)
     if own is None or member.labels["method"] in {"", OFF}:
         return None
-    others = (
-        speedup
+    others = [
+        Rival(experiment.name, name, method, speedup, own)
         for name, findings in experiment.arms.items()
-        if _is_another_method(findings, member)
-        and (speedup := _speedup(experiment, name)) is not None
-        and is_better(speedup, own)
-    )
-    best = max(others, key=lambda speedup: speedup.lower, default=None)
-    return None if best is None else Rival(best, own)
+        if (name, arm) in experiment.faster
+        and (method := _other_method(findings, member))
+        and (speedup := speedup_of(experiment, name)) is not None
+    ]
+    return max(others, key=lambda other: other.speedup.lower, default=None)
 
 
-def _is_another_method(arm: ArmFindings, member: Member) -> bool:
-    """Return whether all engines of an arm serve the same model by one other method."""
+def _other_method(arm: ArmFindings, member: Member) -> str | None:
+    """Return the one other method by which all engines of an arm serve the same model."""
     if len(arm.serves) != 1:
-        return False
+        return None
     ((model_name, method),) = arm.serves
     mine = member.labels
-    return model_name == mine["model_name"] and method not in {"", OFF, mine["method"]}
-
-
-def _speedup(experiment: Experiment, name: str) -> Estimate | None:
-    if name == experiment.baseline:
-        return _NO_GAIN
-    found = experiment.arms[name].windows[-1].speedups.get(Basis.TIME_PER_OUTPUT_TOKEN)
-    return None if found is None else found.estimate
+    is_one = model_name == mine["model_name"] and method not in {"", OFF, mine["method"]}
+    return method if is_one else None

@@ -87,7 +87,8 @@ EXPERIMENT_METRICS: tuple[Metric[ArmFindings], ...] = (
         "spec_decode_experiment_winner",
         help="Whether the arm is the fastest beyond doubt: its lower bound is above 1 and above the upper bounds "
         "of all others; the baseline's, if all upper bounds are below 1. Over the longest window that the "
-        f"exporter keeps from its own polls. From {_TIMES}.",
+        "exporter keeps from its own polls, and for at least as long without interruption. "
+        f"From {_TIMES}.",
         labels=("basis",),
         read=lambda arm: [((str(basis),), float(won)) for basis, won in arm.wins.items()],
     ),

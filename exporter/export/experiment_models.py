@@ -32,7 +32,8 @@ class ArmView(View):
 
     arm: str = Field(description="Its name, the label `arm`.")
     winner: dict[Basis, bool] = Field(
-        description="Whether it is the fastest beyond doubt over the longest window, by basis."
+        description="Whether it is the fastest beyond doubt over the longest window, and was for at least "
+        "as long without interruption, by basis."
     )
     windows: tuple[ArmWindowView, ...] = Field(description="Ascending by length.")
 
