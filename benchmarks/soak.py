@@ -45,8 +45,8 @@ SCRAPED_EVERY = 5.0
 RELOADED_EVERY = 15.0
 RESTING = 25.0
 """Seconds without those that come and go; longer than a look at a server takes to end."""
-ENDS = 180.0
-"""Seconds at the beginning and at the end that memory is compared between."""
+ENDS = 300.0
+"""Seconds at the beginning and at the end; the most memory in these is compared, since limits are set by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +226,10 @@ def _soak(targets: int) -> Iterator[Soak]:
 
 
 def _ends(usages: Sequence[Usage]) -> tuple[float, float]:
-    """Return the usual memory at the beginning and at the end."""
+    """Return the most memory at the beginning and at the end."""
     begin, end = usages[0].seconds, usages[-1].seconds
-    first = median(usage.resident for usage in usages if usage.seconds <= begin + ENDS)
-    return first, median(usage.resident for usage in usages if usage.seconds >= end - ENDS)
+    first = max(usage.resident for usage in usages if usage.seconds <= begin + ENDS)
+    return first, max(usage.resident for usage in usages if usage.seconds >= end - ENDS)
 
 
 def _shown(usages: Iterator[Usage]) -> Iterator[Usage]:
