@@ -46,7 +46,7 @@ RELOADED_EVERY = 15.0
 RESTING = 25.0
 """Seconds without those that come and go; longer than a look at a server takes to end."""
 ENDS = 300.0
-"""Seconds at the beginning and at the end; the most memory in these is compared, since limits are set by it."""
+"""Seconds at the beginning and at the end whose most memory is compared: it is what limits are set by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +220,11 @@ def main() -> None:
 def _soak(targets: int) -> Iterator[Soak]:
     with tempfile.TemporaryDirectory() as folder, PageServer() as server:
         soak = Soak(targets, server, Path(folder))
-        with soak.exporter:
-            yield soak
-        sys.stdout.write((Path(folder) / "log").read_text())
+        try:
+            with soak.exporter:
+                yield soak
+        finally:
+            sys.stdout.write((Path(folder) / "log").read_text())
 
 
 def _ends(usages: Sequence[Usage]) -> tuple[float, float]:
