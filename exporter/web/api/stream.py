@@ -28,7 +28,7 @@ LAST_EVENT_ID: Final = "Last-Event-ID"
 CONTENT_TYPE: Final = "text/event-stream"
 
 _HEADERS: Final = {"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"}
-_BEGIN: Final = b"retry: 3000\n\n"
+_RETRY: Final = "retry: 3000\n"
 _KEEP_ALIVE: Final = b": nothing happened\n\n"
 
 
@@ -53,15 +53,15 @@ class Readers:
             raise wrong_parameter(LAST_EVENT_ID, "is not the id of an event") from error
         if request.method == hdrs.METH_HEAD:
             return web.Response(headers=_HEADERS)
-        with self._place(), suppress(ConnectionError):
+        with self._seat(), suppress(ConnectionError):
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(request)
-            await response.write(_BEGIN)
+            await response.write(f"{_RETRY}{_place(seen)}".encode())
             await self._follow(response, log, query, seen)
         return response
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _seat(self) -> Iterator[None]:
         if not self._free:
             detail = "As many streams of events are read as there may be; ask /api/v1/events instead."
             raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, detail, retry=30)
@@ -76,7 +76,7 @@ class Readers:
     ) -> None:
         while not log.closed:
             since = log.since(seen)
-            if since.events or since.gap:
+            if since.last != seen or since.gap:
                 await response.write(_written(since, query, seen))
             seen = since.last
             try:
@@ -86,14 +86,17 @@ class Readers:
 
 
 def _written(since: Since, query: EventFilter, seen: str) -> bytes:
-    """Write events, after a ``gap`` if some before them are missing."""
+    """Write events, after a ``gap`` if some before them are missing; the reader ends up with the last id."""
+    chosen = [event for event in since.events if query.selects(event)]
     gap = [f"event: gap\ndata: {json.dumps({'since': seen})}\n\n"] if since.gap else []
-    told = (
-        f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
-        for event in since.events
-        if query.selects(event)
-    )
-    return "".join([*gap, *told]).encode()
+    told = (f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n" for event in chosen)
+    is_last = bool(chosen) and chosen[-1].id == since.last
+    return "".join([*gap, *told, "" if is_last else _place(since.last)]).encode()
+
+
+def _place(identifier: str) -> str:
+    """Write where a reader is, who connects again with it: browsers keep it without telling the page."""
+    return f"id: {identifier}\n\n"
 
 
 READERS: Final = web.AppKey("readers", Readers)

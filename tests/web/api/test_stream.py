@@ -18,6 +18,8 @@ class Reader:
 
     def __init__(self, answer):
         self.answer = answer
+        self.place = None
+        """The id that it would connect again with."""
 
     async def block(self):
         """The next event or comment, as its fields; a comment's name is empty."""
@@ -26,10 +28,13 @@ class Reader:
             assert line, "the stream ended"
             name, _, value = line.rstrip("\n").partition(": ")
             fields[name.removesuffix(":")] = value
+        self.place = fields.get("id", self.place)
         return fields
 
     async def event(self):
-        fields = await self.block()
+        """The next event, whatever ids come before it."""
+        while "event" not in (fields := await self.block()):
+            pass
         return fields["event"], fields.get("id"), json.loads(fields["data"])
 
 
@@ -46,7 +51,7 @@ def read(aiohttp_client, make_state, source):
         answer = await clients[0].get(STREAM + query, headers=dict(headers))
         reader = Reader(answer)
         if answer.status == 200:
-            assert await reader.block() == {"retry": "3000"}
+            assert (await reader.block()).keys() == {"retry", "id"}
         return reader
 
     return read
@@ -82,6 +87,41 @@ async def test_only_what_is_asked_for_comes(read, events):
     happens(events, 10)
     happens(events, 11, "code")
     assert (await reader.event())[1] == "a1-8"
+
+
+async def test_who_asks_for_few_events_keeps_its_place_among_all_the_others(read, events):
+    """Without it, a reader that connects again would be told of a gap where it missed nothing."""
+    reader = await read("?target=code")
+    assert reader.place == "a1-6"
+    for n in range(100):  # more than are kept
+        happens(events, n)
+        assert await reader.block() == {"id": f"a1-{7 + n}"}
+    reader.answer.close()
+    happens(events, 100, "code")
+    again = await read("?target=code", {"Last-Event-ID": reader.place})
+    assert (await again.block())["id"] == "a1-107"
+
+
+async def test_noise_that_a_reader_does_not_ask_for_is_no_silence(read, events):
+    """Each event wakes the stream before it is silent for long enough: something is sent all the same."""
+    reader = await read("?target=nobody", keep_alive=60.0)
+    happens(events, 1)
+    assert await reader.block() == {"id": "a1-7"}
+
+
+async def test_who_connects_again_before_the_first_event_misses_none(read, events):
+    reader = await read()
+    reader.answer.close()
+    happens(events, 1)
+    again = await read("", {"Last-Event-ID": reader.place})
+    assert (await again.event())[1] == "a1-7"
+
+
+async def test_whose_run_is_over_has_a_place_in_the_new_one_even_if_nothing_happened(read):
+    reader = await read("?target=nobody", {"Last-Event-ID": "99-3"})
+    assert reader.place == "99-3"
+    assert (await reader.block())["event"] == "gap"
+    assert await reader.block() == {"id": "a1-6"}
 
 
 async def test_who_fell_behind_is_told_of_the_gap_first(read, events):
