@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from io import TextIOBase
-from typing import Literal, TextIO, cast
+from typing import Final, Literal, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
@@ -14,19 +15,13 @@ from structlog.typing import EventDict, WrappedLogger
 
 def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
     """Send what is at least as severe as ``level`` to standard error, one event a line."""
-    renderer = (
-        structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
-        if form == "logfmt"
-        else structlog.processors.JSONRenderer()
-    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _printable,
-            renderer,
+            *_RENDERERS[form],
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", Unfailing(sys.stderr))),
@@ -58,9 +53,28 @@ def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventD
     return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
+def _with_commas(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Write lists as values with commas between them: logfmt has none."""
+    return {key: _joined(value) if isinstance(value, list | tuple) else value for key, value in event.items()}
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ",".join("" if value is None else str(value) for value in values)
+
+
 def _escaped(text: str) -> str:
     # Line ends stay: the renderers escape them, and tracebacks have them.
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
         for char in text
     )
+
+
+_RENDERERS: Final = {
+    "logfmt": (
+        _with_commas,
+        _printable,
+        structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False),
+    ),
+    "json": (_printable, structlog.processors.JSONRenderer()),
+}

@@ -52,6 +52,25 @@ def test_a_logger_that_was_made_before_follows_the_new_level(capsys):
     assert "event=reloaded target=a" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        (["sudden_drop", "low_rate"], "sudden_drop,low_rate"),
+        ((0.7812, 0.36), "0.7812,0.36"),
+        ([12, None, 3], "12,,3"),
+        ([], ""),
+        (["a b", 'say "x"'], '"a b,say \\"x\\""'),
+    ],
+)
+def test_a_list_has_commas_in_logfmt_and_is_a_list_in_json(capsys, values, written):
+    configure_log("info", "logfmt")
+    structlog.get_logger().info("verdict_changed", findings=values, engine="0")
+    assert capsys.readouterr().err.endswith(f"findings={written} engine=0\n")
+    configure_log("info", "json")
+    structlog.get_logger().info("verdict_changed", findings=values, engine="0")
+    assert json.loads(capsys.readouterr().err)["findings"] == list(values)
+
+
 @pytest.mark.parametrize("form", ["logfmt", "json"])
 def test_a_name_chosen_by_a_stranger_cannot_begin_a_new_line_or_move_the_cursor(capsys, form):
     configure_log("info", form)
