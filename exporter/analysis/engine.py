@@ -85,7 +85,8 @@ class EngineWatch:
     def assume(self, assumptions: Assumptions) -> None:
         """Judge by other assumptions from now on."""
         self._judge.assumptions = assumptions
-        self._experience.assume(assumptions)
+        if self._experience.assume(assumptions):  # no window may mix what two methods did
+            self.history.begin_anew()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
 
     def observe(

@@ -69,7 +69,7 @@ class Teller:
             judgement: Of a window that is not empty.
             now: Monotonic, in seconds.
             tokens: K, 0 where it is not known.
-            beginnings: How often windows began anew because K became another.
+            beginnings: How often windows began anew because K, or the method, became another.
         """
         return [
             *self._tell_tokens(tokens, beginnings),
@@ -103,6 +103,8 @@ class Teller:
         if beginnings == self._beginnings:
             return []
         self._beginnings, self._tokens = beginnings, tokens
+        if tokens == before:  # the method is another
+            return []
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
     def _tell_verdict(self, judgement: Judgement, now: float) -> list[Event]:

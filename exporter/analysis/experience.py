@@ -52,19 +52,22 @@ class Experience:
         self._remembered: Mapping[str, Any] | None = None
         self._drafting = 0.0
 
-    def assume(self, assumptions: Assumptions) -> None:
-        """Go on with other knowledge; of another drafter, what was learnt of the old one says nothing.
+    def assume(self, assumptions: Assumptions) -> bool:
+        """Go on with other knowledge; return whether it is of another drafter.
 
-        That the drafter is not known any more, or is known now, makes it no other one.
+        Then what was learnt of the old one says nothing. That the drafter is not known any more, or is known
+        now, makes it no other one.
         """
         self._assumptions = assumptions
         self._drops.policy = assumptions.policy.drops
         before, drafter = self._drafter, _drafter(assumptions.speculation)
-        if drafter.is_another(before):
+        is_another = drafter.is_another(before)
+        if is_another:
             self._drafter = drafter
             self._start_anew()
         else:
             self._drafter = drafter.completed(before)
+        return is_another
 
     def observe(self, increment: Increment, sample: Sample, history: EngineHistory) -> Sequence[DropChange]:
         """Take an increment that ``history`` has already; return the drops that begin or end with it."""

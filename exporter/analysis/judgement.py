@@ -95,6 +95,8 @@ class Judgement:
     """One for each of the depths."""
     recommended: Depth | None = None
     findings: tuple[Finding, ...] = ()
+    rival: Rival | None = None
+    """The better method, while an experiment shows one."""
 
     @property
     def cost(self) -> Cost | None:
@@ -153,6 +155,7 @@ class Judge:
             () if cost is None else marginal_benefits(window, cost, known),
             depth,
             findings(replace(evidence, depth=depth)),
+            facts.rival,
         )
 
     def _cost(self, window: Window, facts: Facts) -> Cost | None:

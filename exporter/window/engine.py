@@ -73,7 +73,7 @@ class EngineHistory:
 
     @property
     def beginnings(self) -> int:
-        """How often the windows began anew because the engine came to have another K."""
+        """How often the windows began anew because the engine came to draft in another way."""
         return self._beginnings
 
     @property
@@ -149,7 +149,7 @@ class EngineHistory:
         before = self.tokens
         self._configured_tokens = tokens
         if tokens and before and self.tokens != before:
-            self._begin_anew()
+            self.begin_anew()
 
     def keep(self, longest: float) -> None:
         """Keep another length from now on."""
@@ -219,11 +219,12 @@ class EngineHistory:
         if before is None or not is_known:
             return
         if self._tokens != before:
-            self._begin_anew()
+            self.begin_anew()
         if self._tokens != before or counts.moment - self._process_since > self._longest:
             self._tokens_before = None
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Let the windows begin anew: what is to come does not go with what was."""
         self._beginnings += 1
         self._ledger.clear()
         self._histograms.clear()

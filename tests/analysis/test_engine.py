@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from exporter.analysis.drops import DropStatus
 from exporter.analysis.engine import EngineWatch
+from exporter.analysis.experiment import Member, compare
 from exporter.analysis.integrity import Check
 from exporter.analysis.judgement import UNREACHABLE, Assumptions, Judgement
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
+from exporter.config.experiment_settings import ExperimentSettings
 from exporter.config.pay_settings import CostSettings
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets
@@ -421,6 +424,12 @@ class TestDefects:
         assert watched.watch.learnt() is None
 
 
+def _with_accepted(sample, accepted):
+    counters = list(sample.counters)
+    counters[Counter.ACCEPTED_TOKENS] = accepted
+    return tuple(counters)
+
+
 class TestWhatExperimentsSee:
     @pytest.mark.parametrize("method", ["eagle3", ""])
     def test_an_engine_that_speculates_has_its_method_as_far_as_it_is_known(self, watched, good, method):
@@ -439,6 +448,40 @@ class TestWhatExperimentsSee:
         assert watched.watch.method == "off"
         watched.watch.assume(Assumptions(Speculation("eagle3")))
         assert watched.watch.method == "eagle3"
+
+    def test_one_that_comes_to_draft_by_another_method_brings_nothing_of_the_old_one_into_its_arm(
+        self, watched, good
+    ):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "methods",
+                "arms": {name: {"match": {"method": name}} for name in ("eagle3", "mtp")},
+                "baseline": "eagle3",
+            }
+        )
+
+        def compared():
+            labels = {"name": "t", "model_name": "m", "method": watched.watch.method}
+            member = Member(labels, watched.watch.windows(watched.moment))
+            found = compare(settings, [member], (30.0, 300.0), watched.moment).arms
+            return {name: arm.windows[-1].acceptance_length for name, arm in found.items()}
+
+        watched.watch.assume(Assumptions(Speculation("eagle3", tokens=4)))
+        for n in range(10):
+            watched.poll(good(n))
+        assert compared() == {"eagle3": 2.5, "mtp": None}
+        watched.watch.assume(Assumptions(Speculation("mtp", tokens=4)))
+        assert compared() == {"eagle3": None, "mtp": None}
+        events = watched.poll(replace(good(10), counters=_with_accepted(good(10), 135 + 5)))
+        assert compared() == {"eagle3": None, "mtp": 1.5}
+        assert "configured_tokens_changed" not in {event.name for event in events}
+
+    def test_one_whose_method_is_only_known_later_keeps_its_windows(self, watched, good):
+        watched.poll(good(1))
+        watched.poll(good(2))
+        watched.watch.assume(Assumptions(Speculation("mtp")))
+        (window, _) = watched.watch.windows(watched.moment)
+        assert window[Counter.DRAFTS] == 10
 
     def test_one_that_was_not_seen_for_too_long_has_no_windows(self, watched, good):
         watched.poll(good(1))

@@ -151,6 +151,11 @@ class TestTheConfiguredTokens:
             teller.tell(judged(), second, tokens, 0)
         assert self.tell(teller, 10.0, 3, 1) == [{"configured_tokens": 3, "before": 5}]
 
+    def test_that_stay_the_same_with_another_method_are_no_news(self, teller):
+        teller.tell(judged(), 0.0, 5, 0)
+        assert teller.tell(judged(), 5.0, 5, 1) == []
+        assert self.tell(teller, 10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
+
     def test_of_an_engine_that_speculates_no_more_are_none(self, teller):
         teller.tell(judged(), 0.0, 5, 0)
         assert self.tell(teller, 5.0, 0, 1) == [{"configured_tokens": 0, "before": 5}]

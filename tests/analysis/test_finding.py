@@ -135,7 +135,10 @@ EDGES = {
         {"decode_steps": 2000, "generation_tokens": 4100},
     ),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
-    "faster_method": ({"rival": Rival(Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))}, {}),
+    "faster_method": (
+        {"rival": Rival("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},
+        {},
+    ),
     "another_depth": ({"cost": cost(), "depth": depth(3)}, {"cost": cost(), "depth": depth(3, 2.1)}),
     "low_first_position": ({"positions": (699, 600, 400, 200)}, {"positions": (700, 600, 400, 200)}),
     "high_first_position": ({"positions": (901, 500, 250)}, {"positions": (900, 500, 250)}),

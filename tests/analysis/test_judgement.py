@@ -264,7 +264,8 @@ def test_an_engine_that_is_told_not_to_draft_at_this_load_is_not_stalled(facts):
 
 
 def test_a_faster_method_is_to_be_switched_to(facts):
-    rival = Rival(Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1))
+    rival = Rival("drafter", "eagle", "eagle3", Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1))
     judgement = judge_at(0.1).judge(replace(facts(), rival=rival), 1000.0)
     assert judgement.action is Action.SWITCH_METHOD
     assert FindingName.FASTER_METHOD in {finding.name for finding in judgement.findings}
+    assert judgement.rival == rival

@@ -9,6 +9,7 @@ import pytest
 from exporter.analysis.depth import NO_SPECULATION, Depth
 from exporter.analysis.judgement import Judgement
 from exporter.analysis.recommendation import Action
+from exporter.analysis.rival import Rival
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.export.sentences import recommendation_text, verdict_text
@@ -77,6 +78,20 @@ def test_every_verdict_has_a_sentence_of_its_own(busy, verdict):
 )
 def test_advice_names_the_number_of_tokens_and_vllms_setting(busy, action, depth, text):
     judgement = replace(busy.judgement, action=action, recommended=depth, crossover=40.2)
+    assert recommendation_text(replace(busy, judgement=judgement)) == text
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("eagle3", "Draft by eagle3, as arm `eagle` of experiment `drafter` does."),
+        ("<b>`x`", "Draft by the method of arm `eagle` of experiment `drafter`."),
+    ],
+)
+def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(busy, method, text):
+    sure = busy.judgement.bounds[-1].speedup
+    rival = Rival("drafter", "eagle", method, sure, sure)
+    judgement = replace(busy.judgement, action=Action.SWITCH_METHOD, rival=rival)
     assert recommendation_text(replace(busy, judgement=judgement)) == text
 
 
