@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from exporter.config.http_settings import HttpSettings
 from exporter.config.labels import LabelName
-from exporter.config.values import Endpoint, NotEmpty, excludes, matches
+from exporter.config.values import Endpoint, NotEmpty, excludes, matches, written_as
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """The labels that every pod's target has, as the series that Prometheus scrapes from the pod itself."""
@@ -18,9 +18,24 @@ POD_LABELS: Final = frozenset({"namespace", "pod"})
 _HIGHEST_PORT: Final = 65535
 _PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 
+_NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+
 Namespace = Annotated[
-    str, matches(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "is not the name of a namespace, such as inference")
+    str, matches(_NAMESPACE, "is not the name of a namespace, such as inference"), written_as(_NAMESPACE)
 ]
+
+_KEY: Final = r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_VALUE: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
+_VALUES: Final = rf"\( *{_VALUE}( *, *{_VALUE})* *\)"
+_WANTED: Final = rf" *(! *{_KEY}|{_KEY}( *(=|==|!=) *{_VALUE}| +(in|notin) *{_VALUES}| *[<>] *-?[0-9]+)?) *"
+_SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"
+
+LabelSelector = Annotated[
+    str,
+    matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"),
+    written_as(_SELECTOR),
+]
+"""As Kubernetes' ``labels.Parse`` takes it."""
 
 PodKey = Annotated[
     str,
@@ -71,7 +86,7 @@ class KubernetesDiscovery(HttpSettings):
     all_namespaces: Annotated[bool, excludes("namespaces")] = Field(
         default=False, description="Look in all namespaces. The service account then needs a ClusterRole."
     )
-    label_selector: str | None = Field(
+    label_selector: LabelSelector | None = Field(
         default=None,
         description="Which pods, as for `kubectl get pods --selector`. Without one, all that have a port of "
         "`ports`.",

@@ -204,6 +204,11 @@ def matches(pattern: str, otherwise: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def written_as(pattern: str) -> WithJsonSchema:
+    """Return what ``matches`` is in the JSON Schema, where a text may refer to the environment too."""
+    return WithJsonSchema({"type": "string", "pattern": f"^({pattern}{_REFERENCE})$"})
+
+
 def _shown(write: Callable[[Any], str]) -> PlainSerializer:
     return PlainSerializer(write, return_type=str, when_used="json")
 

@@ -32,6 +32,8 @@ def test_what_is_no_port_is_refused(mistakes, port):
     ("keys", "message"),
     [
         ("namespaces: [A]", "namespaces[0] is not the name of a namespace"),
+        ("label_selector: app in (vllm", "label_selector is not a selector of labels"),
+        ("label_selector: app=vllm;tier", "label_selector is not a selector of labels"),
         ("ports: []", "ports must not be empty"),
         ("namespaces: [a], all_namespaces: true", "all_namespaces cannot stand beside `namespaces`"),
         ("labels: {pod: x}", "labels.pod is a label that every pod's target has"),

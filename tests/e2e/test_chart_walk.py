@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "kubernetes.md").read_text()
-ACCOUNT = "system:serviceaccount:monitoring:spec-decode-spec-decode-exporter"
+ACCOUNT = "system:serviceaccount:monitoring:spec-decode-exporter"
 PATHS = {
     "ConfigMap": "api/v1/namespaces/{}/configmaps",
     "Service": "api/v1/namespaces/{}/services",
@@ -61,7 +61,7 @@ def install(api):
     """Create what the chart makes of values, as Helm does; what only the operator reads is returned with it."""
 
     def install(values, namespace):
-        rendered = render_chart(CHART, values, name="spec-decode", namespace=namespace)
+        rendered = render_chart(CHART, values, name="spec-decode-exporter", namespace=namespace)
         for one in rendered:
             if one["kind"] in PATHS and "helm.sh/hook" not in one["metadata"].get("annotations", {}):
                 where = one["metadata"].get("namespace", "")
@@ -131,7 +131,7 @@ def prometheus(start, e2e, fleet, exporter, drill, tmp_path_factory, prometheus_
     rules = tmp_path_factory.mktemp("rules") / "rules.yml"
     rules.write_text(yaml.safe_dump(fleet.one("PrometheusRule")["spec"]))
     (endpoint,) = fleet.one("ServiceMonitor")["spec"]["endpoints"]
-    own = {"namespace": "monitoring", "pod": "spec-decode-spec-decode-exporter-0", "service": "spec-decode"}
+    own = {"namespace": "monitoring", "pod": "spec-decode-exporter-0", "service": "spec-decode-exporter"}
     vllm = {"namespace": "inference", "pod": "drill"}
     jobs = [("exporter", exporter, own, endpoint["honorLabels"]), ("vllm", drill, vllm, False)]
     config = {

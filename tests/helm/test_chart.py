@@ -45,9 +45,15 @@ def test_it_renders_what_was_reviewed(render, case, values):
 @pytest.mark.parametrize(
     ("values", "part"),
     [
-        ({}, "It watches pods in: obs."),
+        ({}, "and none until there is one:\n\n  spec-decode-exporter/watch=true in obs\n"),
+        ("fleet", "\n  app.kubernetes.io/component=vllm in inference, research\n"),
+        ({}, "\n  curl http://localhost:7732/metrics\n"),
+        ("web", '\n  curl --insecure --user "prometheus" https://localhost:7732/metrics\n'),
+        ("web", "a certificate of the client too"),
+        ("shards", "port-forward pod/rel-spec-decode-exporter-0 7732\n\nis that of one shard of 3"),
+        ("injection", f"spec-decode-exporter:{__version__}, has no registry"),
         ({}, "Nothing scrapes it yet"),
-        ("shards", "It watches pods in: all namespaces."),
+        ("shards", "\n  app.kubernetes.io/component=vllm in all namespaces\n"),
         ("static", "port-forward service/rel-spec-decode-exporter"),
         ("injection", "kubectl rollout restart"),
         ("sidecar", "how the container gets into a pod"),

@@ -18,7 +18,7 @@ BLOCKS = [
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)
     if "{{" not in block
 ]
-OUTSIDE = ("decode", "extraInit", "apiVersion", "resources")
+OUTSIDE = ("decode", "extraInit", "apiVersion", "resources", "spec-decode-exporter")
 
 
 def after(mark):
@@ -33,6 +33,11 @@ def test_values_are_accepted(render, block):
     if "sidecar" in values:
         values["mode"] = "sidecar"
     assert render(values)
+
+
+def test_as_a_dependency_it_takes_the_values_below_its_name(render):
+    (block,) = [one for one in BLOCKS if "\nspec-decode-exporter:" in one]
+    assert render(yaml.safe_load(re.sub(r"<[a-z ]*>", "example", block))["spec-decode-exporter"])
 
 
 def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):

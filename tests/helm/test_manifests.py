@@ -172,6 +172,26 @@ def test_common_labels_are_on_everything(render):
         assert one["metadata"]["labels"]["team"] == "serving"
 
 
+def test_common_labels_go_before_the_chart_s_own(render):
+    rendered = render({"commonLabels": {"app.kubernetes.io/part-of": "inference"}})
+    assert {one["metadata"]["labels"]["app.kubernetes.io/part-of"] for one in rendered} == {"inference"}
+
+
+def test_releases_of_one_name_that_watch_the_same_namespace_have_roles_of_their_own(render):
+    config = {"discovery": {"kubernetes": [{"namespaces": ["inference", "obs"]}]}}
+    names = {
+        (one["metadata"]["namespace"], one["metadata"]["name"])
+        for home in ("obs", "other")
+        for one in render({"config": config}, namespace=home).of("Role")
+    }
+    assert names == {
+        ("inference", "obs-rel-spec-decode-exporter"),
+        ("inference", "other-rel-spec-decode-exporter"),
+        ("obs", "rel-spec-decode-exporter"),
+        ("obs", "other-rel-spec-decode-exporter"),
+    }
+
+
 def test_no_image_names_a_registry_unless_the_values_do(render):
     assert {c["image"] for pod in render().pods() for c in pod["containers"]} == {
         f"spec-decode-exporter:{__version__}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -42,11 +44,11 @@ def serve():
 def asked(render):
     """Run the pod's command against an address in place of the Service's; return its end."""
 
-    def run(address):
-        (pod,) = render().of("Pod")
+    def run(address, scheme="http", **values):
+        (pod,) = render(values).of("Pod")
         python, *words, url = pod["spec"]["containers"][0]["command"]
         assert python == "python3"
-        assert url.startswith("http://rel-spec-decode-exporter.obs:7732/")
+        assert url.startswith(f"{scheme}://rel-spec-decode-exporter.obs:7732/")
         words.append(url.replace("rel-spec-decode-exporter.obs:7732", address))
         return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
 
@@ -66,3 +68,39 @@ def test_another_page_fails_and_says_so(asked, serve):
 
 def test_no_page_fails(asked, unused_tcp_port):
     assert asked(f"127.0.0.1:{unused_tcp_port}").returncode == 1
+
+
+@pytest.fixture
+def hanging_up():
+    """Take connections and end them at once; return the address."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer():
+        with contextlib.suppress(OSError):
+            while True:
+                listening.accept()[0].close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    yield f"127.0.0.1:{listening.getsockname()[1]}"
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+    thread.join()
+
+
+TLS = {"cert_file": "tls.crt", "key_file": "tls.key"}
+MUTUAL = {**TLS, "client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "ca.crt"}
+
+
+@pytest.mark.parametrize(
+    ("web", "status"),
+    [
+        ({"config": {"tls_server_config": TLS}}, 1),
+        ({"config": {"tls_server_config": {**MUTUAL, "client_auth_type": "VerifyClientCertIfGiven"}}}, 1),
+        ({"config": {"tls_server_config": MUTUAL}}, 0),
+        ({}, 0),
+    ],
+)
+def test_one_that_hangs_up_passes_only_where_it_may_want_a_certificate(asked, hanging_up, web, status):
+    done = asked(hanging_up, scheme="https", web={**web, "existingSecret": "tls"})
+    assert done.returncode == status, done.stderr

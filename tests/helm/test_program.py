@@ -45,6 +45,21 @@ def test_the_namespace_is_that_of_the_release_where_none_is_named(render, accept
     assert kubernetes.label_selector == "spec-decode-exporter/watch=true"
 
 
+def test_a_configuration_that_says_nothing_of_targets_leaves_the_default(render, accepted):
+    config = accepted(render({"config": {"policy": {"min_drafts": 5}}}))
+    assert [one.label_selector for one in config.discovery.kubernetes] == ["spec-decode-exporter/watch=true"]
+    assert config.policy.min_drafts == 5
+    assert accepted(render({"config": None})).discovery.kubernetes == config.discovery.kubernetes
+
+
+def test_targets_or_a_discovery_of_one_s_own_take_its_place(render, accepted):
+    config = accepted(render({"config": {"targets": [{"url": "http://vllm:8000"}]}}))
+    assert (len(config.targets), config.discovery.kubernetes) == (1, ())
+    dns = {"dns": [{"names": ["vllm"], "type": "A", "port": 8000}]}
+    config = accepted(render({"config": {"discovery": dns}}))
+    assert (len(config.discovery.dns), config.discovery.kubernetes) == (1, ())
+
+
 def test_a_sidecar_watches_the_port_of_its_own_pod(render, accepted):
     (target,) = accepted(render("sidecar"), TARGET_PORT="8200").targets
     assert target.url == "http://localhost:8200/metrics"

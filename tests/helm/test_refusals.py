@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import yaml
+
+
+def looking(**keys):
+    """Return values by which the exporter looks for pods."""
+    return {"config": {"discovery": {"kubernetes": [keys]}}}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,33 @@ import pytest
         ({"service": {"port": 70000}}, "at '/service/port'"),
         ({"web": {"config": {"basic_auth_user": {}}}}, "'basic_auth_user' not allowed"),
         ({"web": {"config": {"tls_server_config": {"min_version": "TLS10"}}}}, "min_version"),
-        ({"web": {"config": {"tls_server_config": {"cert_file": "tls.crt"}}}}, "name the Secret that has it"),
+        (
+            {"web": {"config": {"tls_server_config": {"cert_file": "tls.crt", "key_file": "/tls.key"}}}},
+            "name the Secret that has it",
+        ),
+        (
+            {"web": {"config": {"tls_server_config": {"cert_file": "/tls.crt"}}}},
+            "missing property 'key_file'",
+        ),
+        ({"web": {"config": {"tls_server_config": {"key": "x"}}}}, "missing property 'cert_file'"),
+        ({"web": {"config": {"basic_auth_users": {"prometheus": "hunter2"}}}}, "does not match pattern"),
+        ({"web": {"config": {"basic_auth_users": {}}}}, "minProperties"),
+        (looking(namespaces=["*"]), "namespaces/0"),
+        (looking(namespaces=["Bad Name"]), "namespaces/0"),
+        (looking(namespaces=[""]), "namespaces/0"),
+        (looking(namespaces=["${PLACE}"]), "name it, or set rbac.create to false"),
+        (looking(label_selector="app in (vllm"), "label_selector"),
+        ({"mode": "sidecar", "config": {"policy": {"min_drafts": 5}}}, "sidecars is sidecar.config"),
+        ({"sidecar": {"config": {"policy": {"min_drafts": 5}}}}, "fleet exporter is config"),
+        ({"mode": "sidecar", "replicas": 2}, "replicas is for mode: fleet"),
+        ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),
+        ({"commonLabels": {"app.kubernetes.io/instance": "x"}}, "propertyName 'app.kubernetes.io/instance'"),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),
+        ({"podLabels": {"app.kubernetes.io/instance": "x"}}, "propertyName 'app.kubernetes.io/instance'"),
+        ({"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}}, "at '/podDisruptionBudget'"),
+        ({"fullnameOverride": "a.b"}, "at '/fullnameOverride'"),
+        ({"nameOverride": "a.b"}, "at '/nameOverride'"),
+        ({"mode": "sidecar", "sidecar": {"name": "a.b"}}, "at '/sidecar/name'"),
         ({"web": {"scheme": "ftp"}}, "at '/web/scheme'"),
         ({"serviceMonitor": {"basicAuth": {"user": {}}}}, "'user' not allowed"),
     ],
@@ -43,6 +75,22 @@ def test_more_exporters_than_one_are_taken_with_shards(render):
     rendered = render({"replicas": 2, "sharding": {"enabled": True}})
     assert rendered.one("StatefulSet")["spec"]["replicas"] == 2
     assert not rendered.of("Deployment")
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["", "app", "!app", "app=vllm", "app==", "example.org/app!=x", "a in (b, c),!d", "a notin (b), c > 5"],
+)
+def test_selectors_that_kubernetes_takes_are_taken(render, selector):
+    config = render(looking(label_selector=selector)).one("ConfigMap")
+    assert yaml.safe_load(config["data"]["exporter.yml"])["discovery"]["kubernetes"][0] == {
+        "label_selector": selector,
+        "namespaces": ["obs"],
+    }
+
+
+def test_a_namespace_may_be_a_variable_where_rights_are_made_elsewhere(render):
+    assert render({**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}})
 
 
 @pytest.mark.parametrize("version", ["v1.29.0", "v1.33.5"])

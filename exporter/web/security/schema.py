@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from exporter.config.http_settings import Section
 from exporter.config.mistakes import MistakesError
@@ -64,6 +72,7 @@ MOST_COST: Final = 16
 """The highest cost of a bcrypt hash: one comparison takes some 5 s then, and each step more twice as long."""
 
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
+_HASH_SCHEMA: Final = {"type": "string", "pattern": r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$"}
 _HEADER_TEXT: Final = re.compile(r"[\x20-\x7e]+")
 _MOST_USERS: Final = 1000
 
@@ -160,8 +169,16 @@ def _wrong_user(name: str, value: SecretStr) -> str:
     return ""
 
 
+def _one_of_each(schema: dict[str, Any]) -> None:
+    schema["allOf"] = [
+        {"anyOf": [{"required": [key]}, {"required": [f"{key}_file"]}]} for key in ("cert", "key")
+    ]
+
+
 class TlsServer(Section):
     """TLS, and which certificates clients must show."""
+
+    model_config = ConfigDict(json_schema_extra=_one_of_each)
 
     cert: str | None = None
     cert_file: Annotated[ReadableFile | None, excludes("cert")] = None
@@ -241,6 +258,7 @@ class RateLimit(Section):
 Users = Annotated[
     Mapping[Annotated[str, matches(r"[^\x00-\x1f\x7f]*", "is not a user's name")], SecretStr],
     AfterValidator(_known_users),
+    WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": _HASH_SCHEMA}),
 ]
 
 

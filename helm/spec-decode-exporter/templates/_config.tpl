@@ -1,6 +1,6 @@
 {{/* The exporter's configuration in fleet mode: the values, and what the chart knows. */}}
 {{- define "spec-decode-exporter.fleetConfig" -}}
-{{- $config := deepCopy .Values.config -}}
+{{- $config := include "spec-decode-exporter.config" . | fromYaml -}}
 {{- range get (get $config "discovery" | default dict) "kubernetes" | default list -}}
 {{- if not (or (get . "namespaces") (get . "all_namespaces") (get . "api_server")) -}}
 {{- $_ := set . "namespaces" (list (include "spec-decode-exporter.namespace" $)) -}}

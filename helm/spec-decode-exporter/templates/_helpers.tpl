@@ -25,14 +25,12 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "spec-decode-exporter.labels" -}}
-{{ include "spec-decode-exporter.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: spec-decode-exporter
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict
+      "app.kubernetes.io/version" .Chart.AppVersion
+      "app.kubernetes.io/part-of" "spec-decode-exporter"
+      "app.kubernetes.io/managed-by" .Release.Service
+      "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") -}}
+{{- toYaml (merge (include "spec-decode-exporter.selectorLabels" . | fromYaml) .Values.commonLabels $own) -}}
 {{- end -}}
 
 {{/* metadata of an object: a dict of root, and namespace, labels and name where they are not the usual ones. */}}
@@ -70,12 +68,24 @@ labels:
 {{- end }}
 {{- end -}}
 
+{{/* What the exporter is asked to do in fleet mode. The default is not among the values: Helm would add it to what people say. */}}
+{{- define "spec-decode-exporter.config" -}}
+{{- $default := dict "discovery" (dict "kubernetes" (list (dict "label_selector" "spec-decode-exporter/watch=true"))) -}}
+{{- $config := index .Values "config" | default dict -}}
+{{- toYaml (or (hasKey $config "targets") (hasKey $config "discovery") | ternary $config (merge $default $config)) -}}
+{{- end -}}
+
+{{/* Its ways to look for pods, as a list. */}}
+{{- define "spec-decode-exporter.kubernetes" -}}
+{{- toYaml (get (get (include "spec-decode-exporter.config" . | fromYaml) "discovery" | default dict) "kubernetes" | default list) -}}
+{{- end -}}
+
 {{/* The namespaces in which the exporter looks for pods, as a mapping of their names; "*" is all of them.
 A cluster that is asked at an api_server is another one. */}}
 {{- define "spec-decode-exporter.watched" -}}
 {{- $root := . -}}
 {{- $watched := dict -}}
-{{- range get (get .Values.config "discovery" | default dict) "kubernetes" | default list -}}
+{{- range include "spec-decode-exporter.kubernetes" . | fromYamlArray -}}
 {{- $namespaces := get . "namespaces" | default (list (include "spec-decode-exporter.namespace" $root)) -}}
 {{- if get . "all_namespaces" }}{{ $namespaces = list "*" }}{{ end -}}
 {{- if get . "api_server" }}{{ $namespaces = list }}{{ end -}}
@@ -88,6 +98,27 @@ A cluster that is asked at an api_server is another one. */}}
 
 {{/* What cannot work is refused before anything is installed. */}}
 {{- define "spec-decode-exporter.validate" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- range $key := list "serviceMonitor" "networkPolicy" "sharding" "persistence" -}}
+{{- if (index $.Values $key).enabled -}}
+{{- fail (printf "%s is for mode: fleet; a sidecar is part of vLLM's pod" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- fail "replicas is for mode: fleet; there is a sidecar in each of vLLM's pods" -}}
+{{- end -}}
+{{- if index .Values "config" -}}
+{{- fail "config is for mode: fleet; that of the sidecars is sidecar.config" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .Values.mode "fleet") .Values.sidecar.config -}}
+{{- fail "sidecar.config is for mode: sidecar; that of the fleet exporter is config" -}}
+{{- end -}}
+{{- range .Values.rbac.create | ternary (include "spec-decode-exporter.watched" . | fromYaml | keys) list -}}
+{{- if contains "$" . -}}
+{{- fail (printf "config looks for pods in the namespace %s: a Role cannot be made for a variable; name it, or set rbac.create to false" .) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.sharding.enabled) -}}
 {{- fail (printf "replicas is %d, and each exporter would watch every target, so that sums count twice: set sharding.enabled, or replicas to 1" (int .Values.replicas)) -}}
 {{- end -}}
@@ -101,13 +132,6 @@ A cluster that is asked at an api_server is another one. */}}
 {{- $named := get (get $.Values.web.config "tls_server_config" | default dict) $key | default "/" -}}
 {{- if and (not $.Values.web.existingSecret) (not (hasPrefix "/" $named)) -}}
 {{- fail (printf "web.config names %s: %s, which is looked for in web.existingSecret: name the Secret that has it" $key $named) -}}
-{{- end -}}
-{{- end -}}
-{{- if eq .Values.mode "sidecar" -}}
-{{- range $key := list "serviceMonitor" "networkPolicy" "sharding" "persistence" -}}
-{{- if (index $.Values $key).enabled -}}
-{{- fail (printf "%s is for mode: fleet; a sidecar is part of vLLM's pod" $key) -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

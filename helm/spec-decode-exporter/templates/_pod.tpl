@@ -62,7 +62,7 @@ spec:
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
-        {{- include "spec-decode-exporter.mounts" (dict "config" .Values.config) | nindent 8 }}
+        {{- include "spec-decode-exporter.mounts" (dict "config" true) | nindent 8 }}
         {{- if include "spec-decode-exporter.web" . }}
         {{- include "spec-decode-exporter.webMount" . | nindent 8 }}
         {{- end }}

@@ -25,6 +25,14 @@
 {{- if or $unknown (get $config "basic_auth_users") (get $config "rate_limit") (ne $auth "NoClientCert") }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" if clients without a certificate may be hung up on. */}}
+{{- define "spec-decode-exporter.webHangsUp" -}}
+{{- $config := .Values.web.config -}}
+{{- $unknown := and .Values.web.existingSecret (not $config) -}}
+{{- $auth := get (get $config "tls_server_config" | default dict) "client_auth_type" -}}
+{{- if or $unknown (eq ($auth | default "") "RequireAndVerifyClientCert") }}true{{ end -}}
+{{- end -}}
+
 {{/* A probe, of a dict of root and probe: over TLS where the pages are, and only of the port where they are closed. */}}
 {{- define "spec-decode-exporter.probe" -}}
 {{- $probe := deepCopy .probe -}}
