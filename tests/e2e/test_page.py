@@ -235,7 +235,8 @@ async def test_a_verdict_that_changes_is_announced(open_page):
         assert await page.locator("#news").inner_text() == ""
         await fleet.advance(60)
         await page.wait_for_function(
-            "() => document.getElementById('news').textContent.includes('the verdict is now')"
+            "() => / on chat, engine 0[.] Verdict: (Too early|Poor|Harmful)[.]$/.test("
+            "document.getElementById('news').textContent)"
         )
 
 
@@ -290,6 +291,58 @@ async def test_the_keyboard_is_enough(open_page):
         await page.locator(".panel").wait_for(state="detached")
         await page.keyboard.press("ArrowUp")
         assert await page.locator("a.opener").first.evaluate("one => one === document.activeElement")
+        await page.keyboard.press("j")
+        assert await opener.evaluate("one => one === document.activeElement")
+
+
+async def test_letters_do_something_only_on_a_row(open_page):
+    async with moved_fleet([STEADY, HARMFUL]) as fleet:
+        await fleet.advance(40)
+        page = await open_page(fleet.url)
+        for key in ("j", "k", "ArrowDown"):
+            await page.keyboard.press(key)
+        assert await page.evaluate("document.activeElement === document.body")
+
+
+async def test_escape_closes_the_row_that_one_is_in(open_page):
+    async with moved_fleet([STEADY]) as fleet:
+        await fleet.advance(40)
+        page = await open_page(fleet.url)
+        row = await opened(page, "steady")
+        await row.locator(".panel .scrolls").focus()
+        await page.keyboard.press("Escape")
+        await page.locator(".panel").wait_for(state="detached")
+        assert await page.locator("a.opener").evaluate("one => one === document.activeElement")
+
+
+async def test_a_row_that_has_to_be_looked_at_comes_first_and_keeps_the_focus(open_page):
+    steady = [Server(f"chat-{number}", told=COST) for number in range(6)]
+    async with moved_fleet([*steady, DROP]) as fleet:
+        await fleet.advance(190)
+        page = await open_page(fleet.url, viewport={"width": 1280, "height": 500})
+        row = await opened(page, "drop")
+        await row.locator(".panel .scrolls").evaluate("one => one.focus({preventScroll: true})")
+        await page.evaluate("document.querySelector('.panel .timeline').scrollIntoView({block: 'center'})")
+        top = "document.querySelector('.panel .timeline').getBoundingClientRect().top"
+        before = await page.evaluate(top)
+        assert await page.locator("tbody.open ~ tbody").count() == 0
+        await fleet.advance(50)
+        await page.locator("thead + tbody.open").wait_for()
+        await page.wait_for_timeout(200)
+        assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
+        assert abs(await page.evaluate(top) - before) < 60  # what is told in the panel may have grown a line
+
+
+async def test_targets_can_be_read_on_a_narrow_screen(open_page):
+    async with moved_fleet([STEADY, Server("gone", answers=Gone)]) as fleet:
+        await fleet.advance(90)
+        page = await open_page(fleet.url, viewport={"width": 320, "height": 900})
+        table = page.locator("#content .scrolls:has(.targets)")
+        assert await table.evaluate("one => one.scrollWidth <= one.clientWidth")
+        lines = await page.locator(".targets td:not(:has(.error)) > div").evaluate_all(
+            "all => all.map(one => one.getClientRects()[0].height / parseFloat(getComputedStyle(one).lineHeight))"
+        )
+        assert max(lines) < 2.1
 
 
 async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
@@ -353,6 +406,27 @@ async def test_it_says_when_it_is_stale_and_goes_on(open_page):
         await page.locator(".live", has_text="Stale since").wait_for()
         await page.unroute("**/fragment*")
         await page.locator(".live", has_text=re.compile("^Live$")).wait_for()
+
+
+async def test_it_says_what_it_was_answered_and_comes_back_when_it_may(open_page):
+    async with moved_fleet([STEADY]) as fleet:
+        await fleet.advance(10)
+        page = await open_page(fleet.url, may_fail=True)
+        as_of = await page.locator(".asof time").inner_text()
+        asked = []
+
+        async def refuse(route):
+            asked.append(route)
+            said = "16 pages are being read already; come again later.\n"
+            await route.fulfill(
+                status=503, body=said, headers={"Content-Type": "text/plain", "Retry-After": "7"}
+            )
+
+        await page.route("**/fragment*", refuse)
+        said = f"Stale since {as_of}: it answered 503: 16 pages are being read already; come again later."
+        await page.locator("#live", has_text=said).wait_for()
+        await page.wait_for_timeout(4000)
+        assert len(asked) == 1
 
 
 async def test_it_asks_nothing_while_nobody_looks(open_page):

@@ -28,12 +28,12 @@ class Mark(NamedTuple):
 
 def line_chart(trace: Trace, marks: Iterable[Mark] = (), *, grid: bool = False) -> Markup:
     """Draw the acceptance rate from 0 at the bottom to 1 at the top; now is at the right."""
-    runs = [run for run in _runs(trace) if len(run) > 1]
+    runs = [run for run in _runs(trace) if run]
     parts = [
         tag("title", _summary(trace)),
         *(tag("line", class_="grid", x1=0, x2=_WIDTH, y1=y, y2=y) for y in (0, 25, 50, 75, 100) if grid),
-        tag("path", class_="area", d="".join(map(_area, runs))),
-        tag("path", class_="line", d="".join(f"M{'L'.join(run)}" for run in runs)),
+        tag("path", class_="area", d="".join(_area(run) for run in runs if len(run) > 1)),
+        tag("path", class_="line", d="".join(map(_line, runs))),
         *(_mark(mark, trace.seconds) for mark in marks if mark.age <= trace.seconds),
     ]
     return tag(
@@ -69,6 +69,11 @@ def _runs(trace: Trace) -> Iterator[list[str]]:
     yield run
 
 
+def _line(run: list[str]) -> str:
+    """Draw a run; one point alone becomes a dot, by the round ends of lines."""
+    return f"M{'L'.join(run)}" if len(run) > 1 else f"M{run[0]}h0"
+
+
 def _area(run: list[str]) -> str:
     first, last = run[0].split()[0], run[-1].split()[0]
     return f"M{first} {_HEIGHT}L{'L'.join(run)}L{last} {_HEIGHT}Z"
@@ -85,8 +90,9 @@ def _summary(trace: Trace) -> str:
     minutes = f"{trace.seconds / 60:g} min"
     if not known:
         return f"Nothing was drafted in the last {minutes}."
+    when = "last" if trace.pieces[-1].acceptance_ratio is None else "now"
     return (
-        f"Acceptance rate over the last {minutes}: {percent(known[-1])} now, "
+        f"Acceptance rate over the last {minutes}: {percent(known[-1])} {when}, "
         f"between {percent(min(known))} and {percent(max(known))}."
     )
 

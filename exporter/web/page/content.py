@@ -4,52 +4,80 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from exporter.web.page import fleet, targets
-from exporter.web.page.data import PageData
+from exporter.web.page.data import PageData, ShownEngine
 from exporter.web.page.events import recent_events
 from exporter.web.page.glossary import glossary
-from exporter.web.page.markup import Markup, joined, tag
+from exporter.web.page.markup import Markup, joined, name, tag
 from exporter.web.page.moments import clock_time
 from exporter.web.page.query import Query
-from exporter.web.page.summary import Standing, chips, sentence, standing
+from exporter.web.page.summary import Standing, chips, is_alarming, sentence, standing
 
 MOST_ROWS: Final = 200
 """Engines that are shown at a time; more are found by the filter."""
+_LONGEST_ID: Final = 64
+"""Characters that are repeated of an id that no engine has."""
 
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of the engines that the filter leaves."""
+    """The engines that the filter leaves."""
 
+    query: Query
     standings: Counter[Standing] = field(default_factory=Counter)
     """Of all engines."""
+    unknown: set[str] = field(default_factory=set)
+    """The ids that the address asks for, and no engine has."""
     matching: int = 0
-    rows: list[Markup] = field(default_factory=list)
+    shown: list[ShownEngine] = field(default_factory=list)
+    """Those whose rows are shown: whoever has to be looked at first, and otherwise as they come."""
     window: str = ""
     """The longest that an engine has."""
+
+    def __post_init__(self) -> None:
+        self.unknown = set(self.query.opened)
+
+    def add(self, engine: ShownEngine) -> None:
+        """Count an engine, and keep it if it is to be shown."""
+        view = engine.view
+        self.standings[standing(view)] += 1
+        self.window = view.windows[-1].window if view.windows else self.window
+        self.unknown.discard(view.id)
+        if self.query.matches(engine.words):
+            self.matching += 1
+            self.shown.append(engine)
+            if len(self.shown) > 2 * MOST_ROWS:  # the rest of a large fleet is not kept in memory
+                self.cut()
+
+    def cut(self) -> None:
+        """Leave as many as are shown, and the others that are open."""
+        self.shown.sort(key=lambda engine: not is_alarming(engine.view))
+        beyond = (engine for engine in self.shown[MOST_ROWS:] if engine.view.id in self.query.opened)
+        self.shown = [*self.shown[:MOST_ROWS], *beyond]
 
 
 async def content(query: Query, page: PageData) -> Markup:
     """Return the page's content. The event loop gets its turn after each engine."""
-    rows = _Rows()
+    rows = _Rows(query)
     for engine in page.engines:
-        rows.standings[standing(engine.view)] += 1
-        rows.window = engine.view.windows[-1].window if engine.view.windows else rows.window
-        if query.matches(engine.words):
-            rows.matching += 1
-            if rows.matching <= MOST_ROWS:
-                rows.rows.append(fleet.row(engine, query, page))
+        rows.add(engine)
         await asyncio.sleep(0)
-    return _assembled(rows, query, page)
+    rows.cut()
+    drawn = []
+    for engine in rows.shown:
+        drawn.append(fleet.row(engine, query, page))
+        await asyncio.sleep(0)
+    return _assembled(rows, drawn, page)
 
 
-def _assembled(rows: _Rows, query: Query, page: PageData) -> Markup:
-    parts = [_summary(rows, query, page), *targets.problems(page)]
+def _assembled(rows: _Rows, drawn: Sequence[Markup], page: PageData) -> Markup:
+    parts = [_summary(rows, page), *targets.problems(page), *_not_found(rows)]
     if page.targets or rows.standings:
-        parts.append(_fleet(rows, query))
+        parts.append(_fleet(rows, drawn))
     parts += [
         _section("Targets", "targets", targets.targets(page)),
         _section("What happened", "events", recent_events(page.events, page.time)),
@@ -58,13 +86,21 @@ def _assembled(rows: _Rows, query: Query, page: PageData) -> Markup:
     return joined(parts)
 
 
-def _summary(rows: _Rows, query: Query, page: PageData) -> Markup:
+def _not_found(rows: _Rows) -> Iterator[Markup]:
+    """Say which engines the address asks for that are not there: it may be an old link."""
+    for engine in (each for each in rows.query.opened if each in rows.unknown):
+        says = tag("p", "There is no engine ", tag("q", name(engine[:_LONGEST_ID])), ": it may be forgotten.")
+        link = tag("a", "Close", href=rows.query.toggled(engine).href, class_="chip")
+        yield tag("div", says, link, class_="notice unknown", role="status", data_key=f"no-{engine}")
+
+
+def _summary(rows: _Rows, page: PageData) -> Markup:
     told = tag("p", targets.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof")
     return tag(
         "section",
         tag("h1", sentence(rows.standings)),
         told,
-        chips(rows.standings, query) if rows.standings.total() > 1 else "",
+        chips(rows.standings, rows.query) if rows.standings.total() > 1 else "",
         class_="summary",
         data_key="summary",
     )
@@ -75,22 +111,23 @@ def _section(title: str, key: str, inside: Markup) -> Markup:
     return tag("section", heading, inside, aria_labelledby=f"{key}-title", class_="other", data_key=key)
 
 
-def _fleet(rows: _Rows, query: Query) -> Markup:
+def _fleet(rows: _Rows, drawn: Sequence[Markup]) -> Markup:
     table = tag(
         "table",
         fleet.head(rows.window),
-        *rows.rows,
+        *drawn,
         class_="fleet",
         role="table",
         aria_labelledby="fleet-title",
     )
     title = tag("h2", "Engines", id="fleet-title")
-    bar = tag("div", title, _filter(rows, query), class_="fleet-bar")
-    inside = table if rows.rows else _nothing(rows, query)
+    bar = tag("div", title, _filter(rows) if rows.standings else "", class_="fleet-bar")
+    inside = table if drawn else _nothing(rows)
     return tag("section", bar, inside, id="fleet", tabindex=-1)
 
 
-def _filter(rows: _Rows, query: Query) -> Markup:
+def _filter(rows: _Rows) -> Markup:
+    query = rows.query
     total = rows.standings.total()
     shown = f"{total}" if rows.matching == total else f"{rows.matching} of {total}"
     if rows.matching > MOST_ROWS:
@@ -121,11 +158,11 @@ def _filter(rows: _Rows, query: Query) -> Markup:
     )
 
 
-def _nothing(rows: _Rows, query: Query) -> Markup:
+def _nothing(rows: _Rows) -> Markup:
     """Say what to do where there is no row to show."""
     if not rows.standings:
-        says = "No engine was seen yet. It is there a moment after its server's first answer."
+        says = "An engine is here a moment after its server's first answer."
         return tag("div", tag("p", says), class_="empty-state")
-    link = tag("a", "Show all engines", href=query.filtered("").href, class_="chip")
-    says = joined(("No engine matches ", tag("q", query.text), "."))
+    link = tag("a", "Show all engines", href=rows.query.filtered("").href, class_="chip")
+    says = joined(("No engine matches ", tag("q", rows.query.text), "."))
     return tag("div", tag("p", says), tag("p", link), class_="empty-state")

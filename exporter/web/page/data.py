@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from exporter.analysis.engine import Findings
+from exporter.analysis.verdict import Verdict
 from exporter.export.models import EngineView, EventView, TargetView
 from exporter.export.snapshot import engine_view
 from exporter.export.trace import Trace, acceptance_trace
+from exporter.web.page.advice import advice
+from exporter.web.page.query import Words, folded
+from exporter.web.page.summary import standing
+from exporter.web.page.words import STATES, VERDICTS
+
+_Whose = tuple[str, str]
+"""An engine or a target: which, and its id or name."""
 
 
 class ShownEngine(NamedTuple):
@@ -31,17 +39,23 @@ class ShownEngine(NamedTuple):
         return f"{view.model_name} on {view.target}, engine {view.engine}"
 
     @property
-    def words(self) -> dict[str, str]:
-        """What a filter looks at: the labels, and the words that we have for it."""
-        view = self.view
-        return {
-            **view.labels,
-            "method": view.labels.get("method") or view.method,
-            "state": str(view.state),
-            "verdict": str(view.verdict),
-            "action": str(view.recommendation),
-            "dropped": " ".join(kind for kind, is_so in view.drops.dropped.items() if is_so),
-        }
+    def words(self) -> Words:
+        """What a filter looks at: the labels, and the words that the page and the API have for it."""
+        return folded((*self.view.labels.items(), *_words(self.view)))
+
+
+def _words(view: EngineView) -> Iterator[tuple[str, str]]:
+    yield "engine", f"engine {view.engine}"
+    yield "method", view.method
+    yield "state", str(view.state)
+    yield "state", STATES[view.state].text
+    yield "verdict", str(view.verdict)
+    if isinstance(standing(view), Verdict):
+        yield "verdict", VERDICTS[view.verdict].text
+    yield "action", str(view.recommendation)
+    yield "action", str(advice(view) or "")
+    dropped = [str(kind) for kind, is_so in view.drops.dropped.items() if is_so]
+    yield from (("dropped", kind) for kind in (*dropped, *(["dropped now"] if dropped else [])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +69,17 @@ class PageData:
     targets: Sequence[TargetView]
     events: Sequence[EventView]
     """The newest last."""
+    _places: Mapping[_Whose, list[int]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Note once whose each event is: every row asks."""
+        places: dict[_Whose, list[int]] = {}
+        for place, event in enumerate(self.events):
+            whose = ("target", event.target) if event.engine_id is None else ("engine", event.engine_id)
+            places.setdefault(whose, []).append(place)
+        object.__setattr__(self, "_places", places)
+
+    def events_of(self, engine: str, target: str) -> list[EventView]:
+        """Return what happened to an engine, by its id, and to its target; the newest last."""
+        places = [*self._places.get(("engine", engine), ()), *self._places.get(("target", target), ())]
+        return [self.events[place] for place in sorted(places)]

@@ -8,6 +8,7 @@ from typing import Final
 from exporter.analysis.finding import Severity
 from exporter.export.models import DepthView, EngineView, FindingView, WindowView
 from exporter.export.trace import Trace
+from exporter.web.page.advice import Advice, advice
 from exporter.web.page.charts import bar, line_chart
 from exporter.web.page.data import PageData, ShownEngine
 from exporter.web.page.events import engine_events, marks
@@ -20,11 +21,18 @@ _LEAST_SCALE: Final = 1.5
 """The speed-up at the right end of its bars, at least: 1 then stands where it can be seen."""
 
 
+_REMARK: Final = {"recommended": "remark recommended"}
+
+
 def detail(engine: ShownEngine, page: PageData) -> Markup:
     """Return everything that is known of an engine."""
     view = engine.view
     parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_charts(view)]
-    parts += [_card("What happened", engine_events(page.events, view.id, view.target, page.time), "wide")]
+    parts += [
+        _card(
+            "What happened", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide"
+        )
+    ]
     parts += [_numbers(view), _labels(view)]
     return tag("div", *parts, class_="panel")
 
@@ -78,7 +86,7 @@ def _card(title: str, content: str, kind: str = "") -> Markup:
 
 def _time_line(view: EngineView, trace: Trace, page: PageData) -> Markup:
     minutes = trace.seconds / 60
-    happened = list(marks(page.events, view.id, view.target, page.time))
+    happened = list(marks(page.events_of(view.id, view.target), page.time))
     left = tag(
         "div", *(tag("span", text) for text in ("100 %", "50 %", "0 %")), class_="y", aria_hidden="true"
     )
@@ -117,26 +125,27 @@ def _positions(window: WindowView) -> Markup:
 
 def _depths(view: EngineView) -> Markup:
     most = max(*(each.speedup_ratio for each in view.depths), _LEAST_SCALE)
-    rows = (_depth(each, most, view.configured_tokens) for each in view.depths)
+    rows = (_depth(each, most, view) for each in view.depths)
     note = "The line is decoding without speculation. Other numbers than now are hypotheses to try."
     return joined(
         (_table(("Draft tokens", "Speed-up", "Which"), rows, "depths"), tag("p", note, class_="note"))
     )
 
 
-def _depth(depth: DepthView, most: float, configured: int | None) -> Markup:
+def _depth(depth: DepthView, most: float, view: EngineView) -> Markup:
     kind = "fill hatched" if depth.extrapolated else "fill"
+    is_as_good = advice(view) is Advice.AS_GOOD
     remarks = [
-        *(["now"] if depth.tokens == configured else []),
-        *(["recommended"] if depth.recommended else []),
+        *(["now"] if depth.tokens == view.configured_tokens else []),
+        *(["as good" if is_as_good else "recommended"] if depth.recommended else []),
         *(["extrapolated"] if depth.extrapolated else []),
     ]
     speedup = depth.speedup_ratio
     return tag(
         "tr",
         tag("th", str(depth.tokens), scope="row"),
-        _barred(speedup, speedup / most, f"{kind} best" if depth.recommended else kind, times, 1 / most),
-        tag("td", *(tag("span", each, class_=f"remark {each}") for each in remarks)),
+        _barred(speedup, speedup / most, kind, times, 1 / most),
+        tag("td", *(tag("span", each, class_=_REMARK.get(each, "remark")) for each in remarks)),
     )
 
 
@@ -161,7 +170,7 @@ def _numbers(view: EngineView) -> Markup:
 
 def _labels(view: EngineView) -> Markup:
     """Return the labels, and where the same is to be had by programs."""
-    pairs = (joined((tag("dt", name(key)), tag("dd", name(value)))) for key, value in view.labels.items())
+    pairs = (tag("div", tag("dt", name(key)), tag("dd", name(value))) for key, value in view.labels.items())
     links = tag(
         "p",
         tag("a", "This engine in the API", href=f"./api/v1/engines/{view.id}"),

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from exporter.analysis.integrity import Check
+from exporter.analysis.recommendation import Action
+from exporter.analysis.state import State
 from exporter.export.models import EventView
 from exporter.web.page.charts import Mark
-from exporter.web.page.markup import Markup, joined, name, tag
+from exporter.web.page.markup import Markup, joined, name, tag, text
 from exporter.web.page.moments import moment
 from exporter.web.page.numbers import DASH
+from exporter.web.page.words import ACTIONS, STATES, VERDICTS
+from exporter.window.counts import Reset
 
 _SHOWN: Final = 12
+
+_Row = list[EventView]
+"""Events that are told as one, the newest last."""
 
 
 class _Wording(NamedTuple):
@@ -33,11 +41,11 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     ),
     "engine_reset": _Wording("reset", "The server's counters began anew: {cause}"),
     "configured_tokens_changed": _Wording("reset", "K is {configured_tokens}; it was {before}"),
-    "verdict_changed": _Wording("told", "The verdict is {verdict}"),
-    "recommendation_changed": _Wording("told", "The advice is {recommendation}"),
-    "state_changed": _Wording("told", "It is {state}; it was {before}"),
+    "verdict_changed": _Wording("told", "Verdict: {verdict}"),
+    "recommendation_changed": _Wording("told", "Advice: {recommendation}"),
+    "state_changed": _Wording("told", "State: {state}; it was {before}"),
     "drafting_stalled": _Wording("drop", "Drafting stalled"),
-    "drafting_no_longer_stalled": _Wording("recovery", "No longer stalled: it is {state}"),
+    "drafting_no_longer_stalled": _Wording("recovery", "No longer stalled. State: {state}"),
     "engine_found": _Wording("told", "Seen for the first time"),
     "check_broken": _Wording("drop", "The counters contradict each other: {check}"),
     "check_holds_again": _Wording("recovery", "The counters agree again: {check}"),
@@ -52,6 +60,22 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
 }
 
 
+_STATE_WORDS: Final = {str(state): word.text for state, word in STATES.items()}
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "verdict": {str(verdict): word.text for verdict, word in VERDICTS.items()},
+    "state": _STATE_WORDS,
+    "before": _STATE_WORDS,
+    "recommendation": {str(action): words for action, words in ACTIONS.items()},
+    "cause": {
+        Reset.RESTART: "it was restarted",
+        Reset.DECREASE: "they decreased, and nothing explains it",
+    },
+    "check": {check: check.replace("_", " ") for check in Check},
+}
+"""What the values of fields are called on the page."""
+_OF_TOKENS: Final = frozenset((Action.INCREASE, Action.DECREASE))
+
+
 class _Fields(dict[str, str]):
     """The fields of an event, written for people; one that is missing is a dash."""
 
@@ -64,49 +88,100 @@ def event_text(event: EventView) -> str:
     wording = _WORDINGS.get(event.type)
     if wording is None:
         return event.type.replace("_", " ").capitalize()
-    return wording.text.format_map(_Fields({key: _written(value) for key, value in event.fields.items()}))
+    written = {key: _written(key, value) for key, value in event.fields.items()}
+    if event.type == "recommendation_changed":
+        written["recommendation"] = _advice(event)
+    return wording.text.format_map(_Fields(written))
 
 
-def _written(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+def _written(key: str, value: object) -> str:
+    words = _WORDS.get(key, {})
+    return f"{value:.2f}" if isinstance(value, float) else words.get(str(value), str(value))
 
 
-def marks(events: Iterable[EventView], engine: str, target: str, now: float) -> Iterator[Mark]:
-    """Yield an engine's events, and those of its target, as marks on its time line."""
-    for event in _of(events, engine, target):
+def _advice(event: EventView) -> str:
+    """Write advice: another number of tokens is named, where one is recommended."""
+    action, tokens = event.fields.get("recommendation"), event.fields.get("recommended_tokens")
+    if action not in _OF_TOKENS or tokens is None:
+        return _WORDS["recommendation"].get(str(action), str(action))
+    if not tokens:
+        return "try without speculation"
+    return f"try {tokens} {'token' if tokens == 1 else 'tokens'}"
+
+
+def marks(events: Iterable[EventView], now: float) -> Iterator[Mark]:
+    """Yield events as marks on a time line."""
+    for event in events:
         yield Mark(max(now - event.time, 0.0), _kind(event), event_text(event))
 
 
-def engine_events(events: Iterable[EventView], engine: str, target: str, now: float) -> Markup:
-    """List what happened to one engine and its target, the newest first."""
-    found = list(_of(events, engine, target))
-    return _listed(found, now, named=False)
+def engine_events(events: Iterable[EventView], engine: str, now: float) -> Markup:
+    """List what happened to one engine, by its id, and to its target, the newest first."""
+    rows = [[event] for event in events]
+    if not rows:
+        return tag("p", "Nothing is kept of what happened to it.", class_="empty")
+    return _listed((_item(row, now) for row in _chosen(rows)), f"./api/v1/events?engine_id={engine}")
 
 
 def recent_events(events: Iterable[EventView], now: float) -> Markup:
     """List what happened to anything, the newest first."""
-    return _listed(list(events), now, named=True)
-
-
-def _of(events: Iterable[EventView], engine: str, target: str) -> Iterator[EventView]:
-    return (
-        event
-        for event in events
-        if event.engine_id == engine or (event.engine_id is None and event.target == target)
-    )
-
-
-def _listed(events: list[EventView], now: float, *, named: bool) -> Markup:
-    if not events:
+    rows = _gathered(events)
+    if not rows:
         return tag("p", "Nothing happened since the exporter started.", class_="empty")
-    newest = reversed(events[-_SHOWN:])
-    return tag("ol", *(_item(event, now, named=named) for event in newest), class_="events")
+    return _listed((_item(row, now, _who(row)) for row in _chosen(rows)), "./api/v1/events")
 
 
-def _item(event: EventView, now: float, *, named: bool) -> Markup:
-    who = tag("span", name(event.model_name or event.target), class_="who") if named else Markup("")
-    parts = (moment(event.time, now), tag("span", event_text(event), class_="what"), who)
-    return tag("li", joined(parts), class_=f"{_kind(event)}{' bad' if event.bad else ''}", data_key=event.id)
+def _gathered(events: Iterable[EventView]) -> list[_Row]:
+    """Gather news that are alike and of the same minute; what matters stands for itself."""
+    rows: dict[object, _Row] = {}
+    for event in events:
+        alike = (event.type, event_text(event), event.time // 60)
+        key = event.id if _matters(event) else alike
+        row = rows.pop(key, [])
+        row.append(event)
+        rows[key] = row
+    return list(rows.values())
+
+
+def _chosen(rows: Sequence[_Row]) -> list[_Row]:
+    """Return the newest rows of those that matter, then of the others; all of them the newest first."""
+    places = sorted(range(len(rows)), key=lambda place: (not _matters(rows[place][-1]), -place))
+    return [rows[place] for place in sorted(places[:_SHOWN], reverse=True)]
+
+
+def _matters(event: EventView) -> bool:
+    """Return whether it is an alarm, the end of one, or a new beginning."""
+    return event.bad or _kind(event) != "told" or event.fields.get("before") == State.UNREACHABLE
+
+
+def _listed(items: Iterable[Markup], all_of_them: str) -> Markup:
+    link = tag("a", "All events that are kept", href=all_of_them)
+    note = tag("p", f"At most {_SHOWN} are shown, alarms and their ends first. ", link, class_="note")
+    return joined((tag("ol", *items, class_="events"), note))
+
+
+def _item(row: _Row, now: float, who: Markup | None = None) -> Markup:
+    newest = row[-1]
+    parts = [moment(newest.time, now), tag("span", event_text(newest), class_="what")]
+    if who is not None:
+        parts.append(tag("span", who, class_="who"))
+    kind = f"{_kind(newest)}{' bad' if newest.bad else ''}"
+    return tag("li", *parts, class_=kind, data_key=row[0].id)
+
+
+def _who(row: _Row) -> Markup:
+    """Name the engine or target; where there are several, say how many."""
+    several = len({(event.target, event.engine_id) for event in row})
+    if several > 1:
+        return text(f"{several} {'targets' if row[0].engine_id is None else 'engines'}")
+    return _whose(row[0])
+
+
+def _whose(event: EventView) -> Markup:
+    if event.engine_id is None:
+        return name(event.target)
+    of_engine = (name(event.model_name or ""), " · ", name(event.target), f" · engine {event.engine}")
+    return tag("a", *of_engine, href=f"./?engine={event.engine_id}#e-{event.engine_id}")
 
 
 def _kind(event: EventView) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.export.models import EngineView, WindowView
+from exporter.web.page.advice import Advice, advice
 from exporter.web.page.charts import line_chart
 from exporter.web.page.data import PageData, ShownEngine
 from exporter.web.page.detail import detail
@@ -16,7 +16,7 @@ from exporter.web.page.events import marks
 from exporter.web.page.markup import Markup, joined, name, tag
 from exporter.web.page.numbers import NOTHING, between, duration, number, percent, plain, times
 from exporter.web.page.query import Query
-from exporter.web.page.words import state_word, verdict_chip
+from exporter.web.page.words import VERDICTS, state_word, verdict_chip
 
 _HEADS: Final = (
     ("Engine", False, ""),
@@ -62,6 +62,7 @@ def row(engine: ShownEngine, query: Query, page: PageData) -> Markup:
         data_key=view.id,
         data_name=engine.name,
         data_verdict=str(view.verdict),
+        data_verdict_word=VERDICTS[view.verdict].text,
         class_="open" if is_open else None,
         role="rowgroup",
     )
@@ -110,14 +111,16 @@ def _apart(parts: list[str]) -> Iterator[str]:
 def _verdict(view: EngineView, last: WindowView | None) -> Markup:
     """Return the verdict with the figure that it rests on, or what it does not know yet: a drop."""
     if any(view.drops.dropped.values()):
-        return joined((verdict_chip(view.verdict), tag("span", "dropped now", class_="figure alarm")))
+        return joined(
+            (verdict_chip(view.verdict, view.verdict_text), tag("span", "dropped now", class_="figure alarm"))
+        )
     if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
         return NOTHING
     speedup = None if last is None else last.estimated_speedup_ratio
     if speedup is None or speedup.value is None or view.verdict is Verdict.INSUFFICIENT:
-        return verdict_chip(view.verdict)
+        return verdict_chip(view.verdict, view.verdict_text)
     figure = tag("span", number(speedup.value, times), " as fast", class_="figure")
-    return joined((verdict_chip(view.verdict), figure))
+    return joined((verdict_chip(view.verdict, view.verdict_text), figure))
 
 
 def _acceptance(engine: ShownEngine, page: PageData) -> Markup:
@@ -128,7 +131,7 @@ def _acceptance(engine: ShownEngine, page: PageData) -> Markup:
     )
     if engine.trace is None or view.state is State.DISABLED:
         return NOTHING
-    drawn = line_chart(engine.trace, marks(page.events, view.id, view.target, page.time))
+    drawn = line_chart(engine.trace, marks(page.events_of(view.id, view.target), page.time))
     return joined((tag("div", *figures, class_="figures"), drawn))
 
 
@@ -143,19 +146,13 @@ def _tokens(view: EngineView) -> Markup:
     """Return K, and below it the number that is recommended."""
     if view.configured_tokens is None:
         return NOTHING
-    now, best = _count(view.configured_tokens), view.recommended_tokens
-    if best is None:
+    now, best, what = _count(view.configured_tokens), view.recommended_tokens, advice(view)
+    if best is None or what is None:
         return now
-    return joined((now, _advice(view, best)))
-
-
-def _advice(view: EngineView, best: int) -> Markup:
-    """Say what the recommended number is: the present one, as good, or to be tried."""
-    if best == view.configured_tokens:
-        return tag("small", _count(best), " is best", class_="advice", title=view.recommendation_text)
-    if view.recommendation is Action.KEEP:
-        return tag("small", _count(best), " as good", class_="advice", title=view.recommendation_text)
-    return tag("small", "try ", _count(best), class_="advice change", title=view.recommendation_text)
+    is_change = what is Advice.TRY
+    words = ("try ", _count(best)) if is_change else (_count(best), f" {what}")
+    kind = "advice change" if is_change else "advice"
+    return joined((now, tag("small", *words, class_=kind, title=view.recommendation_text)))
 
 
 def _count(tokens: int) -> Markup:

@@ -25,7 +25,7 @@ _FIGURES: Final = (
 def glossary() -> Markup:
     """Return the verdicts, the states and the figures, each with its meaning."""
     figures = [(tag("b", title), text) for title, text in _FIGURES]
-    verdicts = [(verdict_chip(verdict), word.meaning) for verdict, word in VERDICTS.items()]
+    verdicts = [(verdict_chip(verdict, word.meaning), word.meaning) for verdict, word in VERDICTS.items()]
     states = [(state_word(state), word.meaning) for state, word in STATES.items()]
     lists = (_list("Figures", figures), _list("Verdicts", verdicts), _list("States", states))
     inside = tag("div", *lists, class_="glossary")

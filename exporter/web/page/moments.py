@@ -16,10 +16,10 @@ def clock_time(unix: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Write how long ago something was, in its largest unit."""
+    """Write how long ago something was, in whole ones of its largest unit."""
     for length, unit in _UNITS:
         if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
+            return f"{seconds // length:.0f} {unit} ago"
     return "just now"
 
 

@@ -5,6 +5,7 @@
 const EVERY = 1000;
 const SLOWEST = 30000;
 const SHARE = 4; // of the time that an answer takes, until the next is asked for: large fleets are asked less often
+const LONGEST = 3600000; // that an answer's Retry-After is heeded for
 const SLICE = 6; // milliseconds of work between two frames
 
 const content = document.getElementById("content");
@@ -14,8 +15,8 @@ const news = document.getElementById("news");
 let failures = 0;
 let timer = 0;
 let asking = null;
-let seen = new Date();
 let took = 0; // milliseconds, for the last answer
+let heldOff = 0; // milliseconds for which the last answer asked to be left alone
 
 // --- Moving what is on the screen to what should be.
 
@@ -63,6 +64,10 @@ function* morphChildren(old, fresh) {
   for (const next of wanted) {
     const key = keyOf(next);
     while (keyed.has(key) && place && !keyOf(place)) drop(); // what has a key is not moved: it would lose the focus
+    if (place && keyed.has(key) && place.nextSibling === keyed.get(key)) {
+      old.append(place); // it went further down: it alone is moved, not all those that it was above
+      place = keyed.get(key);
+    }
     const match = key ? keyed.get(key) : place && isLike(place, next) ? place : null;
     if (!match) old.insertBefore(next, place);
     else if (match === place) place = place.nextSibling;
@@ -72,7 +77,18 @@ function* morphChildren(old, fresh) {
   while (place) drop();
 }
 
+// Moves what is on the screen. A row that changes its place keeps the focus and, if somebody reads it, its height.
 async function show(fresh, turn) {
+  const focused = document.activeElement;
+  const read = document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest("tbody.open");
+  const place = read?.previousElementSibling;
+  const top = read?.getBoundingClientRect().top;
+  await move(fresh, turn);
+  if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
+  if (read?.isConnected && read.previousElementSibling !== place) scrollBy(0, read.getBoundingClientRect().top - top);
+}
+
+async function move(fresh, turn) {
   const table = content.querySelector("table.fleet");
   const freshTable = fresh.querySelector("table.fleet");
   if (table && freshTable) {
@@ -105,20 +121,30 @@ function announce(before) {
   if (!changed.length) return;
   news.textContent = changed
     .slice(0, 3)
-    .map((row) => `${row.dataset.name}: the verdict is now ${row.dataset.verdict}.`)
+    .map((row) => `${row.dataset.name}. Verdict: ${row.dataset.verdictWord}.`)
     .join(" ");
 }
 
 function say(state, text) {
-  if (live.dataset.state === state) return;
+  if (live.dataset.state === state && live.textContent === text) return; // else it would be read out again
   live.dataset.state = state;
   live.textContent = text;
+}
+
+class Refused extends Error {}
+
+// The reason in words, if the answer is of a few plain ones; a proxy's may be a whole page.
+async function reason(answer) {
+  const isPlain = answer.headers.get("Content-Type")?.startsWith("text/plain");
+  const text = isPlain ? await answer.text() : answer.statusText;
+  return text.trim().split("\n")[0].slice(0, 120);
 }
 
 async function fetched(turn) {
   const limit = AbortSignal.any([turn.signal, AbortSignal.timeout(10000)]);
   const answer = await fetch(`./fragment${location.search}`, { signal: limit, cache: "no-store" });
-  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  heldOff = answer.ok ? 0 : Math.min(1000 * (Number(answer.headers.get("Retry-After")) || 0), LONGEST);
+  if (!answer.ok) throw new Refused(`it answered ${answer.status}: ${await reason(answer)}`);
   const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
   const fresh = content.cloneNode(false);
   fresh.append(...parsed.body.childNodes);
@@ -132,18 +158,19 @@ async function refresh() {
   try {
     const before = verdicts();
     const begin = performance.now();
+    heldOff = 0;
     const fresh = await fetched(turn);
     took = performance.now() - begin;
     await show(fresh, turn);
     if (turn.signal.aborted) return;
     announce(before);
     failures = 0;
-    seen = new Date();
     say("live", "Live");
-  } catch {
+  } catch (error) {
     if (turn.signal.aborted) return;
     failures += 1;
-    say("stale", `Stale since ${seen.toLocaleTimeString()}: the exporter does not answer`);
+    const why = error instanceof Refused ? error.message : "the exporter does not answer";
+    say("stale", `Stale since ${content.querySelector(".asof time").textContent}: ${why}`);
   }
   plan();
 }
@@ -151,7 +178,7 @@ async function refresh() {
 function plan() {
   clearTimeout(timer);
   if (document.hidden) say("paused", "Paused");
-  else timer = setTimeout(refresh, Math.max(Math.min(EVERY * 2 ** failures, SLOWEST), SHARE * took));
+  else timer = setTimeout(refresh, Math.max(Math.min(EVERY * 2 ** failures, SLOWEST), SHARE * took, heldOff));
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? plan() : refresh()));
@@ -207,14 +234,20 @@ function step(by) {
   next?.scrollIntoView({ block: "nearest" });
 }
 
+function closeRow(opener) {
+  if (!opener) return;
+  opener.focus();
+  go(opener.getAttribute("href"));
+}
+
 function escape(target) {
   if (target.id === "filter" && target.value) {
     target.value = "";
     filter("");
   } else if (target.id === "filter") {
     target.blur();
-  } else if (target.matches("a.opener[aria-expanded=true]")) {
-    go(target.getAttribute("href"));
+  } else {
+    closeRow(target.closest("tbody.open")?.querySelector("a.opener"));
   }
 }
 
@@ -227,8 +260,7 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "/" && !isTyping) {
     event.preventDefault();
     document.getElementById("filter")?.focus();
-  } else if (event.key in STEPS && (target.matches("a.opener") || target.id === "filter" || event.key.length === 1)) {
-    if (isTyping && event.key !== "ArrowDown") return;
+  } else if (event.key in STEPS && (target.matches("a.opener") || (target.id === "filter" && event.key === "ArrowDown"))) {
     event.preventDefault();
     step(STEPS[event.key]);
   }

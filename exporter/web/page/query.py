@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 from urllib.parse import urlencode
@@ -13,6 +14,10 @@ _MOST_OPEN: Final = 8
 """Engines that are open at a time: each of them is rendered whole, once a second."""
 _LONGEST: Final = 200
 """Characters of a filter that are read."""
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+
+Words = Mapping[str, Sequence[str]]
+"""What a filter looks at: the values of each key, all in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +49,30 @@ class Query:
         pairs += [("engine", engine) for engine in self.opened]
         return f"./?{urlencode(pairs)}" if pairs else "./"
 
-    def matches(self, words: Mapping[str, str]) -> bool:
+    def matches(self, words: Words) -> bool:
         """Return whether something is shown: every word of the filter must be found.
 
-        A word ``key=value`` must be the value of that key, whole; any other may be a part of any value. The
-        case of letters does not count.
+        A word ``key=value`` must be a value of that key, whole; any other may be a part of any value. The
+        case of letters does not count, and quotes hold together what has spaces: ``verdict="too early"``.
         """
-        return all(_found(word, words) for word in self.text.casefold().split())
+        return all(_found(word, words) for word in _words(self.text.casefold()))
 
 
-def _found(word: str, words: Mapping[str, str]) -> bool:
+def _words(text: str) -> Iterable[str]:
+    """Split a filter at its spaces; a quote that is not closed yet reaches to the end."""
+    return (match.replace('"', "") for match in _WORD.findall(text))
+
+
+def _found(word: str, words: Words) -> bool:
     key, separator, value = word.partition("=")
     if separator and key in words:
-        return words[key].casefold() == value
-    return any(word in each for each in _folded(words.values()))
+        return value in words[key]
+    return any(word in each for values in words.values() for each in values)
 
 
-def _folded(values: Iterable[str]) -> Iterable[str]:
-    return (value.casefold() for value in values)
+def folded(words: Iterable[tuple[str, str]]) -> Words:
+    """Return pairs of a key and a value as a filter looks at them: the values by key, in small letters."""
+    found: dict[str, list[str]] = {}
+    for key, value in words:
+        found.setdefault(key.casefold(), []).append(value.casefold())
+    return found

@@ -18,6 +18,7 @@ Standing = Verdict | State
 _ALL: Final[tuple[Standing, ...]] = (*Verdict, *State)
 _PAYS: Final = (Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL)
 _DOES_NOT: Final = (Verdict.POOR, Verdict.HARMFUL)
+_ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
 _TOO_EARLY: Final = "Too early to say whether speculation pays."
 
 
@@ -25,6 +26,11 @@ def standing(view: EngineView) -> Standing:
     """Return what an engine is counted as."""
     drafts = view.state is State.ACTIVE or view.verdict is not Verdict.INSUFFICIENT
     return view.verdict if drafts else view.state
+
+
+def is_alarming(view: EngineView) -> bool:
+    """Return whether somebody should look at an engine before the others."""
+    return any(view.drops.dropped.values()) or standing(view) in _ALARMING
 
 
 def sentence(standings: Counter[Standing]) -> str:

@@ -15,7 +15,7 @@ from exporter.web.page.numbers import NOTHING, duration, number, whole
 _STATES: Final = {True: ("up", "Up"), False: ("down", "Down"), None: ("unknown", "Not polled yet")}
 _HEADS: Final = (
     ("Target", ""),
-    ("Address", ""),
+    ("Address", "address"),
     ("State", ""),
     ("Server", ""),
     ("Engines", "number"),
@@ -29,9 +29,13 @@ def targets(page: PageData) -> Markup:
     """Return the targets as a table, or what to do where there is none."""
     if not page.targets:
         return _none()
-    heads = (tag("th", title, scope="col", class_=kind or None) for title, kind in _HEADS)
+    heads = (
+        tag("th", title, scope="col", role="columnheader", class_=kind or None) for title, kind in _HEADS
+    )
     rows = (_row(each, page.time) for each in sorted(page.targets, key=lambda each: each.up is not False))
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="targets")
+    head = tag("thead", tag("tr", *heads, role="row"), role="rowgroup")
+    body = tag("tbody", *rows, role="rowgroup")
+    table = tag("table", head, body, class_="targets", role="table", aria_labelledby="targets-title")
     return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label="Table of targets")
 
 
@@ -77,16 +81,22 @@ def _row(target: TargetView, now: float) -> Markup:
         state.append(tag("small", "last answered ", moment(target.last_success_timestamp_seconds, now)))
     server = " ".join(filter(None, (target.engine_kind, target.version)))
     failures = sum(target.poll_failures.values())
-    cells = (
-        tag("th", name(target.target), scope="row"),
-        tag("td", target.address, class_="address"),
-        tag("td", *state),
-        tag("td", name(server) if server else NOTHING),
-        tag("td", str(len(target.engines)), class_="number"),
-        tag("td", number(target.poll_interval_seconds, duration), class_="number"),
-        tag("td", number(failures, whole), tag("small", f" of {whole(target.polls)}"), class_="number"),
+    values = (
+        target.address,
+        joined(state),
+        name(server) if server else NOTHING,
+        str(len(target.engines)),
+        number(target.poll_interval_seconds, duration),
+        joined((number(failures, whole), tag("small", f" of {whole(target.polls)}"))),
     )
-    return tag("tr", *cells, data_key=target.target)
+    cells = (_cell(*head, value) for head, value in zip(_HEADS[1:], values, strict=True))
+    title = tag("th", name(target.target), scope="row", role="rowheader")
+    return tag("tr", title, *cells, role="row", data_key=target.target)
+
+
+def _cell(title: str, kind: str, value: str) -> Markup:
+    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    return tag("td", tag("div", value), class_=kind or None, role="cell", data_label=title)
 
 
 def _none() -> Markup:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
+from exporter.export import sentences
 from exporter.web.page.markup import Markup, joined, tag
 
 
@@ -17,22 +19,39 @@ class Word(NamedTuple):
     meaning: str
 
 
+_MADE_OF: Final = "by the speed-up or, where the cost of drafting is unknown, by the acceptance length."
+
 VERDICTS: Final[Mapping[Verdict, Word]] = {
-    Verdict.OPTIMAL: Word("Optimal", "At least twice as fast as without speculation."),
-    Verdict.HEALTHY: Word("Healthy", "Clearly faster than without: by 30 % to 100 %."),
-    Verdict.MARGINAL: Word("Marginal", "A little faster than without: by 10 % to 30 %."),
-    Verdict.POOR: Word("Poor", "Hardly faster than without, if at all."),
-    Verdict.HARMFUL: Word("Harmful", "Slower than without speculation, beyond doubt."),
+    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays very well, {_MADE_OF}"),
+    Verdict.HEALTHY: Word("Healthy", f"It pays, {_MADE_OF}"),
+    Verdict.MARGINAL: Word("Marginal", f"It pays a little, {_MADE_OF}"),
+    Verdict.POOR: Word("Poor", f"It hardly pays, if at all, {_MADE_OF}"),
+    Verdict.HARMFUL: Word("Harmful", "Decoding is slower than without speculation, beyond doubt."),
     Verdict.INSUFFICIENT: Word("Too early", "Too little was drafted, or too unevenly, to say."),
 }
 
-STATES: Final[Mapping[State, Word]] = {
-    State.ACTIVE: Word("Active", "It drafts, or will as soon as it finds something to propose."),
-    State.IDLE: Word("Idle", "Nothing is running, so nothing is drafted."),
-    State.STALLED: Word("Stalled", "It drafted before, and does not now though it should."),
-    State.DISABLED: Word("Off", "The engine does not speculate."),
-    State.UNREACHABLE: Word("Unreachable", "The engine was not seen for too long."),
+_STATE_WORDS: Final[Mapping[State, str]] = {
+    State.ACTIVE: "Active",
+    State.IDLE: "Idle",
+    State.STALLED: "Stalled",
+    State.DISABLED: "Off",
+    State.UNREACHABLE: "Unreachable",
 }
+_DRAFTS: Final = "It drafts, or will as soon as it finds something to propose."
+STATES: Final[Mapping[State, Word]] = {
+    state: Word(word, sentences.STATES.get(state, _DRAFTS)) for state, word in _STATE_WORDS.items()
+}
+
+ACTIONS: Final[Mapping[Action, str]] = {
+    Action.KEEP: "keep it as it is",
+    Action.INCREASE: "draft more tokens at a time",
+    Action.DECREASE: "draft fewer tokens at a time",
+    Action.DISABLE: "switch speculation off",
+    Action.LIMIT_BATCH: "speculate only while few requests run",
+    Action.SWITCH_METHOD: "draft by another engine's method",
+    Action.COLLECT: "none, too little is known",
+}
+"""What the advice is, where no numbers are at hand."""
 
 _BARS: Final[Mapping[Verdict, int]] = {
     Verdict.OPTIMAL: 4,
@@ -63,12 +82,10 @@ def _sign(drawing: Markup, verdict: Verdict) -> Markup:
     return tag("svg", drawing, class_=f"sign {verdict}", viewbox="0 0 17 16", aria_hidden="true")
 
 
-def verdict_chip(verdict: Verdict) -> Markup:
-    """Return a verdict as sign and word."""
-    word = VERDICTS[verdict]
-    return tag(
-        "span", verdict_sign(verdict), tag("span", word.text), class_=f"verdict {verdict}", title=word.meaning
-    )
+def verdict_chip(verdict: Verdict, meaning: str) -> Markup:
+    """Return a verdict as sign and word; ``meaning`` is what it says of one engine, or of any."""
+    word = tag("span", VERDICTS[verdict].text)
+    return tag("span", verdict_sign(verdict), word, class_=f"verdict {verdict}", title=meaning)
 
 
 def state_word(state: State) -> Markup:

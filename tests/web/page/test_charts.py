@@ -20,8 +20,14 @@ def test_acceptance_is_drawn_from_left_to_right_and_from_the_bottom():
 def test_nothing_is_drawn_where_nothing_is_known():
     ratios = (0.5, 0.5, None, 0.5, 0.5, None, 0.5)
     drawing = line_chart(Trace(300, tuple(Piece(300 - 50 * n, each) for n, each in enumerate(ratios))))
-    assert paths(drawing)["line"].count("M") == 2
+    assert paths(drawing)["line"] == "M0 50L100 50M300 50L400 50M600 50h0"  # the last one alone is a dot
+    assert paths(drawing)["area"].count("M") == 2
     assert "Nothing was drafted in the last 5 min." in line_chart(Trace(300, (Piece(0, None),)))
+
+
+def test_now_is_said_only_of_what_is_known_now():
+    drawing = line_chart(Trace(300, (Piece(300, 0.5), Piece(150, 0.25), Piece(0, None))))
+    assert "25.0\u202f% last, between" in drawing
 
 
 def test_what_happened_is_marked_where_it_was():

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-import asyncio
+import re
 from collections import Counter
+from html import unescape
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.analysis.drop import DropKind
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.export.models import TargetView
@@ -15,11 +17,8 @@ from exporter.web.page.content import content
 from exporter.web.page.data import PageData, ShownEngine
 from exporter.web.page.query import Query
 from exporter.web.page.summary import sentence
-from tests.e2e.faster_clock import Server
-from tests.e2e.moved_fleet import moved_fleet
+from tests.web.page.conftest import changed
 from tests.web.page.test_markup import Reading
-
-TOLD = {"cost": {"draft_cost_ratio": 0.08}, "speculative": {"method": "eagle3"}}
 
 
 def target(name="chat", up=True, error=""):
@@ -29,20 +28,6 @@ def target(name="chat", up=True, error=""):
         poll_seconds=None, poll_bytes=None, poll_interval_seconds=1.0, last_success_timestamp_seconds=90.0,
         engines=(),
     )  # fmt: skip
-
-
-async def watched():
-    servers = [Server("chat", told=TOLD), Server("off", changes={"speculation": {"tokens": 0}})]
-    async with moved_fleet(servers) as fleet:
-        await fleet.advance(310)
-        await fleet.state.prepare()
-        return list(fleet.state.page().engines)
-
-
-@pytest.fixture(scope="module")
-def engines():
-    """An engine that drafts, and one that does not."""
-    return asyncio.run(watched())
 
 
 @pytest.mark.parametrize(
@@ -112,6 +97,88 @@ async def test_an_engine_that_is_gone_has_a_row_without_numbers(engines):
     )
     assert "Unreachable" in html
     assert "Since the exporter first saw the engine" in html
+
+
+class Counted(list):
+    """Events that count how often all of them are gone through."""
+
+    readings = 0
+
+    def __iter__(self):
+        self.readings += 1
+        return super().__iter__()
+
+
+async def test_events_are_not_gone_through_for_each_engine(engines):
+    events = Counted()
+    rows = [changed(engines[0], id=str(number)) for number in range(20)]
+    await content(Query("", ("1", "2")), PageData(100.0, iter(rows), [target()], events))
+    assert events.readings <= 2
+
+
+async def test_a_verdict_says_of_its_engine_what_it_rests_on(engines):
+    text = "Speculation pays very well: a draft gives 3.10 tokens, at an unknown cost."
+    chat = changed(engines[0], verdict=Verdict.OPTIMAL, verdict_text=text)
+    html = await content(Query(), PageData(100.0, iter([chat]), [target()], ()))
+    assert f'class="verdict optimal" title="{text}"' in html
+    assert "twice" not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("verdict=optimal", [1]),
+        ('verdict="too early"', [2]),
+        ("early", [2]),
+        ("state=off", [3]),
+        ('"dropped now"', [1]),
+        ("dropped=slow", [1]),
+        ('Team="a b"', [2]),
+        ('action="is best"', [1, 2]),
+    ],
+)
+async def test_the_filter_finds_what_is_shown(engines, text, found):
+    chat, off = engines
+    both = dict.fromkeys(DropKind, True)
+    drops = chat.view.drops.model_copy(update={"dropped": both})
+    shown = [
+        changed(chat, id="1", verdict=Verdict.OPTIMAL, drops=drops, recommended_tokens=4, configured_tokens=4),
+        changed(chat, id="2", verdict=Verdict.INSUFFICIENT, labels={"Team": "A b"}, recommended_tokens=4,
+                configured_tokens=4),
+        changed(off, id="3"),
+    ]  # fmt: skip
+    html = await content(Query(text), PageData(100.0, iter(shown), [target()], ()))
+    assert re.findall('<tbody id="e-(.)"', html) == [str(each) for each in found]
+
+
+async def test_an_engine_of_the_address_that_is_not_there_is_said_to_be_missing(engines):
+    asked = Query("", (engines[0].view.id, "<gone>"))
+    html = await content(asked, PageData(100.0, iter(engines), [target()], ()))
+    assert "There is no engine <q><bdi>&lt;gone&gt;</bdi></q>" in html
+    assert html.count("There is no engine") == 1
+    assert f'href="./?engine={engines[0].view.id}" class="chip">Close' in html
+
+
+async def test_without_an_engine_one_thing_is_said_once_and_there_is_no_filter():
+    html = await content(Query(), PageData(100.0, iter(()), [target()], ()))
+    assert html.count("No engine was seen yet.") == 1
+    assert "a moment after its server's first answer" in unescape(html)
+    assert 'id="filter"' not in html
+
+
+async def test_whoever_has_to_be_looked_at_comes_first(engines, monkeypatch):
+    monkeypatch.setattr(page_content, "MOST_ROWS", 3)
+    chat = engines[0]
+    slow = chat.view.drops.model_copy(update={"dropped": {DropKind.SLOW: True}})
+    fine = [changed(chat, id=f"fine{number}") for number in range(9)]
+    shown = [
+        *fine[:8],
+        changed(chat, id="harmful", verdict=Verdict.HARMFUL),
+        fine[8],
+        changed(chat, id="dropped", drops=slow),
+    ]
+    html = await content(Query("", ("fine7",)), PageData(100.0, iter(shown), [target()], ()))
+    assert re.findall('<tbody id="e-([^"]+)"', html) == ["harmful", "dropped", "fine0", "fine7"]
 
 
 @settings(max_examples=30)

@@ -31,10 +31,11 @@ def test_no_value_is_not_0():
 
 
 def test_moments_are_told_from_now():
-    assert [ago(seconds) for seconds in (0.4, 3, 90, 7200, 200_000)] == [
+    assert [ago(seconds) for seconds in (0.4, 3, 59.9, 90, 7200, 200_000)] == [
         "just now",
         "3 s ago",
-        "2 min ago",
+        "59 s ago",
+        "1 min ago",
         "2 h ago",
         "2 d ago",
     ]

@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import MultiDict
 
-from exporter.web.page.query import Query
+from exporter.web.page.query import Query, folded
 
-WORDS = {"target": "chat-1", "model_name": "Llama 3", "verdict": "poor", "team": "search"}
+WORDS = folded(
+    [
+        ("target", "chat-1"),
+        ("model_name", "Llama 3"),
+        ("verdict", "poor"),
+        ("Team", "Search all"),
+        ("state", "disabled"),
+        ("state", "Off"),
+    ]
+)
 
 
 def read(address):
@@ -44,7 +53,14 @@ def test_only_so_many_engines_are_open_and_the_oldest_close():
         ("chat poor", True),
         ("chat harmful", False),
         ("verdict=poor", True),
-        ("verdict=Poor team=search", True),
+        ("verdict=Poor TEAM=x", False),
+        ('Team="search all"', True),
+        ('verdict=poor "llama 3"', True),
+        ('"3 llama"', False),
+        ('team="search', False),
+        ('team="search ALL', True),
+        ("state=off", True),
+        ("state=disabled off", True),
         ("verdict=po", False),
         ("unknown=poor", False),
     ],

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from exporter.web.page.data import ShownEngine
+from tests.e2e.faster_clock import Server
+from tests.e2e.moved_fleet import moved_fleet
+
+TOLD = {"cost": {"draft_cost_ratio": 0.08}, "speculative": {"method": "eagle3"}}
+
+
+async def watched():
+    servers = [Server("chat", told=TOLD), Server("off", changes={"speculation": {"tokens": 0}})]
+    async with moved_fleet(servers) as fleet:
+        await fleet.advance(310)
+        await fleet.state.prepare()
+        return list(fleet.state.page().engines)
+
+
+@pytest.fixture(scope="module")
+def engines():
+    """An engine that drafts, and one that does not."""
+    return asyncio.run(watched())
+
+
+def changed(engine, **update):
+    """An engine of which something else is known."""
+    return ShownEngine(engine.view.model_copy(update=update), engine.trace)
