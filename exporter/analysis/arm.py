@@ -15,7 +15,6 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from exporter.analysis.bounds import (
-    MOST_COSINES,
     MOST_INCREMENTS,
     busy_requests,
     cosines_of,
@@ -39,14 +38,14 @@ class Basis(StrEnum):
     """Generation tokens a second of each running request; here its inverse, request seconds a token."""
 
 
-class Measured(NamedTuple):
+class Pace(NamedTuple):
     """What an arm takes by one basis: less is faster. The unit is the basis' own."""
 
     value: float
     relative_error: float | None
     """Standard error over value; None where nobody can say."""
-    freedom: int
-    """The degrees of freedom of that error."""
+    degrees: int
+    """The degrees of freedom of that error; 0 where there is none."""
 
 
 class _Columns(NamedTuple):
@@ -121,14 +120,14 @@ class Arm:
         passing = ratio(sum(started or 0 for started, _ in told), sum(running for _, running in told))
         return cosines_of(max(window.seconds for window in self.windows), passing)
 
-    def measures(self) -> dict[Basis, Measured]:
+    def measures(self) -> dict[Basis, Pace]:
         """Return what the arm takes by each basis that an engine tells, and by which anything happened."""
         edges = _grid(self.length, self.newest)
         cells = [_cells(window, edges) for window in self.windows]
         cosines = self.cosines
         found = {basis: _added(filter(None, map(read, cells))) for basis, read in _READS.items()}
         return {
-            basis: _measured(columns, cosines)
+            basis: _pace(columns, cosines)
             for basis, columns in found.items()
             if sum(columns.above) > 0 and sum(columns.below) > 0
         }
@@ -145,14 +144,13 @@ def _added(engines: Iterable[_Columns]) -> _Columns:
     return _Columns(above, below)
 
 
-def _measured(columns: _Columns, cosines: int) -> Measured:
+def _pace(columns: _Columns, cosines: int) -> Pace:
     above, below = columns
     estimate = ratio_estimate(above, below, cosines, lowest=0.0, highest=inf)
     value = sum(above) / sum(below)
     if estimate is None:
-        return Measured(value, None, 0)
-    cells = sum(1 for each in zip(above, below, strict=True) if any(each))
-    return Measured(value, estimate.standard_error / value, min(cosines, cells - 1, MOST_COSINES))
+        return Pace(value, None, 0)
+    return Pace(value, estimate.standard_error / value, estimate.degrees)
 
 
 def _worked(window: Window) -> bool:

@@ -6,9 +6,8 @@ logarithm is ln b - ln a; by the delta method (Casella and Berger, *Statistical 
 
     s² = (s_b/b)² + (s_a/a)²        bounds = b/a · exp(± t·s)
 
-t is Student's 0.975 quantile at the degrees of freedom that Welch and Satterthwaite give such a sum (Welch,
-Biometrika 34, 1947): s⁴ / ((s_b/b)⁴/B_b + (s_a/a)⁴/B_a), rounded down. A load that both arms share makes the
-bounds too wide, not too narrow.
+t is Student's 0.975 quantile at the degrees of freedom of such a sum (``welch``), rounded down. A load that
+both arms share makes the bounds too wide, not too narrow.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, sqrt
 
-from exporter.analysis.arm import Measured
-from exporter.analysis.bounds import T_QUANTILES
+from exporter.analysis.arm import Pace
 from exporter.analysis.estimate import Estimate
+from exporter.analysis.welch import degrees_of_sum, t_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +29,12 @@ class ArmSpeedup:
     """The same with its 95 % bounds; None where one of the arms has none."""
 
 
-def arm_speedup(baseline: Measured, arm: Measured) -> ArmSpeedup:
+def arm_speedup(baseline: Pace, arm: Pace) -> ArmSpeedup:
     """Return how much faster ``arm`` is; both take something, and less is faster."""
     value = baseline.value / arm.value
     if baseline.relative_error is None or arm.relative_error is None:
         return ArmSpeedup(value, None)
     variances = [baseline.relative_error**2, arm.relative_error**2]
     error = sqrt(sum(variances))
-    freedom = _freedom(variances, [baseline.freedom, arm.freedom])
-    widening = exp(T_QUANTILES[freedom] * error)
+    widening = exp(t_quantile(degrees_of_sum(variances, [baseline.degrees, arm.degrees])) * error)
     return ArmSpeedup(value, Estimate(value, value / widening, value * widening, value * error))
-
-
-def _freedom(variances: list[float], freedoms: list[int]) -> int:
-    """Return the degrees of freedom of a sum of variances: between the least of them and their sum."""
-    highest = len(T_QUANTILES) - 1
-    weights = sum(variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True))
-    if not weights:  # nothing varies, and 0 is as wide at any freedom
-        return highest
-    return min(int(sum(variances) ** 2 / weights + 1e-9), highest)

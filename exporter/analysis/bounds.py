@@ -22,6 +22,7 @@ from exporter.analysis.acceptance import acceptance_length_tokens, draft_accepta
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.load import mean
 from exporter.analysis.ratio import ratio
+from exporter.analysis.welch import t_quantile
 from exporter.scrape.engines import Counter, Gauge
 from exporter.window.ledger import Increments, Window
 
@@ -39,12 +40,6 @@ _GROWTH = 0.6
 LEAST_COSINES = 2
 MOST_INCREMENTS = 40
 """Twelve slow waves do not see what happens within a fortieth of a window."""
-
-T_QUANTILES = (
-    *(inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447),
-    *(2.365, 2.306, 2.262, 2.228, 2.201, 2.179),
-)
-"""The 0.975 quantile of Student's t, by degrees of freedom."""
 
 
 def grouped(window: Window) -> Increments:
@@ -131,7 +126,7 @@ def ratio_estimate(
     if number < LEAST_COSINES:
         return None
     error = max((standard_error(residuals, number) or 0.0) / total, least_error)
-    half = T_QUANTILES[number] * error
+    half = t_quantile(number) * error
     return Estimate(
         value,
         lower=min(value, max(lowest, value - half)),

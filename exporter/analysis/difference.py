@@ -1,11 +1,10 @@
 """How far a figure moved between two measurements that do not depend on one another, and how sure that is.
 
-The variance of a difference is the sum of both variances. Each was estimated with few degrees of freedom B,
-so the difference has those of Welch and Satterthwaite,
+The variance of a difference is the sum of both variances, whose degrees of freedom B are Welch's (``welch``):
 
-    B = (v1 + v2)² / (v1²/B1 + v2²/B2)        bounds = difference ± t_B(0.975) · √(v1 + v2)
+    bounds = difference ± t_B(0.975) · √(v1 + v2)
 
-(Welch, *The generalization of Student's problem*, Biometrika 34, 1947). Where only bounds are known, as of a
+Where only bounds are known, as of a
 quantile, the distances to them take the place of t times the errors, each in its own direction (Zou and
 Donner, *Construction of confidence limits about effect measures*, Statistics in Medicine 27, 2008):
 
@@ -15,17 +14,10 @@ Donner, *Construction of confidence limits about effect measures*, Statistics in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, hypot, sqrt
-from typing import Final
+from math import hypot, sqrt
 
 from exporter.analysis.measured import Measured
-
-_T: Final = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306),
-    *(2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120),
-    *(2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064),
-)
-"""The 0.975 quantile of Student's t for 1 to 24 degrees of freedom: twice the most cosines."""
+from exporter.analysis.welch import degrees_of_sum, t_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +52,12 @@ def difference(before: Measured, after: Measured) -> Difference:
     return Difference(before, after, change, change - distances[0], change + distances[1])
 
 
-def t_quantile(degrees: float) -> float:
-    """Return the 0.975 quantile of Student's t; of a fraction of degrees that of the whole ones below."""
-    # Whole degrees come out of Welch's formula with an error of rounding.
-    return _T[min(max(floor(degrees + 1e-9), 1), len(_T)) - 1]
-
-
 def _by_errors(before: Measured, after: Measured) -> tuple[float, float] | None:
     if before.standard_error is None or after.standard_error is None:
         return None
     variances = before.standard_error**2, after.standard_error**2
-    total = sum(variances)
-    spread = variances[0] ** 2 / (before.degrees or 1) + variances[1] ** 2 / (after.degrees or 1)
-    half = t_quantile(total**2 / spread if spread else len(_T)) * sqrt(total)
+    degrees = degrees_of_sum(variances, [before.degrees or 1, after.degrees or 1])
+    half = t_quantile(degrees) * sqrt(sum(variances))
     return half, half
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Final
 
-from exporter.analysis.arm import Arm, Basis, Measured
+from exporter.analysis.arm import Arm, Basis, Pace
 from exporter.analysis.arm_speedup import ArmSpeedup, arm_speedup
 from exporter.analysis.comparability import Conditions, comparable, conditions
 from exporter.analysis.estimate import Estimate
@@ -171,7 +171,7 @@ def _baseline_window(arm: Arm) -> ArmWindow:
     return ArmWindow(arm.length, len(arm.windows), arm.total(Counter.FIRST_TOKENS), arm.acceptance_length)
 
 
-def _window(arm: Arm, baseline: Arm, held: Mapping[Basis, Measured]) -> ArmWindow:
+def _window(arm: Arm, baseline: Arm, held: Mapping[Basis, Pace]) -> ArmWindow:
     """Hold an arm against what its baseline takes by each basis."""
     found = conditions(arm, baseline)
     mine = arm.measures() if comparable(found) else {}

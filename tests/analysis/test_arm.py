@@ -74,6 +74,12 @@ class TestSums:
         short = window_of(EAGLE, seconds=149)
         assert arm_with(short).measures()[TIME].relative_error is None
 
+    def test_the_error_has_no_more_degrees_than_there_were_cells_with_work_in_them_less_one(self):
+        # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.
+        burst = window_of(lambda second: EAGLE | {"first_tokens": 40} if second < 30 else {})
+        assert arm_with(burst).measures()[TIME].degrees == 3
+        assert arm_with(window_of(EAGLE)).measures()[TIME].degrees == 12
+
     def test_engines_whose_troubles_come_together_are_less_sure_than_such_as_take_turns(self):
         def waves(sign):
             return lambda second: EAGLE | {"decode_nanoseconds": (6 + sign * (-1) ** (second // 75)) * NANO}

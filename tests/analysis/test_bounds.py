@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import gamma, inf, isclose, pi, sqrt
+from math import inf, isclose, sqrt
 from random import Random
 from statistics import fmean
 
@@ -125,18 +125,6 @@ def test_fewer_increments_leave_fewer_cosines():
     for increments, t in ([11, 10, 9], 4.303), ([11, 10, 10, 9], 3.182), ([11, 10, 10, 10, 9], 3.182):
         found = estimate(increments, [5] * len(increments))
         assert (found.upper - found.value) / found.standard_error == pytest.approx(t)
-
-
-def test_t_is_students():
-    def density(x, freedom):
-        scale = gamma((freedom + 1) / 2) / sqrt(freedom * pi) / gamma(freedom / 2)
-        return scale * (1 + x * x / freedom) ** (-(freedom + 1) / 2)
-
-    for freedom, quantile in list(enumerate(bounds.T_QUANTILES))[bounds.LEAST_COSINES :]:
-        width = quantile / 2000
-        half = sum(density((place + 0.5) * width, freedom) for place in range(2000)) * width
-        assert half == pytest.approx(0.475, abs=2e-5), freedom
-    assert len(bounds.T_QUANTILES) == bounds.MOST_COSINES + 1
 
 
 # The estimator

@@ -1,0 +1,35 @@
+"""Student's t, and the degrees of freedom of a sum of variances that were each estimated from few figures.
+
+Of two variances with B1 and B2 degrees of freedom, the sum has those of Welch and Satterthwaite,
+
+    B = (v1 + v2)² / (v1²/B1 + v2²/B2)
+
+(Welch, *The generalization of Student's problem*, Biometrika 34, 1947): between the smaller of them and their
+sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor
+from typing import Final
+
+T_QUANTILES: Final = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306),
+    *(2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120),
+    *(2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064),
+)
+"""The 0.975 quantile of Student's t for 1 to 24 degrees of freedom: twice the most cosines of an estimate."""
+
+
+def t_quantile(degrees: float) -> float:
+    """Return the 0.975 quantile of Student's t; of a fraction of degrees that of the whole ones below."""
+    # Whole degrees come out of Welch's formula with an error of rounding.
+    return T_QUANTILES[min(max(floor(degrees + 1e-9), 1), len(T_QUANTILES)) - 1]
+
+
+def degrees_of_sum(variances: Sequence[float], degrees: Sequence[int]) -> float:
+    """Return the degrees of freedom of the sum of ``variances``, each of which has so many ``degrees``."""
+    spread = sum(variance**2 / own for variance, own in zip(variances, degrees, strict=True))
+    # Where nothing varies, 0 is as wide at any freedom. Squares of the smallest figures vanish too.
+    return sum(variances) ** 2 / spread if spread else float(sum(degrees))
