@@ -17,7 +17,10 @@ from exporter.export.snapshot import engine_id
 MOST_KEPT: Final = 1000
 """Events that are kept; at half a kilobyte each, whoever is told of the rest has seen a bad day."""
 
-_IDENTIFIER: Final = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,15})", re.ASCII)
+EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
+"""What an identifier looks like, as a regular expression of JSON Schema."""
+
+_IDENTIFIER: Final = re.compile(EVENT_ID, re.ASCII)
 
 _log = structlog.get_logger()
 

@@ -70,7 +70,7 @@ LOG_EVENTS: Final = tuple(
         (About.TARGET, "target_recovered", "info", ("failed_polls",), "A poll succeeded again."),
         (About.TARGET, "no_engine_on_page", "warning", ("remedy",), "The page was read, and shows no engine that the exporter knows."),
         (About.TARGET, "filtered_page_not_used", "info", ("histograms",), "The server does not answer the short page, so the whole one is asked for."),
-        (About.TARGET, "poll_crashed", "error", ("exception",), "A defect of the exporter's in reading an answer; told once, until a poll succeeds."),
+        (About.TARGET, "poll_crashed", "error", ("exception",), "A defect of the exporter's in reading an answer; told once, until a poll succeeds. No event: it has no `event_id`."),
         (About.DISCOVERY, "targets_changed", "info", ("targets", "added", "removed"), "Other servers are watched."),
         (About.DISCOVERY, "discovery_failed", "warning", ("discovery", "reason"), "A list of targets could not be had; the targets stay as they are."),
         (About.DISCOVERY, "discovery_recovered", "info", ("discovery",), "It could be had again."),
@@ -96,6 +96,16 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "task_died", "error", ("exception",), "A defect of the exporter's ended a task in the background. Restart it, and tell us."),
     )
 )  # fmt: skip
+
+_NO_EVENTS: Final = frozenset({"engine_summary", "poll_crashed"})
+"""What is logged of engines and targets, and is no event."""
+
+EVENT_TYPES: Final = tuple(
+    event.word
+    for event in LOG_EVENTS
+    if event.about in (About.ENGINE, About.TARGET) and event.word not in _NO_EVENTS
+)
+"""The types of events, which `/api/v1/events` and the page have too."""
 
 _BEGIN: Final = "<!-- Generated from exporter/log_events.py by `make docs`. Change the rows there. -->\n"
 _END: Final = "<!-- End of what is generated. -->\n"

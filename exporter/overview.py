@@ -10,6 +10,7 @@ from exporter.clock import Clock
 from exporter.config.units import format_duration
 from exporter.event_log import EventLog
 from exporter.experiments import Experiments
+from exporter.export.catalogue import ENGINE_LABELS
 from exporter.export.collector import Snapshot
 from exporter.export.history import Histories
 from exporter.export.status import ExporterStatus
@@ -46,12 +47,13 @@ class Overview:
         The polls go on in between: a thousand engines take a second. What is said of one engine, and of one
         target, is all of the same poll.
         """
+        last_event = self._events.last
         engines: list[tuple[Mapping[str, str], Findings]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
             await asyncio.sleep(0)
         watches = list(self._fleet)
-        names = sorted({name for watch in watches for name, _ in watch.target.labels})
+        names = self._own_labels()
         # Every series of a metric has the same labels; a target without one has it empty.
         empty = dict.fromkeys(names, "")
         self._taken = Snapshot(
@@ -59,12 +61,14 @@ class Overview:
             [({**empty, **watch.labels}, watch.status()) for watch in watches],
             [({}, self._status())],
             list(self._experiments.findings()),
+            last_event,
         )
 
     def api(self) -> ApiSource:
         """Return what the JSON API asks."""
         return ApiSource(
             now=self._clock.wall,
+            labels=lambda: [*ENGINE_LABELS, *self._own_labels()],
             windows=lambda: [format_duration(length) for length in self._fleet.config.windows],
             snapshot=self.snapshot,
             histories=self._histories,
@@ -81,6 +85,10 @@ class Overview:
             [watch.view() for watch in self._fleet],
             self._events.since().events,
         )
+
+    def _own_labels(self) -> list[str]:
+        """Return the names of the labels that any target has of its own."""
+        return sorted({name for watch in self._fleet for name, _ in watch.target.labels})
 
     def _histories(self) -> Histories:
         offset = self._clock.wall() - self._clock.monotonic()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.export.summary import _NAMES
-from exporter.log_events import COMMON_FIELDS, LOG_EVENTS, About, main, markdown, replaced
+from exporter.log_events import COMMON_FIELDS, EVENT_TYPES, LOG_EVENTS, About, main, markdown, replaced
 
 CHECKOUT = Path(__file__).parents[1]
 DOCUMENT = CHECKOUT / "docs" / "log.md"
@@ -126,6 +126,17 @@ def test_every_event_that_is_logged_is_in_the_table_with_its_level_and_its_field
 
 def test_every_event_in_the_table_is_logged_somewhere():
     assert set(TABLE) == {call.word for call in LOGGED}
+
+
+def test_every_type_of_an_event_is_one_that_happens_and_no_other():
+    made = set()
+    for path in sorted((CHECKOUT / "exporter").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        above = parents(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Event":
+                made |= words(node.args[0], function_of(node, above)) if node.args else set()
+    assert made == set(EVENT_TYPES)
 
 
 def test_every_level_in_the_table_is_one_that_something_is_logged_with():

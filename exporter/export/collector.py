@@ -30,6 +30,8 @@ class Snapshot:
     exporter: Sequence[tuple[Mapping[str, str], ExporterStatus]] = ()
     experiments: Sequence[tuple[Mapping[str, str], ArmFindings]] = ()
     """One for each arm, the baseline too."""
+    last_event: str | None = None
+    """The identifier of the newest event before any of it was taken down."""
 
 
 @dataclass(frozen=True, slots=True)

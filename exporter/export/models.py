@@ -26,6 +26,7 @@ from exporter.export.engine_models import (
     WindowView,
 )
 from exporter.export.experiment_models import ArmView, ArmWindowView, ExperimentView
+from exporter.log_events import EVENT_TYPES
 
 __all__ = [
     "ArmView",
@@ -109,6 +110,11 @@ class SnapshotView(View):
     experiments: tuple[ExperimentView, ...] = Field(
         default=(), description="What came of the experiments that are configured."
     )
+    last_event: str | None = Field(
+        default=None,
+        description="The id of the newest event when it was begun: with it as `since`, events follow without"
+        " a gap; the snapshot may show some of them already. Null of what is over.",
+    )
 
 
 class TargetsView(View):
@@ -145,7 +151,10 @@ class EventView(View):
 
     id: str = Field(description="`<run of the exporter>-<number>`; numbers grow by one.")
     time: float = Field(description="When it happened, in Unix time.")
-    type: str = Field(description="The event's word, as in the log: `acceptance_dropped`, …")
+    type: str = Field(
+        description="The event's word, as in the log: `acceptance_dropped`, …",
+        json_schema_extra={"enum": list(EVENT_TYPES)},
+    )
     bad: bool = Field(description="Whether an operator should look at it.")
     target: str
     model_name: str | None = Field(description="Null, as is `engine`, of what happened to a target.")

@@ -60,7 +60,7 @@ CASES = [
         if endpoint.query.model_fields
     ),
 ]
-KEPT = {"window": ["30s", "5m"], "step": "5s"}
+KEPT = {"window": ["30s", "5m"], "step": "5s", "match": ["target=one"], "group_by": ["model_name"]}
 """What is right of these, what the exporter keeps decides, and not the description."""
 
 

@@ -26,6 +26,7 @@ class Gauges:
 
 NOTHING_TO_TELL = ApiSource(
     now=lambda: 1_790_000_000.0,
+    labels=lambda: ["target", "model_name", "engine"],
     windows=lambda: ["30s", "5m"],
     snapshot=Snapshot,
     histories=lambda: Histories(0.0, 300.0, ()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from exporter.export.history import MOST_STEPS, history_view, least_step, usual_
 from exporter.export.models import EventsView, View
 from exporter.export.snapshot import engine_view, id_of
 from exporter.web.api.problems import RequestError, wrong_parameter
-from exporter.web.api.queries import EventsQuery, HistoryQuery, Query, SnapshotQuery
+from exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery
 from exporter.web.exposition import compress
 from exporter.web.negotiation import choose_gzip
 from exporter.web.state import STATE
@@ -30,6 +30,7 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
     """Serve every engine that is asked for, and groups of them."""
     state = request.app[STATE]
     _check_windows(query.window, state.api.windows())
+    _check_labels(query, state.api.labels(), group_by=query.group_by)
     await state.prepare()
     taken, now = state.api.snapshot(), state.api.now()
     engines = [
@@ -44,7 +45,8 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
         "groups": (_seen_through(group, query.window) for group in groups),
         "experiments": experiment_views(taken.experiments),
     }
-    return await respond(request, pieces({"time": now, "version": state.version}, lists))
+    head = {"time": now, "version": state.version, "last_event": taken.last_event}
+    return await respond(request, pieces(head, lists))
 
 
 async def engine(request: web.Request, _query: Query) -> web.Response:
@@ -67,6 +69,7 @@ async def targets(request: web.Request, _query: Query) -> web.Response:
 async def history(request: web.Request, query: HistoryQuery) -> web.Response:
     """Serve what the ledgers hold of every engine that is asked for."""
     source = request.app[STATE].api
+    _check_labels(query, source.labels())
     kept = source.histories()
     step = usual_step(kept.longest) if query.step is None else query.step
     if step < least_step(kept.longest):
@@ -97,6 +100,15 @@ def _check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
     unknown = [name for name in wanted if name not in kept]
     if unknown:
         raise wrong_parameter("window", f"names one that is not kept; kept are {', '.join(kept)}")
+
+
+def _check_labels(query: EngineQuery, known: Sequence[str], group_by: Iterable[str] = ()) -> None:
+    """Refuse labels that no target has: what is misspelt would select nothing, and look like good news."""
+    for parameter, names in (("match", query.matched_labels()), ("group_by", group_by)):
+        if any(name not in known for name in names):
+            raise wrong_parameter(
+                parameter, f"names a label that no target has; there are {', '.join(known)}"
+            )
 
 
 def _seen_through(view: Any, windows: tuple[str, ...]) -> Any:  # noqa: ANN401  an engine or a group

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from exporter import __version__
+from exporter.event_log import EVENT_ID
 from exporter.export.models import View
 from exporter.web.api.endpoint import Endpoint
 from exporter.web.api.problems import CONTENT_TYPE, ProblemView
@@ -27,7 +28,9 @@ _INFO: Final = {
     "need a password or a certificate.",
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
-_NOT_OF_A_SCHEMA: Final = {"title", "description", "default"}
+_NOT_OF_A_SCHEMA: Final = {"title", "description"}
+_NO_DEFAULTS: Final[tuple[object, ...]] = ([], None)
+"""What a parameter is where it is left out: no value, and not this one."""
 _DESCRIBED: Final = {
     HTTPStatus.BAD_REQUEST: "A parameter is unknown or wrong.",
     HTTPStatus.NOT_FOUND: "There is no such engine.",
@@ -81,7 +84,9 @@ def _parameters(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[st
         yield {"name": place, "in": "path", "required": True, "schema": {"type": "string"}}
     for name, schema in schemas[endpoint.query.__name__].get("properties", {}).items():
         shown = {
-            key: value for key, value in schema.items() if key not in {"title", "description", "default"}
+            key: value
+            for key, value in schema.items()
+            if key not in _NOT_OF_A_SCHEMA and not (key == "default" and value in _NO_DEFAULTS)
         }
         description = {"description": schema["description"]}
         yield {"name": name, "in": "query", **description, "schema": _without_null(shown)}
@@ -90,7 +95,7 @@ def _parameters(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[st
             "name": LAST_EVENT_ID,
             "in": "header",
             "description": "The same as `since`, as browsers say it when they connect again.",
-            "schema": {"type": "string", "pattern": "^[0-9a-f]{1,16}-[0-9]{1,15}$"},
+            "schema": {"type": "string", "pattern": EVENT_ID},
         }
 
 

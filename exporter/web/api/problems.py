@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 CONTENT_TYPE: Final = "application/problem+json"
-PREFIX: Final = "/api/"
+ROOT: Final = "/api"
 
 _KEPT: Final = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
 _DETAILS: Final = {
@@ -75,7 +75,7 @@ def wrong_parameter(name: str, problem: str) -> RequestError:
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Make a problem of whatever is answered with an error under the API's path."""
-    if not request.path.startswith(PREFIX):
+    if request.path != ROOT and not request.path.startswith(f"{ROOT}/"):
         return await handler(request)
     try:
         answer = await handler(request)

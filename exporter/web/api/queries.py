@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeVar, get_origin
 
 from multidict import MultiMapping
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
 )
 
 from exporter.analysis.verdict import Verdict
 from exporter.config.units import DURATION_PATTERN, parse_duration
+from exporter.event_log import EVENT_ID
 from exporter.export.models import EventView
+from exporter.log_events import EVENT_TYPES
 from exporter.web.api.problems import RequestError
 
 MOST_EVENTS: Final = 1000
 """Events of one answer: as many as are kept."""
 _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
-_EVENT_ID: Final = "^[0-9a-f]{1,16}-[0-9]{1,15}$"
 _LEAST_SECONDS: Final = 0.001
 
 
@@ -36,31 +38,53 @@ class Query(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _number(value: str) -> str:
+def _else(problem: str) -> WrapValidator:
+    """Say in these words what is wrong, whatever is: they stand after "The parameter … "."""
+
+    def check(value: object, check_value: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return check_value(value)
+        except ValidationError:
+            raise ValueError(problem) from None
+
+    return WrapValidator(check)
+
+
+def _digits(value: str) -> str:
     if not (value.isascii() and value.isdigit()):
-        raise ValueError("is not a whole number")
-    return value
-
-
-def _seconds(value: str) -> float:
-    seconds = parse_duration(value)
-    if seconds < _LEAST_SECONDS:
-        raise ValueError("is no time at all")
-    return seconds
-
-
-def _pair(value: str) -> str:
-    if "\n" in value:
-        raise ValueError("is in two lines")
+        raise ValueError(value)
     return value
 
 
 Texts = tuple[str, ...]
-LabelName = Annotated[str, StringConstraints(pattern=f"^{_LABEL}$", max_length=100)]
-Match = Annotated[str, StringConstraints(pattern=f"^{_LABEL}=.*$"), AfterValidator(_pair)]
-EventId = Annotated[str, StringConstraints(pattern=_EVENT_ID)]
+LabelName = Annotated[
+    str,
+    StringConstraints(pattern=f"^{_LABEL}$", max_length=100),
+    _else("is not the name of a label, such as model_name"),
+]
+Match = Annotated[
+    str, StringConstraints(pattern=f"^{_LABEL}=.*$"), _else("is not name=value, such as zone=eu")
+]
+EventId = Annotated[str, StringConstraints(pattern=EVENT_ID), _else("is not the id of an event")]
+EventType = Annotated[
+    str,
+    StringConstraints(pattern=f"^({'|'.join(EVENT_TYPES)})$"),
+    WithJsonSchema({"type": "string", "enum": list(EVENT_TYPES)}),
+    _else(f"is no type of event; there are {', '.join(EVENT_TYPES)}"),
+]
+AVerdict = Annotated[Verdict, _else(f"is no verdict; there are {', '.join(Verdict)}")]
+Limit = Annotated[
+    int,
+    Field(ge=1, le=MOST_EVENTS),
+    BeforeValidator(_digits),
+    _else(f"is not a whole number from 1 to {MOST_EVENTS}"),
+]
 Step = Annotated[
-    float, BeforeValidator(_seconds), WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
+    float,
+    Field(ge=_LEAST_SECONDS),
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
+    _else("is not a length of time, such as 500ms, 5s or 1m"),
 ]
 
 
@@ -77,6 +101,10 @@ class EngineQuery(Query):
         examples=[["zone=eu"]],
     )
 
+    def matched_labels(self) -> Iterator[str]:
+        """Yield the names of the labels in ``match``."""
+        return (pair.partition("=")[0] for pair in self.match)
+
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Return whether an engine with these labels is asked for."""
         named = {"target": self.target, "model_name": self.model, "engine": self.engine}
@@ -89,7 +117,7 @@ class EngineQuery(Query):
 class SnapshotQuery(EngineQuery):
     """What of the snapshot."""
 
-    verdict: tuple[Verdict, ...] = Field(default=(), description="Only engines with these verdicts.")
+    verdict: tuple[AVerdict, ...] = Field(default=(), description="Only engines with these verdicts.")
     window: Texts = Field(default=(), description="Only these windows, such as `5m`.", examples=[["5m"]])
     group_by: tuple[LabelName, ...] = Field(
         default=(),
@@ -111,7 +139,9 @@ class HistoryQuery(EngineQuery):
 class EventFilter(Query):
     """Which events."""
 
-    type: Texts = Field(default=(), description="Only these types.", examples=[["acceptance_dropped"]])
+    type: tuple[EventType, ...] = Field(
+        default=(), description="Only these types.", examples=[["acceptance_dropped"]]
+    )
     target: Texts = Field(default=(), description="Only of these targets and their engines.")
     engine_id: Texts = Field(default=(), description="Only of these engines, by their ids.")
     since: EventId | None = Field(
@@ -127,10 +157,8 @@ class EventFilter(Query):
 class EventsQuery(EventFilter):
     """Which events, and how many."""
 
-    limit: Annotated[int, BeforeValidator(_number)] = Field(
+    limit: Limit = Field(
         default=100,
-        ge=1,
-        le=MOST_EVENTS,
         description="The most events: the oldest after `since`, or the newest without it.",
         validate_default=False,
     )
@@ -163,6 +191,6 @@ def read(model: type[Q], parameters: MultiMapping[str]) -> Q:
         found = {str(each["loc"][0]): each["msg"].removeprefix("Value error, ") for each in error.errors()}
         wrong += found.items()
     if wrong:
-        detail = " ".join(f"The parameter {name} is wrong: {problem}." for name, problem in wrong)
+        detail = " ".join(f"The parameter {name} {problem}." for name, problem in wrong)
         raise RequestError(HTTPStatus.BAD_REQUEST, detail, wrong)
     return query

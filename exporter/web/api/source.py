@@ -17,6 +17,8 @@ class ApiSource:
 
     now: Callable[[], float]
     """Unix time."""
+    labels: Callable[[], Sequence[str]]
+    """The names of the labels that engines have."""
     windows: Callable[[], Sequence[str]]
     """The names of the windows that are kept, as in the label ``window``."""
     snapshot: Callable[[], Snapshot]

@@ -92,8 +92,11 @@ def source(engines, events):
     moment = float(POLLS - 1)
     return ApiSource(
         now=lambda: NOW,
+        labels=lambda: ["target", "model_name", "engine", "zone"],
         windows=lambda: ["30s", "5m"],
-        snapshot=lambda: Snapshot([(own, watch.findings(moment)) for own, watch in engines]),
+        snapshot=lambda: Snapshot(
+            [(own, watch.findings(moment)) for own, watch in engines], last_event=events.last
+        ),
         histories=lambda: Histories(
             NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
         ),

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from exporter.event import Event
 from exporter.export.models import EngineView, EventsView, HistoryView, SnapshotView, TargetsView
 from exporter.export.snapshot import engine_id, engine_view
 from exporter.web.api import answers
@@ -41,7 +42,6 @@ async def test_a_snapshot_is_every_engine_now(get):
         ("engine=1", []),
         ("match=zone=us", ["code"]),
         ("match=zone=", ["idle"]),
-        ("match=nothing=", ["chat", "code", "idle"]),
         ("match=zone=us&match=target=chat", []),
         ("verdict=harmful", ["idle"]),
         ("verdict=insufficient", []),
@@ -49,6 +49,14 @@ async def test_a_snapshot_is_every_engine_now(get):
 )
 async def test_engines_are_filtered(get, query, targets):
     assert await targets_of(get, query) == targets
+
+
+async def test_who_reads_events_after_a_snapshot_misses_none(get, events):
+    last = (await get("/api/v1/snapshot"))["last_event"]
+    assert last == "a1-6"
+    events.record(Event("target_recovered", {}), 1_790_000_010.0, "code")
+    found = await get(f"/api/v1/events?since={last}")
+    assert ([event["id"] for event in found["events"]], found["gap"]) == (["a1-7"], False)
 
 
 async def test_a_window_alone_is_shown_when_it_is_named(get):

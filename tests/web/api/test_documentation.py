@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
+
+import pytest
 
 from exporter.web.api.routes import ENDPOINTS
 
@@ -39,6 +44,36 @@ async def test_the_answers_are_true(client):
             )
         else:
             assert shown == found
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize(
+    ("query", "changes", "passes"),
+    [
+        ("match=zone=eu", {}, True),
+        ("match=zone=eu", {"state": "unreachable"}, False),
+        ("match=zone=eu", {"verdict": "harmful"}, False),
+        ("match=zone=asia", {}, False),
+        ("match=zon=eu", {}, False),
+    ],
+)
+async def test_the_job_fails_unless_all_is_well(client, query, changes, passes):
+    """The recipe to copy, over answers as they are and as they would be. `curl -f` writes nothing of an error."""
+    recipe = re.search(
+        r"# Fail a job .*?jq (-\w+) '([^']+)'", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
+    )
+    answer = await client.get(f"/api/v1/snapshot?{query}")
+    body = ""
+    if answer.status == 200:
+        snapshot = await answer.json()
+        for engine in snapshot["engines"]:
+            engine.update(changes)
+        body = json.dumps(snapshot)
+    jq = await asyncio.create_subprocess_exec(
+        "jq", *recipe.groups(), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+    )
+    await jq.communicate(body.encode())
+    assert (jq.returncode == 0) == passes
 
 
 def test_every_page_is_named_with_its_parameters():

@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from exporter.event_log import EventLog, run_name
+from exporter.log_events import EVENT_TYPES
 from exporter.web.api.openapi import document
 from exporter.web.api.problems import ProblemView
 from exporter.web.api.routes import ENDPOINTS
@@ -35,6 +37,38 @@ def test_a_page_has_the_parameters_that_it_reads_each_with_a_description(describ
     assert "null" not in json.dumps(parameters), "a URL has no null"
     in_path = {each["name"] for each in parameters if each["in"] == "path"}
     assert in_path == set(re.findall(r"{(\w+)}", endpoint.path))
+
+
+def parameters_of(described, name):
+    page = next(page["get"] for page in described["paths"].values() if page["get"]["operationId"] == name)
+    return {each["name"]: each["schema"] for each in page["parameters"]}
+
+
+def test_a_parameter_says_what_it_is_where_it_is_left_out(described):
+    limit = parameters_of(described, "events")["limit"]
+    assert limit == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    defaults = [
+        (page["get"]["operationId"], each["name"])
+        for page in described["paths"].values()
+        for each in page["get"]["parameters"]
+        if "default" in each["schema"]
+    ]
+    assert defaults == [("events", "limit")], "a list that is left out is no list"
+
+
+def test_an_id_of_an_event_looks_the_same_everywhere(described):
+    parameters = parameters_of(described, "event_stream")
+    assert parameters["since"]["pattern"] == parameters["Last-Event-ID"]["pattern"]
+    assert re.fullmatch(parameters["since"]["pattern"], EventLog(run_name(1_790_000_000.0)).last)
+
+
+def test_the_types_of_events_are_those_of_the_log(described):
+    """Of what happens to engines and targets, and is an event."""
+    asked = parameters_of(described, "events")["type"]["items"]["enum"]
+    assert asked == described["components"]["schemas"]["EventView"]["properties"]["type"]["enum"]
+    assert asked == list(EVENT_TYPES)
+    assert {"acceptance_dropped", "target_failing"} <= set(asked)
+    assert {"engine_summary", "poll_crashed", "reloaded"}.isdisjoint(asked)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)

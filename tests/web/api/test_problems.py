@@ -49,6 +49,30 @@ async def test_a_window_that_is_not_kept_is_named_with_those_that_are(client):
     assert problem.parameters[0].problem == "names one that is not kept; kept are 30s, 5m"
 
 
+@pytest.mark.parametrize("page", ["snapshot", "history"])
+async def test_a_label_that_no_target_has_is_refused_as_a_misspelt_parameter_is(client, page):
+    problem = await problem_of(await client.get(f"/api/v1/{page}?match=zone=eu&match=zon=eu"), 400)
+    ((wrong),) = problem.parameters
+    assert wrong.name == "match"
+    assert wrong.problem == "names a label that no target has; there are target, model_name, engine, zone"
+
+
+async def test_so_is_one_to_group_by(client):
+    problem = await problem_of(await client.get("/api/v1/snapshot?group_by=zone&group_by=team"), 400)
+    assert problem.detail == (
+        "The parameter group_by names a label that no target has; there are target, model_name, engine, zone."
+    )
+
+
+async def test_the_root_of_the_api_is_of_the_api(client):
+    await problem_of(await client.get("/api"), 404)
+
+
+async def test_what_is_refused_before_its_path_is_known_is_plain(client):
+    answer = await client.get(f"/api/v1/snapshot?target={'x' * 10_000}")
+    assert (answer.status, answer.content_type) == (400, "text/plain")
+
+
 async def test_a_defect_of_ours_tells_no_secret(aiohttp_client, make_state):
     async def fail():
         raise RuntimeError("password=secret")
@@ -61,33 +85,48 @@ async def test_a_defect_of_ours_tells_no_secret(aiohttp_client, make_state):
 
 
 async def test_other_pages_keep_their_plain_errors(client):
-    answer = await client.get("/nowhere")
-    assert (answer.status, answer.content_type) == (404, "text/plain")
+    for path in ("/nowhere", "/apis"):
+        answer = await client.get(path)
+        assert (answer.status, answer.content_type) == (404, "text/plain")
+
+
+NO_LIMIT = "is not a whole number from 1 to 1000"
+NO_STEP = "is not a length of time, such as 500ms, 5s or 1m"
+NO_MATCH = "is not name=value, such as zone=eu"
+NO_TYPE = "is no type of event; there are engine_found, engine_reset, acceptance_dropped, "
 
 
 @pytest.mark.parametrize(
-    ("model", "query", "name"),
+    ("model", "query", "problem"),
     [
-        (EventsQuery, [("limit", "0")], "limit"),
-        (EventsQuery, [("limit", "1001")], "limit"),
-        (EventsQuery, [("limit", "1.0")], "limit"),
-        (EventsQuery, [("limit", "५")], "limit"),
-        (EventsQuery, [("limit", "1"), ("limit", "2")], "limit"),
-        (EventsQuery, [("since", "17")], "since"),
-        (HistoryQuery, [("step", "5")], "step"),
-        (HistoryQuery, [("step", "0")], "step"),
-        (EngineQuery, [("match", "zone")], "match"),
-        (EngineQuery, [("match", "2=3")], "match"),
-        (SnapshotQuery, [("verdict", "good")], "verdict"),
-        (SnapshotQuery, [("group_by", "a-b")], "group_by"),
-        (Query, [("x", "")], "x"),
+        (EventsQuery, [("limit", "0")], NO_LIMIT),
+        (EventsQuery, [("limit", "1001")], NO_LIMIT),
+        (EventsQuery, [("limit", "1.0")], NO_LIMIT),
+        (EventsQuery, [("limit", "५")], NO_LIMIT),
+        (EventsQuery, [("limit", "9" * 5000)], NO_LIMIT),
+        (EventsQuery, [("limit", "1"), ("limit", "2")], "is given more than once"),
+        (EventsQuery, [("since", "17")], "is not the id of an event"),
+        (EventsQuery, [("since", "a1-17\n")], "is not the id of an event"),
+        (EventsQuery, [("type", "acceptance_droped")], NO_TYPE),
+        (EventsQuery, [("type", "engine_summary")], NO_TYPE),
+        (EventsQuery, [("type", "acceptance_dropped"), ("type", "reloaded")], NO_TYPE),
+        (HistoryQuery, [("step", "5")], NO_STEP),
+        (HistoryQuery, [("step", "0")], NO_STEP),
+        (EngineQuery, [("match", "zone")], NO_MATCH),
+        (EngineQuery, [("match", "2=3")], NO_MATCH),
+        (EngineQuery, [("match", "zone=eu\n")], NO_MATCH),
+        (SnapshotQuery, [("verdict", "good")], "is no verdict; there are optimal, healthy, "),
+        (SnapshotQuery, [("group_by", "a-b")], "is not the name of a label, such as model_name"),
+        (Query, [("x", "")], "is not known here; known are none"),
     ],
 )
-def test_what_is_wrong_is_named(model, query, name):
+def test_what_is_wrong_is_named_and_said_in_a_sentence(model, query, problem):
     with pytest.raises(RequestError) as refused:
         read(model, MultiDict(query))
-    assert [each.name for each in refused.value.parameters] == [name]
-    assert name in str(refused.value)
+    ((wrong),) = refused.value.parameters
+    assert wrong.name == query[0][0]
+    assert wrong.problem.startswith(problem)
+    assert str(refused.value) == f"The parameter {wrong.name} {wrong.problem}."
 
 
 def test_all_that_is_wrong_is_named_at_once():
