@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +23,9 @@ from exporter.analysis.engine import Findings
 from exporter.baselines import Baselines
 from exporter.clock import Clock, SystemClock
 from exporter.config.load import load
+from exporter.config.problem import ConfigError
 from exporter.config.schema import Config
+from exporter.config.units import parse_duration
 from exporter.event_log import EventLog, run_name
 from exporter.export.models import EventView, ObservationView, TargetView
 from exporter.export.snapshot import engine_view
@@ -37,7 +39,8 @@ LONGEST: Final = 3600.0
 RECENT: Final = 30.0
 """Seconds of the second window that a longer observation has, for what has changed meanwhile."""
 
-_LEAST_POLLS: Final = 6
+LEAST_POLLS: Final = 6
+"""Of a server in an observation."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -158,9 +161,20 @@ async def observe_async(*targets: str | Mapping[str, Any], seconds: float = 30.0
     """Do the same as ``observe`` where an event loop runs."""
     if not targets or seconds <= 0:
         raise ValueError("give the address of a server at least, and more than 0 seconds")
+    _refuse_others(targets)
     if not structlog.is_configured():
         configure_log("critical", "logfmt")  # structlog would print what happens
-    return (await watch(observed_config(targets, seconds), seconds, SystemClock())).view()
+    try:
+        config = observed_config(targets, seconds)
+    except ConfigError as error:
+        raise ConfigError(replace(each, place="exporter.observe") for each in error.problems) from None
+    return (await watch(config, seconds, SystemClock())).view()
+
+
+def _refuse_others(targets: Sequence[object]) -> None:
+    for target in targets:
+        if not isinstance(target, str | Mapping):
+            raise TypeError(f"a target is an address or a mapping with the keys of one, not {target!r}")
 
 
 def observed_config(
@@ -185,10 +199,12 @@ def observed_config(
         ConfigError: It has mistakes; all are listed.
     """
     longest = seconds or LONGEST
+    interval = seconds_of(overrides.get("poll.interval"))
+    recent = RECENT if LEAST_POLLS * interval <= RECENT else longest
     given: dict[str, object] = {
-        "windows": sorted({min(RECENT, longest), longest}),
-        "poll.interval": min(1.0, longest / _LEAST_POLLS),
-        "poll.histogram_interval": min(10.0, longest / 3),
+        "windows": sorted({min(recent, longest), longest}),
+        "poll.interval": min(1.0, longest / LEAST_POLLS),
+        "poll.histogram_interval": max(min(10.0, longest / 3), interval),
         **overrides,
     }
     if targets:
@@ -196,6 +212,14 @@ def observed_config(
             [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
         )
     return load(path, environ=environ, overrides=given)
+
+
+def seconds_of(interval: object) -> float:
+    """Return an interval as a flag gives it, in seconds; 0 for none, or one that is no duration."""
+    try:
+        return parse_duration(str(interval))
+    except ValueError:
+        return 0.0
 
 
 def page_url(text: str) -> str:
@@ -208,8 +232,9 @@ def page_url(text: str) -> str:
 def _named(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Complete the addresses, and name those pages of one host after their paths that are several."""
     for target in targets:
-        target["url"] = page_url(str(target.get("url", "")))
-    places = [_place(target["url"]) for target in targets]
+        if isinstance(target.get("url"), str):
+            target["url"] = page_url(target["url"])
+    places = [_place(str(target.get("url", ""))) for target in targets]
     hosts = Counter(host for host, _ in places)
     for target, (host, path) in zip(targets, places, strict=True):
         if hosts[host] > 1 and path:

@@ -240,3 +240,17 @@ def test_to_import_the_package_costs_next_to_nothing():
     assert found.stdout == "[]\n"
     with pytest.raises(AttributeError, match="nothing"):
         _ = exporter.nothing
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "said"),
+    [
+        ({"url": "a:1", "foo": 1}, ConfigError, r"exporter\.observe: targets\[0\]\.foo is not a key"),
+        ({}, ConfigError, r"exporter\.observe: targets\[0\]\.url .*missing"),
+        ({"url": 5}, ConfigError, r"exporter\.observe: targets\[0\]\.url "),
+        (5, TypeError, "a target is an address or a mapping with the keys of one, not 5"),
+    ],
+)
+async def test_a_program_is_told_what_is_wrong_with_a_target(target, error, said):
+    with pytest.raises(error, match=said):
+        await exporter.observe_async(target)

@@ -9,19 +9,20 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
+from math import inf
 from typing import Final
 
 from exporter.clock import SystemClock
-from exporter.commands.flags import Flags
+from exporter.commands.flags import Flags, UsageError
 from exporter.commands.loop import Unwaited, run_loop
 from exporter.commands.observe_config import TOKEN, read_config
 from exporter.commands.run_config import SPECULATIVE_CONFIG
 from exporter.commands.simulated import simulated
-from exporter.config.units import parse_duration
+from exporter.config.units import format_duration, parse_duration
 from exporter.log import configure_log
 from exporter.observation import Observation
-from exporter.report.meanwhile import FORMATS, Meanwhile, Streams, meanwhile_of
+from exporter.report.meanwhile import FORMATS, Meanwhile, NotWrittenError, Streams, meanwhile_of
 from exporter.report.status import exit_status
 
 _DESCRIPTION: Final = """\
@@ -34,12 +35,18 @@ exit status, by the worst of all engines; one that does not speculate does not c
   0  it pays: the verdict is optimal, healthy or marginal, or poor with an estimated speed-up of 1 or more
   1  a server could not be observed, or was gone at the end; or the command line is wrong
   2  it is harmful: slower than without speculation, beyond doubt
-  3  not enough is known: the verdict is insufficient, or poor without an estimated speed-up of 1 or more
+  3  not enough is known: the verdict is insufficient, or has no bounds, or is poor without an estimated
+     speed-up of 1 or more
 the order from worst to best is 2, 1, 3, 0.
 
 A token for the servers can also be in the environment variable {TOKEN}.
 """
 _INTERRUPTED: Final = 130
+_ONE_INTERRUPT: Final = 0.5
+"""Seconds within which signals are one interrupt: ``timeout`` sends its own to the process and its group."""
+_SHORTEST: Final = 1.0
+"""Seconds; in less nothing can be seen."""
+_NOT_WRITTEN: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -57,14 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--for",
         dest="seconds",
         metavar="DURATION",
-        type=_seconds,
+        type=_length,
         default=30.0,
         help="how long to watch (default: 30s); 0: until interrupted, looking back on an hour at most",
     )
     parser.add_argument(
         "--every",
         metavar="DURATION",
-        type=_seconds,
+        type=_pause,
         help="show the report so often meanwhile: drawn anew on a terminal, else one after the other "
         "(default: 5s with --for 0, else only at the end)",
     )
@@ -99,10 +106,16 @@ def add_settings(flags: Flags) -> None:
 
 def handle(arguments: argparse.Namespace) -> int:
     """Observe; then the process ends, with a status that says what came of it."""
+    if sys.stdout is None:  # closed, as the shell's >&- does
+        raise UsageError("there is no standard output to write the report to")
     configure_log("critical", "logfmt")  # what happens is in the report
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold what cannot be written
-    status = run_loop(_observe(arguments))
+    try:
+        status = run_loop(_observe(arguments))
+    except NotWrittenError as error:
+        print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
+        status = _NOT_WRITTEN
     # A name look-up that hangs has its thread hang too, and the interpreter would wait for it.
     os._exit(status)
 
@@ -114,7 +127,7 @@ async def _observe(arguments: argparse.Namespace) -> int:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
         observation = Observation(read_config(arguments, os.environ), SystemClock())
         stack.push_async_callback(observation.close)
-        streams = Streams(sys.stdout, sys.stderr, os.environ)
+        streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
         meanwhile = meanwhile_of(arguments.format, arguments.seconds, arguments.every, streams)
         try:
             await _watched(observation, arguments.seconds, meanwhile)
@@ -132,10 +145,15 @@ async def _watched(observation: Observation, seconds: float, meanwhile: Meanwhil
     """Watch until it is time, somebody interrupts it, or nobody reads any more."""
     stop = asyncio.Event()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    first = -inf
 
     def interrupt() -> None:
+        nonlocal first
+        if loop.time() < first + _ONE_INTERRUPT:
+            return
         if stop.is_set() and task is not None:
             task.cancel()
+        first = loop.time()
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -159,8 +177,22 @@ async def _shown(observation: Observation, meanwhile: Meanwhile, stop: asyncio.E
         while True:
             meanwhile.show(observation.observed().view())
             await asyncio.sleep(meanwhile.every)
-    except BrokenPipeError:
+    except (BrokenPipeError, NotWrittenError):
         stop.set()
+
+
+def _length(text: str) -> float:
+    seconds = _seconds(text)
+    if 0 < seconds < _SHORTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is shorter than {format_duration(_SHORTEST)}")
+    return seconds
+
+
+def _pause(text: str) -> float:
+    seconds = _seconds(text)
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time between two reports")
+    return seconds
 
 
 def _seconds(text: str) -> float:

@@ -11,7 +11,8 @@ from exporter.commands.flags import ENVIRONMENT_PREFIX, UsageError
 from exporter.commands.run_config import understood
 from exporter.config.environment import Expanded
 from exporter.config.schema import DEFAULT_URL, Config
-from exporter.observation import observed_config
+from exporter.config.units import format_duration
+from exporter.observation import LEAST_POLLS, LONGEST, observed_config, seconds_of
 
 TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
 """The environment variable that holds a token for the servers; a flag would show it to everybody."""
@@ -48,12 +49,24 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         for flag, key in _OVERRIDES.items()
         if getattr(arguments, flag) is not None
     }
+    _check_interval(arguments)
     config = observed_config(targets, arguments.seconds, path=path, environ=environ, overrides=overrides)
     if not config.targets:
         raise UsageError(
             f"{path} names no targets one by one; what discovery finds is not observed: give URLs"
         )
     return config
+
+
+def _check_interval(arguments: argparse.Namespace) -> None:
+    """Refuse an interval in which too little is seen; what is no duration the configuration refuses."""
+    interval, most = seconds_of(arguments.poll_interval), (arguments.seconds or LONGEST) / LEAST_POLLS
+    if interval > most:
+        raise UsageError(
+            f"--poll.interval {arguments.poll_interval} is too long for --for "
+            f"{format_duration(arguments.seconds)}: a server is asked {LEAST_POLLS} times at least, so give "
+            f"{format_duration(most)} at most"
+        )
 
 
 def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[dict[str, Any]]:

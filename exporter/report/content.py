@@ -8,20 +8,19 @@ from typing import Final
 
 from exporter.analysis.cost import CostSource
 from exporter.analysis.finding import FindingName, Severity
-from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.units import format_duration
 from exporter.export.models import (
-    DepthView,
     EngineView,
-    EventView,
     FindingView,
     ObservationView,
     TargetView,
     WindowView,
 )
 from exporter.report import numbers
+from exporter.report.depths import GIVE_COST, depths
+from exporter.report.happenings import QUIET, happening
 from exporter.report.needs import DOUBTS, needs
 from exporter.report.parts import Bar, Chart, Engine, Fact, Figure, Note, Part, Report, Section, Tone
 from exporter.scrape.engines import Latency
@@ -53,15 +52,7 @@ _SOURCES: Final[Mapping[CostSource, str]] = {
     CostSource.MEASURED: "as this engine was seen to need with drafts and without",
     CostSource.DEFAULT: "what the method usually costs",
 }
-_GIVE_COST: Final = (
-    "Give what it costs here: --cost.draft-cost-ratio 0.05, or the sizes of both models: "
-    "--cost.draft-parameters 500M --cost.target-parameters 8B."
-)
 _TOLD_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.DEFAULT_COST})
-_QUIET_EVENTS: Final = frozenset(
-    {"engine_found", "filtered_page_not_used", "verdict_changed", "recommendation_changed"}
-)
-"""What happens in every observation, or is judged by another window than the observation's."""
 
 
 def report(view: ObservationView) -> Report:
@@ -72,9 +63,9 @@ def report(view: ObservationView) -> Report:
         tuple(map(_unseen, unseen.values())),
         tuple(_engine(engine, view.seconds) for engine in view.engines),
         tuple(
-            _event(event)
+            happening(event)
             for event in view.events
-            if event.type not in _QUIET_EVENTS and event.target not in unseen
+            if event.type not in QUIET and event.target not in unseen
         ),
     )
 
@@ -87,19 +78,10 @@ def _unseen(target: TargetView) -> Note:
     name = target.target if target.target in target.address else f"{target.target} ({target.address})"
     if target.up is None:
         return Note("no answer yet", name, foreign=True)
-    reason = target.error or "no engine on its page: check the path; vLLM needs its log stats on"
+    origin = target.address.partition("/")[0]
+    error = target.error and target.error.replace(f" {origin}: ", " ", 1)
+    reason = error or "no engine on its page: check the path; vLLM needs its log stats on"
     return Note(reason, name, Tone.BAD, foreign=True)
-
-
-def _event(event: EventView) -> Note:
-    whose = " ".join(filter(None, [event.target, event.model_name, event.engine]))
-    fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
-    return Note(
-        f"{f'{event.type} {fields}'.rstrip()} ({whose})",
-        f"{datetime.fromtimestamp(event.time, UTC):%H:%M:%S}",
-        Tone.BAD if event.bad else Tone.NEUTRAL,
-        foreign=True,
-    )
 
 
 def _engine(engine: EngineView, seconds: float) -> Engine:
@@ -201,52 +183,6 @@ def _positions(_: EngineView, window: WindowView) -> Iterator[Part]:
         yield Note("Conditional: of the drafts that were accepted up to the position before.")
 
 
-def _depths(engine: EngineView, window: WindowView) -> Iterator[Part]:
-    if engine.depths:
-        shown = _no_speculation(engine), *engine.depths
-        most = max(depth.speedup_ratio for depth in shown)
-        bars = (_depth(depth, engine, most) for depth in shown)
-        yield Chart("draft tokens", ("speed-up", "change"), tuple(bars))
-        yield Note("A hypothesis: what is accepted at one number of tokens is only near what is at another.")
-    elif window.counts.drafts and engine.cost is None:
-        yield Note(f"It is not known what a draft token costs, so no gain can be told. {_GIVE_COST}")
-
-
-def _no_speculation(engine: EngineView) -> DepthView:
-    return DepthView(
-        tokens=0,
-        speedup_ratio=1.0,
-        extrapolated=False,
-        recommended=engine.recommended_tokens == 0,
-        position_marginal_benefit_ratio=None,
-    )
-
-
-def _depth(depth: DepthView, engine: EngineView, most: float) -> Bar:
-    present = next((each.speedup_ratio for each in engine.depths if _is_present(each, engine)), None)
-    is_present, keep = _is_present(depth, engine), engine.recommendation is Action.KEEP
-    change = "" if is_present or present is None else numbers.change(depth.speedup_ratio / present)
-    remarks = {
-        "no speculation": not depth.tokens,
-        "now": is_present,
-        "recommended": depth.recommended and not keep,
-        "nearly as fast": depth.recommended and keep and not is_present,
-        "extrapolated": depth.extrapolated,
-    }
-    return Bar(
-        str(depth.tokens),
-        depth.speedup_ratio / most,
-        (numbers.plain(depth.speedup_ratio), change),
-        ", ".join(remark for remark, holds in remarks.items() if holds),
-        marked=is_present if keep else depth.recommended,
-        guessed=depth.extrapolated,
-    )
-
-
-def _is_present(depth: DepthView, engine: EngineView) -> bool:
-    return depth.tokens == engine.configured_tokens
-
-
 def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
     if window.time_per_output_token_seconds is not None:
         yield Figure(
@@ -289,7 +225,7 @@ def _cost(engine: EngineView, window: WindowView) -> Iterator[Part]:
     if engine.crossover_running_requests is not None:
         requests = f"{engine.crossover_running_requests:.0f}"
         yield Figure("stops paying at", requests, "", "running requests")
-    advice = "" if cost.source is CostSource.CONFIGURED else f" {_GIVE_COST}"
+    advice = "" if cost.source is CostSource.CONFIGURED else f" {GIVE_COST}"
     yield Note(f"It is {_SOURCES[cost.source]}.{advice}")
 
 
@@ -306,7 +242,7 @@ def _finding(finding: FindingView) -> Note:
 _SECTIONS: Final[Mapping[str, Callable[[EngineView, WindowView], Iterator[Part]]]] = {
     "Acceptance": _acceptance,
     "Positions": _positions,
-    "Another number of draft tokens": _depths,
+    "Another number of draft tokens": depths,
     "Findings": _findings,
     "Time": _times,
     "Waste": _waste,

@@ -38,6 +38,10 @@ _HOME: Final = "\x1b[H"
 _ERASE_REST: Final = "\x1b[J"
 
 
+class NotWrittenError(Exception):
+    """What a report goes to does not take it, such as a disk that is full."""
+
+
 @dataclass(frozen=True, slots=True)
 class Streams:
     """Where things are written to."""
@@ -68,6 +72,7 @@ class Meanwhile:
 
         Raises:
             BrokenPipeError: Nobody reads it.
+            NotWrittenError: It cannot be written.
         """
 
     def end(self) -> None:
@@ -78,6 +83,7 @@ class Meanwhile:
 
         Raises:
             BrokenPipeError: Nobody reads it.
+            NotWrittenError: It cannot be written.
         """
         _write(self._streams.out, self._written(view))
 
@@ -191,5 +197,10 @@ def meanwhile_of(form: str, seconds: float, every: float | None, streams: Stream
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(text)
-    stream.flush()
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotWrittenError(f"the report cannot be written: {error.strerror or error}") from error

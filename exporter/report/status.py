@@ -45,9 +45,16 @@ def _of_engine(engine: EngineView) -> Status:
         return Status.HARMFUL
     if engine.state is State.UNREACHABLE:
         return Status.NOT_OBSERVED
+    if not _has_bounds(engine):
+        return Status.INSUFFICIENT
     if engine.verdict in _PAYING or (engine.verdict is Verdict.POOR and _is_faster(engine)):
         return Status.PAYING
     return Status.INSUFFICIENT
+
+
+def _has_bounds(engine: EngineView) -> bool:
+    """Return whether enough requests passed to say how sure the figures are that a verdict rests on."""
+    return bool(engine.windows) and engine.windows[-1].acceptance_length_tokens.lower is not None
 
 
 def _is_faster(engine: EngineView) -> bool:

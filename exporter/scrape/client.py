@@ -128,5 +128,7 @@ class Client:
         reason = next(reason for kind, reason in _REASONS if isinstance(error, kind))
         if reason == "timeout":
             return PollError(reason, f"no whole answer from {origin} within {self._timeout:g} s")
+        if isinstance(error, socket.gaierror):
+            return PollError(reason, f"{origin}: {error.strerror or error}")
         number = error.errno if isinstance(error, OSError) and reason == "refused" else None
         return PollError(reason, f"{origin}: {os.strerror(number) if number else error}")

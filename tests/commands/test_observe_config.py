@@ -130,3 +130,33 @@ def test_the_help_says_what_every_exit_status_means(capsys):
 
 def test_without_an_end_the_last_hour_is_looked_back_on():
     assert configured("a:1", "--for", "0").windows == (30.0, 3600.0)
+
+
+@pytest.mark.parametrize("interval", ["500ms", "10s"])
+def test_a_server_is_asked_six_times_at_least(interval):
+    config = configured("a:1", "--for", "60s", "--poll.interval", interval)
+    assert config.poll.histogram_interval == max(10.0, config.poll.interval)
+
+
+def test_an_interval_too_long_for_the_observation_is_refused_by_its_flag():
+    with pytest.raises(
+        UsageError, match=r"--poll\.interval 15s is too long for --for 1m: .* give 10s at most"
+    ):
+        configured("a:1", "--for", "60s", "--poll.interval", "15s")
+    with pytest.raises(UsageError, match="5s at most"):
+        configured("a:1", "--poll.interval", "20s")
+    config = configured("a:1", "--for", "5m", "--poll.interval", "15s")
+    assert (config.poll.histogram_interval, config.windows) == (15.0, (300.0,))
+
+
+def test_an_interval_that_is_none_is_the_configurations_to_refuse():
+    with pytest.raises(ConfigError, match=r"poll\.interval"):
+        configured("a:1", "--poll.interval", "soon")
+
+
+@pytest.mark.parametrize("words", [("--every", "0"), ("--every", "0s"), ("--for", "1ms"), ("--for", "999ms")])
+def test_times_in_which_nothing_can_be_shown_or_seen_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as refused:
+        configured("a:1", *words)
+    assert refused.value.code == 1
+    assert words[1] in capsys.readouterr().err

@@ -157,6 +157,49 @@ def test_an_interrupted_observation_is_reported(e2e, simulated, number):
     assert process.returncode in {0, 3}
 
 
+def test_an_interrupt_that_comes_twice_at_once_is_one(e2e, simulated):
+    """GNU timeout signals the process, and then its group with the process in it."""
+    words = [e2e.PROGRAM, "observe", simulated("steady"), "--for", "0", "--every", "1h"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(5)
+        # The last poll then waits for its answer, so that the second comes before the report.
+        simulated.newest.signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        simulated.newest.signal(signal.SIGCONT)
+        written, errors = process.communicate(timeout=20)
+    assert "acceptance rate" in written
+    assert not errors
+    assert process.returncode in {0, 3}
+
+
+@pytest.mark.parametrize(
+    ("redirected", "said"),
+    [
+        (">/dev/full", "the report cannot be written: No space left on device"),
+        (">&-", "there is no standard output to write the report to"),
+    ],
+)
+@pytest.mark.parametrize("every", ["", "--every 1s"])
+def test_a_report_that_nothing_takes_is_one_line_and_status_1(e2e, simulated, redirected, said, every):
+    words = f"{e2e.PROGRAM} observe {simulated('steady')} --for 2s {every} {redirected}"
+    found = subprocess.run(
+        ["/bin/sh", "-c", words], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert (found.stderr, found.returncode) == (f"spec-decode-exporter: {said}\n", 1)
+
+
+def test_nobody_needs_to_see_the_progress(e2e, simulated):
+    words = f"{e2e.PROGRAM} observe {simulated('steady')} --for 2s 2>&-"
+    found = subprocess.run(
+        ["/bin/sh", "-c", words], stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert "acceptance rate" in found.stdout
+    assert found.returncode in {0, 3}
+
+
 def test_progress_on_a_terminal(e2e, simulated):
     written, _ = on_a_terminal(e2e.PROGRAM, "observe", simulated("steady"), "--for", "4s")
     progress, _, shown = written.rpartition("\r\x1b[K")

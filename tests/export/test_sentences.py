@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from exporter.analysis.depth import NO_SPECULATION, Depth
-from exporter.analysis.judgement import Judgement
+from exporter.analysis.judgement import Bounds, Judgement
 from exporter.analysis.recommendation import Action
 from exporter.analysis.rival import Rival
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.export.sentences import recommendation_text, verdict_text
+from exporter.scrape.engines import Counter
 
 
 def test_a_verdict_names_the_speedup_it_rests_on(busy):
@@ -100,3 +101,32 @@ def test_every_advice_has_a_sentence(busy, action):
     for depth, tokens in ((None, 0), (NO_SPECULATION, 8)):
         judgement = replace(busy.judgement, action=action, recommended=depth, crossover=None)
         assert recommendation_text(replace(busy, judgement=judgement, tokens=tokens)).endswith(".")
+
+
+def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
+    def said(first_tokens):
+        window = busy.windows[-1]
+        counters = [*window.counters]
+        counters[Counter.FIRST_TOKENS] = first_tokens
+        unsure = replace(
+            busy.judgement, verdict=Verdict.OPTIMAL, bounds=(Bounds(None, None, None),) * len(busy.windows)
+        )
+        windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
+        return verdict_text(replace(busy, windows=windows, judgement=unsure))
+
+    assert said(1).endswith("(too few requests passed to say how sure that is).")
+    assert said(None).endswith("(how sure that is cannot be said).")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (State.DISABLED, "it does not speculate"),
+        (State.IDLE, "nothing runs"),
+        (State.UNREACHABLE, "it is not seen"),
+        (State.ACTIVE, "too little is known"),
+    ],
+)
+def test_why_there_is_no_advice_follows_from_the_state(busy, state, said):
+    judgement = replace(busy.judgement, action=Action.COLLECT, state=state)
+    assert said in recommendation_text(replace(busy, judgement=judgement))

@@ -41,6 +41,15 @@ def test_the_verdict_says_whether_it_pays(view, verdict, speedup, expected):
     assert status(view, engine(view, verdict, speedup=speedup)) is expected
 
 
+@pytest.mark.parametrize("verdict", [Verdict.OPTIMAL, Verdict.POOR])
+def test_a_verdict_without_bounds_is_none_to_go_by(view, verdict):
+    one = engine(view, verdict, speedup=2.0)
+    length = one.windows[-1].acceptance_length_tokens.model_copy(update={"lower": None, "upper": None})
+    window = one.windows[-1].model_copy(update={"acceptance_length_tokens": length})
+    assert status(view, one) is Status.PAYING
+    assert status(view, one.model_copy(update={"windows": (window,)})) is Status.INSUFFICIENT
+
+
 def test_the_numbers_are_those_that_scripts_know():
     assert [
         int(each) for each in (Status.PAYING, Status.NOT_OBSERVED, Status.HARMFUL, Status.INSUFFICIENT)

@@ -458,6 +458,16 @@ async def test_a_name_that_is_none_is_a_dns_error(client, host):
     assert (await failure(client, f"http://{host}:8000/metrics")).reason == "dns"
 
 
+async def test_a_name_that_nobody_knows_is_said_without_the_number_of_the_error(client, monkeypatch):
+    async def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unknown, raising=False)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    error = await failure(client, "http://nobody:8000/metrics")
+    assert (error.reason, str(error)) == ("dns", "nobody:8000: Name or service not known")
+
+
 async def test_an_ipv6_host(client, fault_server):
     server = await fault_server(answer(), host="::1")
     assert (await client.get(server.url())).body == PAGE
