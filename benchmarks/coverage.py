@@ -195,6 +195,13 @@ def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Ar
         left = random.binomial(left, requests.conditional[which, position])
         accepted.append(count(left))
     started = np.bincount(begins[begins >= 0].astype(int), minlength=seconds)
+    decoding = np.minimum(ends[which], second + 1) - np.maximum(begins[which], second)
+    done_at = np.ceil(ends).astype(int) - 1
+    over = done_at < seconds
+
+    def at_end(each: Array) -> Array:
+        return np.bincount(done_at[over], each[over], seconds)
+
     counters = {
         Counter.DRAFTS: count(drafts),
         Counter.DRAFT_TOKENS: count(drafts * requests.lengths[which]),
@@ -202,6 +209,9 @@ def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Ar
         Counter.GENERATION_TOKENS: count(steps) + sum(accepted) + started,
         Counter.FIRST_TOKENS: started,
         Counter.DECODE_STEPS: count(steps),
+        Counter.DECODE_NANOSECONDS: count(np.round(decoding * NANO)),
+        Counter.FINISHED_REQUESTS: at_end(np.ones(len(ends))),
+        Counter.END_TO_END_NANOSECONDS: at_end(np.round((ends - begins) * NANO)),
     }
     nothing = np.zeros(seconds)
     running = count(ends[which] > second + 1)
@@ -227,7 +237,7 @@ def window(totals: Array, begin: int, length: int) -> Window:
         counters=tuple(sums[: len(Counter)]),
         positions=tuple(sums[gauges:]),
         gauges=tuple(total / length for total in sums[len(Counter) : gauges]),
-        increments=Increments(Rows.of(rows)),
+        increments=Increments(Rows.of(rows), [float(second) for second in range(begin, begin + length)]),
     )
 
 

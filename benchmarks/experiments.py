@@ -1,0 +1,139 @@
+"""How often the bounds of an experiment hold the truth, and how often it names a winner that there is not.
+
+    python -m benchmarks.experiments [--pairs 200] [--hours 20] [--seed 1]
+
+Two arms are drawn as in ``benchmarks.coverage``, one of them so many times as fast; the exporter's own code
+compares five minutes of each. Equal arms are compared every five seconds for hours, as the exporter does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.coverage import MIXES, Array, Load, percent, table, trace, window
+from exporter.analysis.arm import Basis
+from exporter.analysis.contest import Contest
+from exporter.analysis.experiment import Experiment, Member, compare
+from exporter.config.experiment_settings import ExperimentSettings
+
+SECONDS = 300
+HOUR = 3600
+LOOK_SECONDS = 5
+TOKENS = (50, 500)
+LOADS = (Load(TOKENS, "closed", 1), Load(TOKENS, "closed", 4), Load(TOKENS, "open", 16))
+ENGINES = (1, 3)
+FASTER = (1.0, 1.3)
+ARMS = ("off", "on")
+MIX = next(mix for mix in MIXES if mix.name == "EAGLE")
+SETTINGS = ExperimentSettings.model_validate(
+    {"name": "x", "arms": {arm: {"match": {"method": arm}} for arm in ARMS}, "baseline": "off"}
+)
+
+
+def traces(
+    random: np.random.Generator, load: Load, engines: int, faster: float, seconds: int
+) -> dict[str, list[Array]]:
+    """Draw the engines of both arms; those of the second are so many times as fast."""
+    factors = dict(zip(ARMS, (1.0, faster), strict=True))
+    return {
+        arm: [
+            trace(random, replace(MIX, steps_per_second=MIX.steps_per_second * factor), load, seconds)
+            for _ in range(engines)
+        ]
+        for arm, factor in factors.items()
+    }
+
+
+def members(drawn: dict[str, list[Array]], begin: int) -> list[Member]:
+    """Return the engines as they are seen in the window that begins then."""
+    return [
+        Member({"model_name": "m", "method": arm}, (window(totals, begin, SECONDS),))
+        for arm, engines in drawn.items()
+        for totals in engines
+    ]
+
+
+def winner_of(found: Experiment) -> str | None:
+    """Return the winner by the time per output token."""
+    return next((name for name, arm in found.arms.items() if arm.wins[Basis.TIME_PER_OUTPUT_TOKEN]), None)
+
+
+def row(random: np.random.Generator, load: Load, engines: int, faster: float, pairs: int) -> list[str]:
+    """Compare pairs of windows that have nothing in common."""
+    drawn = traces(random, load, engines, faster, pairs * SECONDS)
+    bounded: Counter[Basis] = Counter()
+    holds: Counter[Basis] = Counter()
+    winners: Counter[str | None] = Counter()
+    for begin in range(0, pairs * SECONDS, SECONDS):
+        found = compare(SETTINGS, members(drawn, begin), (float(SECONDS),), float(begin + SECONDS))
+        winners[winner_of(found)] += 1
+        for basis, speedup in found.arms["on"].windows[-1].speedups.items():
+            if speedup.estimate is not None:
+                bounded[basis] += 1
+                holds[basis] += speedup.estimate.lower <= faster <= speedup.estimate.upper
+    shares = [percent(holds[basis], bounded[basis]) if bounded[basis] else "-" for basis in Basis]
+    wrong = winners["off"] + (winners["on"] if faster == 1 else 0)
+    few = f"{bounded[Basis.TIME_PER_OUTPUT_TOKEN]} of {pairs}"
+    head = [f"{load.arrivals}, {load.concurrent}", str(engines), f"{faster:g}", few]
+    return [*head, *shares, percent(winners["on"], pairs), percent(wrong, pairs)]
+
+
+def hour(random: np.random.Generator, load: Load) -> tuple[int, int, int]:
+    """Look at equal arms for an hour; return the looks, those that show a winner, and that name one."""
+    drawn, contest = traces(random, load, 1, 1.0, HOUR + SECONDS), Contest(SETTINGS)
+    looks = range(0, HOUR, LOOK_SECONDS)
+    shown = named = 0
+    for begin in looks:
+        seen, now = members(drawn, begin), float(begin + SECONDS)
+        shown += winner_of(compare(SETTINGS, seen, (float(SECONDS),), now)) is not None
+        named += winner_of(contest.compare(seen, (float(SECONDS),), now)) is not None
+    return len(looks), shown, named
+
+
+def equal_arms(random: np.random.Generator, load: Load, hours: int) -> list[str]:
+    """Say what so many hours of equal arms come to."""
+    found: Sequence[tuple[int, int, int]] = [hour(random, load) for _ in range(hours)]
+    looks, shown, named = map(sum, zip(*found, strict=True))
+    ever_shown, ever_named = sum(each[1] > 0 for each in found), sum(each[2] > 0 for each in found)
+    return [
+        f"{load.arrivals}, {load.concurrent}",
+        percent(shown, looks),
+        f"{ever_shown} of {hours}",
+        f"{100 * named / looks:.2f}",
+        f"{ever_named} of {hours}",
+    ]
+
+
+def rows(random: np.random.Generator, pairs: int) -> Iterator[list[str]]:
+    """Compare under every load, with one engine and several, equal arms and a faster one."""
+    for load in LOADS:
+        for engines in ENGINES:
+            for faster in FASTER:
+                yield row(random, load, engines, faster, pairs)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=200, help="of windows, in each row")
+    parser.add_argument("--hours", type=int, default=20, help="of equal arms, in each row")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    random = np.random.default_rng(options.seed)
+    heads = ["arrivals, running", "engines", "times as fast", "bounded"]
+    shares = [f"holds: {basis}" for basis in Basis]
+    table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, options.pairs))
+    print()
+    heads = ["equal arms", "looks with a winner", "hours with one", "looks that name one", "hours that do"]
+    table(heads, (equal_arms(random, load, options.hours) for load in LOADS[1:]))
+
+
+if __name__ == "__main__":
+    main()
