@@ -413,6 +413,82 @@ async def test_a_pod_that_cannot_be_a_target_is_told_of_once_and_again_when_it_i
     assert [(entry["event"], entry["pod"]) for entry in log] == [("pod_left_out", "inference/a")] * 2
 
 
+async def test_the_server_s_certificate_may_bear_another_name(api, discovery, tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("kubernetes.default").configure_cert(context)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", api.answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    tls = {"ca_file": tmp_path / "ca.pem"}
+    url = str(server.make_url("/"))
+    try:
+        with pytest.raises(DiscoveryError, match="not to be trusted"):
+            await discovery(api_server=url, tls_config=TlsConfig(**tls)).targets()
+        named = TlsConfig(**tls, server_name="kubernetes.default")
+        assert names(await discovery(api_server=url, tls_config=named).targets()) == ["inference/a"]
+    finally:
+        await server.close()
+
+
+async def test_a_token_is_not_carried_to_where_the_api_points(api, discovery, tmp_path):
+    (tmp_path / "token").write_text("secret")
+
+    async def elsewhere(request):
+        api.requests.append({"path": request.path})
+        raise web.HTTPFound("/elsewhere")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", elsewhere)
+    server = TestServer(app)
+    await server.start_server()
+    keys = {
+        "api_server": str(server.make_url("/")),
+        "authorization": Authorization(credentials_file=tmp_path / "token"),
+    }
+    try:
+        with pytest.raises(DiscoveryError, match="status 302"):
+            await discovery(**keys).targets()
+    finally:
+        await server.close()
+    assert [request["path"] for request in api.requests] == ["/api/v1/namespaces/inference/pods"]
+
+
+async def test_a_proxy_of_the_environment_is_not_asked(api, discovery, monkeypatch, unused_tcp_port):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert names(await discovery().targets()) == ["inference/a"]
+
+
+async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, monkeypatch):
+    """Here a watch should have ended 50 ms after it began, so each looks as if it had been far too short."""
+    monkeypatch.setattr(kubernetes_api, "_GRACE", 0.05 - 150)
+    way = discovery()
+    await way.targets()
+    with pytest.raises(DiscoveryError, match="as soon as it begins"):
+        await asyncio.wait_for(way.targets(), 10)
+    assert len(api.watches) > 1
+
+
+def test_what_expired_is_known_by_its_reason_too():
+    status = {"kind": "Status", "reason": "Expired", "message": "too old"}
+    assert isinstance(kubernetes_api.refused(status), kubernetes_api.ExpiredError)
+    assert isinstance(kubernetes_api.refused({"code": 410}), kubernetes_api.ExpiredError)
+    assert not isinstance(kubernetes_api.refused({"code": 500, "reason": "x"}), kubernetes_api.ExpiredError)
+
+
+async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes_api, "_LONGEST_LINE", 1000)
+    way = discovery()
+    await way.targets()
+    api.tell(b"x" * 2000)
+    with pytest.raises(DiscoveryError, match="a line that is too long"):
+        await asyncio.wait_for(way.targets(), 10)
+
+
 class TestInACluster:
     @pytest.fixture(name="account")
     def account_fixture(self, api, tmp_path, monkeypatch):

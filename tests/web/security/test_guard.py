@@ -69,6 +69,7 @@ async def test_no_page_is_shown_to_a_stranger(client_of, users, method, path):
         "Basic",
         "Basic ",
         "Basic !!!!",
+        basic("alice", "wonder:land")[:-4] + "!" + basic("alice", "wonder:land")[-4:],
         "Basic " + b64encode(b"alice").decode(),
         "Bearer " + b64encode(b"alice:wonder:land").decode(),
         basic("alice", "wonder"),

@@ -117,3 +117,11 @@ def test_a_client_may_be_asked_for_a_name(folder, trusting, identities, names, a
     config = read_web_config(folder.write(text))
     certificate = shaken(config.context, trusting(*identities)).getpeercert()
     assert allows(config.settings.tls_server_config, certificate) is allowed
+
+
+def test_a_name_of_another_kind_is_none_that_is_asked_for(folder):
+    text = MUTUAL + "RequireAndVerifyClientCert\n  client_allowed_sans: [prometheus.example]\n"
+    tls = read_web_config(folder.write(text)).settings.tls_server_config
+    for kind in ("othername", "DirName", "Registered ID"):
+        assert not allows(tls, {"subjectAltName": ((kind, "prometheus.example"),)})
+    assert allows(tls, {"subjectAltName": (("othername", "x"), ("DNS", "prometheus.example"))})
