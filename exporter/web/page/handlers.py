@@ -23,6 +23,8 @@ _FOLDER: Final = files("exporter.web.page")
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _SLICE: Final = 64 * 1024
 """Bytes that are packed in one go: less than a millisecond of work."""
+_STYLES: Final = ("base", "summary", "fleet", "engine", "other", "narrow")
+"""The parts of the style sheet, in their order: the last, for small screens and the like, overrides the others."""
 STATIC: Final = ("style.css", "page.js", "icon.svg")
 
 
@@ -50,6 +52,8 @@ async def static(request: web.Request) -> web.Response:
 
 @cache
 def _file(name: str) -> str:
+    if name == "style.css":
+        return "\n".join(_file(f"styles/{part}.css") for part in _STYLES)
     return (_FOLDER / name).read_text("utf-8")
 
 
