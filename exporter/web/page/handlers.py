@@ -24,7 +24,7 @@ _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+x
 _SLICE: Final = 64 * 1024
 """Bytes that are packed in one go: less than a millisecond of work."""
 _STYLES: Final = ("base", "summary", "fleet", "engine", "other", "narrow")
-"""The parts of the style sheet, in their order: the last, for small screens and the like, overrides the others."""
+"""The parts of the style sheet, in their order: the last, for small screens, overrides the others."""
 STATIC: Final = ("style.css", "page.js", "icon.svg")
 
 
