@@ -24,6 +24,7 @@ from exporter.config.labels import RESERVED_LABELS
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, LoadCost, SpeculativeSettings
 from exporter.config.policy import Policy, merged, misordered
+from exporter.config.poll_settings import Poll
 from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.shard_settings import ShardSettings
 from exporter.config.target_settings import (
@@ -34,7 +35,7 @@ from exporter.config.target_settings import (
     TargetSettings,
 )
 from exporter.config.units import format_duration
-from exporter.config.values import Context, Duration, DurationOrOff, LocatedFile, NotEmpty, Size
+from exporter.config.values import Context, Duration, DurationOrOff, LocatedFile, NotEmpty
 
 __all__ = [
     "DEFAULT_URL",
@@ -107,48 +108,6 @@ def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
 
 MetricName = Annotated[str, AfterValidator(_known_metric)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
-
-
-class Poll(Section):
-    """When and how the servers are asked."""
-
-    interval: Duration = Field(
-        default=1.0,
-        description="How often a server is asked. At most a third of the shortest window. "
-        "It becomes longer by itself where asking costs the server more than `max_duty_cycle`.",
-    )
-    histogram_interval: Duration = Field(
-        default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)),
-        description="How often the buckets of histograms are asked for besides; they are most of the cost of "
-        "a page. At least `interval`, and at most a third of the longest window.",
-    )
-    timeout: Duration = Field(
-        default=5.0, description="How long an answer may take, from the connection to its last byte."
-    )
-    max_duty_cycle: float = Field(
-        default=0.01,
-        gt=0,
-        le=1,
-        description="The part of its time that a server may spend on answering the exporter.",
-    )
-    max_body: Size = Field(
-        default=16 * 2**20, description="How large an answer may be, after it is unpacked."
-    )
-    filter: Literal["auto", "off"] = Field(
-        default="auto",
-        description="`auto` asks for just the samples that are needed where the server can do that, and for "
-        "the whole page elsewhere. `off` always asks for the whole page.",
-    )
-
-    @field_validator("histogram_interval")
-    @classmethod
-    def _no_shorter_than_interval(cls, value: float, info: ValidationInfo) -> float:
-        interval = info.data.get("interval", value)
-        if value < interval:
-            raise ValueError(
-                f"is shorter than `interval`, {format_duration(interval)}; make it at least that long"
-            )
-        return value
 
 
 class Metrics(Section):
