@@ -213,13 +213,22 @@ def numbers_are_the_same(told):
     assert told.metric("spec_decode_drafts_total") == told.engine["totals"]["drafts"]
 
 
+ADVICE = {
+    "keep": "keep it",
+    "increase": "try {recommended_tokens} token",
+    "decrease": "try {recommended_tokens} token",
+    "disable": "switch speculation off",
+}
+"""How the page words advice: with the number of tokens where another one is recommended."""
+
 SHOWN_ON_PAGE = {
     "acceptance_dropped": ("{kind}", "{acceptance_length:.2f}", "{baseline_acceptance_length:.2f}"),
     "acceptance_recovered": ("{acceptance_length:.2f}",),
     "configured_tokens_changed": ("{configured_tokens}", "{before}"),
     "engine_reset": ("{cause}",),
     "verdict_changed": ("verdict", "{verdict}"),
-    "recommendation_changed": ("advice", "{recommendation}"),
+    "recommendation_changed": ("advice", "{advice}"),
+    "state_changed": ("{state}", "{before}"),
     "target_failing": ("{error}",),
     "target_recovered": ("{failed_polls}",),
     "engine_found": ("first",),
@@ -231,12 +240,15 @@ def the_page_tells_the_newest_events(told):
     """In words, but with the events' numbers, in their order from the newest on; the drop is among them."""
     newest = told.events[::-1][: len(told.sentences)]
     assert told.shown == [event["id"] for event in newest]
-    assert {event["type"] for event in newest} >= SHOWN_ON_PAGE.keys() - {"engine_found"}
+    assert {event["type"] for event in newest} >= SHOWN_ON_PAGE.keys() - {"engine_found", "state_changed"}
     for event, sentence in zip(newest, told.sentences, strict=True):
         place = 0
         for words in SHOWN_ON_PAGE[event["type"]]:
-            shown = words.format(**event["fields"])
-            place = sentence.find(shown, place)
+            is_advice = event["type"] == "recommendation_changed"
+            advice = ADVICE[event["fields"]["recommendation"]] if is_advice else ""
+            fields = {**event["fields"], "advice": advice.format_map(event["fields"])}
+            shown = words.format(**fields).lower()
+            place = sentence.lower().find(shown, place)
             assert place >= 0, (event, sentence)
             place += len(shown)
 
