@@ -106,6 +106,7 @@ async def _moving(browser: Browser, fleet: MovedFleet) -> None:
     for _ in range(48):
         await fleet.advance(4)
         await _refreshed(page)
+        await page.evaluate("() => scrollTo(0, 0)")  # where the row goes that is read, the page follows
         frames.append(Image.open(io.BytesIO(await page.screenshot())).convert("RGB"))
     last = [125] * (len(frames) - 1) + [2500]
     frames[0].save(
