@@ -106,6 +106,15 @@ CASES = {
         (Fires("SpecDecodeSuddenDrop", 3.5, "chat", over=11),),
         since=2,
     ),
+    "less accepted than the reference says": Case(
+        (
+            Run(
+                (server("chat", told={**EAGLE, "reference": {"acceptance_ratio": 0.8}}, **accepts(0.6)),),
+                minutes=40,
+            ),
+        ),
+        (Fires("SpecDecodeAcceptanceBelowReference", 30, "chat"),),
+    ),
     "a model that drops on all its engines": Case(
         (
             Run(
@@ -325,7 +334,10 @@ CASES = {
     ),
 }
 
-WITHOUT_A_SCENARIO = {"SpecDecodeServerErrorsRising": "requests to simulated servers never fail"}
+WITHOUT_A_SCENARIO = {
+    "SpecDecodeServerErrorsRising": "requests to simulated servers never fail",
+    "SpecDecodeExperimentArmLostItsGain": "the runs have no experiments; promtool's cases have it",
+}
 
 
 @pytest.fixture(scope="module")

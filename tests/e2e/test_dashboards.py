@@ -42,6 +42,12 @@ COST = {
     ]
 }
 
+EXPERIMENT = {
+    "name": "drop",
+    "arms": {"steady": {"match": {"name": "steady"}}, "drop": {"match": {"name": "drop"}}},
+    "baseline": "steady",
+}
+
 CHOSEN = {
     "__rate_interval": "15s",
     "__range": "60s",
@@ -58,6 +64,14 @@ EMPTY = {
     ("GPU memory in use", "A"): "there is no dcgm-exporter",
     ("Share of GPU memory in use", "A"): "there is no dcgm-exporter",
     ("Failed polls by reason", "A"): "no poll of the last seconds failed",
+    **dict.fromkeys(
+        [
+            (title, bound)
+            for title in ("Experiments that the exporter compares", "Speed-up with its bounds")
+            for bound in "BC"
+        ],
+        "too few requests pass in 30 s to say how sure a speed-up is",
+    ),
 }
 """Queries that give nothing here, and why."""
 
@@ -95,7 +109,16 @@ def stack(start, e2e, prometheus_tools, tmp_path_factory):
         )
     policy = {"drops": {"warm_up": "10s"}}
     exporter = start(
-        e2e.Exporter, json.dumps({"windows": ["10s", "30s"], "policy": policy, "targets": targets})
+        e2e.Exporter,
+        json.dumps(
+            {
+                "windows": ["10s", "30s"],
+                "policy": policy,
+                "targets": targets,
+                "reference": {"acceptance_ratio": 0.6},
+                "experiments": [EXPERIMENT],
+            }
+        ),
     )
     exporter.wait_for(f"{exporter.url}/-/ready")
     other = start(e2e.Prometheus, {}, name="other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -177,7 +178,9 @@ def test_prometheus_scrapes_over_mutual_tls_with_its_password_and_others_do_not(
 def test_the_hook_of_the_chart_takes_a_closed_door_for_a_good_sign(secured, e2e):
     template = (ROOT / "helm/spec-decode-exporter/templates/tests/page.yaml").read_text()
     lines = template.partition("        - |\n")[2].partition("        - {{")[0]
-    script = "".join(line[10:] for line in lines.splitlines(keepends=True))
+    # As it is where clients without a certificate are hung up on.
+    closed = re.sub(r" *{{- if .*\n((?:.*\n)*?) *{{- else }}\n(?:.*\n)*? *{{- end }}\n", r"\1", lines)
+    script = "".join(line[10:] for line in closed.splitlines(keepends=True))
 
     def asked(url):
         return subprocess.run(
