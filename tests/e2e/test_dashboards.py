@@ -18,7 +18,11 @@ SCENARIO = """
 speculation: {tokens: 4}
 acceptance: {mean: 0.7}
 load: {concurrency: 16}
+prompts: {spread: 0}
+outputs: {spread: 0}
 """
+"""Requests of one length: in windows as short as these, others would differ by chance, and arms not be compared."""
+
 DROP = (
     SCENARIO
     + """
