@@ -154,7 +154,7 @@ class Service:
         async with self._reloading:
             self._reload_successful = False
             try:
-                config = self._read()
+                config = await asyncio.to_thread(self._read)  # a long one would hold up the polls
             except ConfigError as error:
                 problems = "; ".join(map(str, error.problems))
                 if not once_told or problems != self._problems:
