@@ -26,6 +26,7 @@ from exporter.config.pay_settings import CostSettings, LoadCost, SpeculativeSett
 from exporter.config.policy import Policy, merged, misordered
 from exporter.config.poll_settings import Poll
 from exporter.config.reference_settings import ReferenceSettings
+from exporter.config.request_settings import RequestSettings
 from exporter.config.shard_settings import ShardSettings
 from exporter.config.target_settings import (
     Discovery,
@@ -59,6 +60,7 @@ __all__ = [
     "Policy",
     "Poll",
     "ReferenceSettings",
+    "RequestSettings",
     "Scrape",
     "ShardSettings",
     "SpeculativeSettings",
@@ -84,6 +86,7 @@ class Group(StrEnum):
     PAY = "pay"
     DROPS = "drops"
     EXPERIMENTS = "experiments"
+    REQUESTS = "requests"
     INTEGRITY = "integrity"
     EXPORTER = "exporter"
 
@@ -184,6 +187,9 @@ class Config(Section):
     )
     experiments: tuple[ExperimentSettings, ...] = Field(
         default=(), description="Targets that are held against each other."
+    )
+    requests: RequestSettings = Field(
+        default_factory=RequestSettings, description="What is taken of single requests."
     )
     metrics: Metrics = Field(default_factory=Metrics, description="Which metrics are served.")
     state: StateSettings = Field(

@@ -55,6 +55,7 @@ _GROUPS: Final = {
     Group.DROPS: "Whether acceptance is below what is usual for the engine.",
     Group.EXPERIMENTS: "Arms of targets that are held against each other, where `experiments` say so: "
     "[experiments.md](experiments.md).",
+    Group.REQUESTS: "Single requests by kind, where `requests.ingest` is on: [requests.md](requests.md).",
     Group.INTEGRITY: "Whether the server's counters can be trusted.",
     Group.EXPORTER: "How the exporter itself fares.",
 }

@@ -1,0 +1,1 @@
+"""What single requests say of their own speculation, and what a mix of them hides."""
