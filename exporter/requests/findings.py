@@ -53,7 +53,7 @@ class Summary:
     acceptance_ratio: Percentiles | None
     """A/T of those that drafted."""
     mean_acceptance_ratio: float | None
-    """The mean over requests that drafted; ``totals`` is as the server's counters weigh it, by draft tokens."""
+    """The mean over requests that drafted; ``totals`` is as the server weighs it, by draft tokens."""
     acceptance_length_tokens: Percentiles | None
     """1 + A/D of those that drafted."""
     time_per_output_token_seconds: Percentiles | None

@@ -135,7 +135,7 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         ("targets: [{url: http://a, labels: {window: b}}]", "1: targets[0].labels.window is a label of the exporter's own metrics; choose another name"),
         ("targets: [{url: http://a, labels: {a: [b]}}]", "1: targets[0].labels.a must be a text, not a list"),
         ("metrics: {enable: [rate]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; did you mean `rates`?"),
-        ("metrics: {enable: [zzz]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, integrity, exporter"),
+        ("metrics: {enable: [zzz]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
         ("metrics: {enable: [rates], disable: [rates]}", "1: metrics.disable names rates, which `enable` names too; remove one of the two"),
         ("discovery: {files: [a/*/b.yml]}", "1: discovery.files[0] has a wild card before its last `/`; write one pattern for each directory"),
         ("discovery: {files: [a.txt]}", "1: discovery.files[0] does not end in .json, .yml or .yaml"),
