@@ -74,6 +74,7 @@ class Overview:
             histories=self._histories,
             targets=lambda: [watch.view() for watch in self._fleet],
             events=self._events,
+            requests=lambda: self._taken.requests,
         )
 
     def page(self) -> PageData:
@@ -84,6 +85,7 @@ class Overview:
             (ShownEngine.of(*engine, now) for engine in self._taken.engines),
             [watch.view() for watch in self._fleet],
             self._events.since().events,
+            self._taken.requests,
         )
 
     def _own_labels(self) -> list[str]:

@@ -17,6 +17,7 @@ from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, EXPORTER_METRIC
 from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.metric import Kind, Metric, View
 from exporter.export.status import ExporterStatus, TargetStatus
+from exporter.requests.findings import RequestFindings
 
 _log = structlog.get_logger()
 
@@ -32,6 +33,8 @@ class Snapshot:
     """One for each arm, the baseline too."""
     last_event: str | None = None
     """The identifier of the newest event before any of it was taken down."""
+    requests: RequestFindings = field(default_factory=RequestFindings)
+    """What single requests say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         "12: targets[3].nam is not a key that is known here; did you mean `name`?",
         "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "16: log is there twice, first in line 14; remove one of the two",
-        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `metrics`, `state`, `log`",
+        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`",
     ]
 
 

@@ -9,6 +9,7 @@ from exporter.event_log import EventLog
 from exporter.export.collector import Snapshot
 from exporter.export.history import Histories
 from exporter.export.models import TargetView
+from exporter.requests.findings import RequestFindings
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,5 @@ class ApiSource:
     histories: Callable[[], Histories]
     targets: Callable[[], Sequence[TargetView]]
     events: EventLog
+    requests: Callable[[], RequestFindings] = RequestFindings
+    """What single requests say, taken at one moment with the snapshot."""

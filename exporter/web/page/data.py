@@ -11,6 +11,7 @@ from exporter.analysis.verdict import Verdict
 from exporter.export.models import EngineView, EventView, TargetView
 from exporter.export.snapshot import engine_view
 from exporter.export.trace import Trace, acceptance_trace
+from exporter.requests.findings import RequestFindings
 from exporter.web.page.advice import advice
 from exporter.web.page.query import Words, folded
 from exporter.web.page.summary import standing
@@ -69,6 +70,7 @@ class PageData:
     targets: Sequence[TargetView]
     events: Sequence[EventView]
     """The newest last."""
+    requests: RequestFindings = field(default_factory=RequestFindings)
     _places: Mapping[_Whose, list[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
