@@ -37,6 +37,11 @@ class RequestSettings(Section):
     types: Annotated[int, Field(ge=1, le=200)] = Field(
         default=10, description="The most request types told apart, by requests; the others are `other`."
     )
+    groups: Annotated[int, Field(ge=1, le=2_000)] = Field(
+        default=60,
+        description="The most combinations of model, type and temperature told apart, by requests. Each is "
+        "about 60 series; the others are counted under the type and temperature `other` of their model.",
+    )
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
         default=20_000,
         description="The most requests kept for the windows, of 200 bytes or so each; the oldest go first.",
