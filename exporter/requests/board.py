@@ -1,0 +1,140 @@
+"""Takes requests one by one and says what they say together. Time is a parameter: monotonic, in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.config.request_settings import RequestSettings
+from exporter.requests.findings import OTHER, GroupKey, RequestFindings, UserFindings, WindowFindings
+from exporter.requests.group import Group
+from exporter.requests.kept import Kept
+from exporter.requests.request import Refusal, Request
+from exporter.requests.slots import Slots
+from exporter.requests.temperatures import Temperatures
+from exporter.requests.users import user_findings
+from exporter.requests.windows import Costs, window_findings
+
+MOST_USERS = 20
+"""Users told apart, by requests; the others are ``other``."""
+ROUND_SECONDS = 5.0
+"""The windows are looked at anew when time has gone on by so much."""
+FEW_REQUESTS = 1000
+"""So many are looked at anew with every request that comes; more only when time has gone on."""
+FIRST_LONGEST = 300.0
+"""The longest window until somebody asks for one."""
+
+
+class RequestBoard:
+    """What single requests say of their speculation."""
+
+    def __init__(self, settings: RequestSettings) -> None:
+        self._settings = settings
+        self._temperatures = Temperatures(settings.temperatures)
+        self._models = Slots(settings.models)
+        self._types = Slots(settings.types)
+        self._users = Slots(MOST_USERS)
+        self._kept = Kept(settings.keep)
+        self._groups: dict[GroupKey, Group] = {}
+        self._refused: Counter[Refusal] = Counter()
+        self._taken = 0
+        self._longest = FIRST_LONGEST
+        self._began: float | None = None
+        self._looking = asyncio.Lock()
+        self._seen: tuple[object, ...] = ()
+        self._windows: dict[str, WindowFindings] = {}
+        self._by_user: list[UserFindings] = []
+        self._last = RequestFindings(enabled=settings.ingest)
+
+    @property
+    def last(self) -> RequestFindings:
+        """What ``findings`` said last; nothing before that."""
+        return self._last
+
+    def take(self, request: Request, now: float) -> None:
+        """Count a request that ended ``now``; its numbers are possible, and below 2^63."""
+        self._begin(now)
+        self._turn(now)
+        key = GroupKey(
+            self._models.label(request.model_name),
+            self._types.label(request.request_type),
+            self._temperatures.label(request.temperature),
+        )
+        if request.user:
+            self._users.label(request.user)
+        group = self._groups.get(key) or self._groups.setdefault(key, Group(key))
+        group.since_start.add(request)
+        self._kept.add(request, group, now)
+        self._taken += 1
+
+    def refuse(self, reason: Refusal, number: int = 1) -> None:
+        """Count requests that are not taken."""
+        self._refused[reason] += number
+
+    async def findings(self, windows: Sequence[float], now: float, costs: Costs) -> RequestFindings:
+        """Return everything that the requests say; ``windows`` are lengths, one or more.
+
+        ``costs`` says what drafting costs a model at a target, or anywhere where the target is empty. What
+        takes long goes on in slices, between which others have their turn.
+        """
+        async with self._looking:
+            self._begin(now)
+            self._longest = max(windows)
+            await self._look(sorted(windows), now, costs)
+            self._last = RequestFindings(
+                enabled=self._settings.ingest,
+                windows=self._windows,
+                since_start={key: group.since_start.totals() for key, group in self._groups.items()},
+                users=self._by_user,
+                taken=self._taken,
+                refused=dict(self._refused),
+                folded={
+                    "model_name": self._models.folded,
+                    "request_type": self._types.folded,
+                    "user": self._users.folded,
+                },
+            )
+        return self._last
+
+    async def _look(self, windows: Sequence[float], now: float, costs: Costs) -> None:
+        """Look at the windows anew, unless too little has changed."""
+        few = len(self._kept) <= FEW_REQUESTS
+        seen = (tuple(windows), self._taken if few else None, int(now // ROUND_SECONDS))
+        if seen == self._seen:
+            return
+        self._kept.forget(now - self._longest)
+        rows = self._kept.since(now - self._longest)
+        self._windows = await window_findings(rows, windows, now, costs, self._whole_since())
+        self._by_user = await user_findings(rows, self._user_label, costs)
+        self._seen = seen
+
+    def _begin(self, now: float) -> None:
+        if self._began is None:
+            self._began = now
+
+    def _whole_since(self) -> float:
+        """Return since when every request is kept that was taken."""
+        lost = self._kept.newest_lost
+        began = self._began or 0.0
+        return began if lost is None else max(began, lost)
+
+    def _turn(self, now: float) -> None:
+        """Let labels with more requests take the place of others."""
+        for name in self._models.turn(now, self._longest):
+            self._fold([key for key in self._groups if key.model_name == name], {"model_name": OTHER})
+        for name in self._types.turn(now, self._longest):
+            self._fold([key for key in self._groups if key.request_type == name], {"request_type": OTHER})
+        self._users.turn(now, self._longest)
+
+    def _fold(self, keys: Sequence[GroupKey], label: Mapping[str, str]) -> None:
+        """Let groups whose label is lost end: what is kept of them counts as ``other`` in the windows.
+
+        Their counters end, rather than go over to ``other``: that would look like so many requests at once.
+        """
+        for key in keys:
+            self._groups.pop(key).key = replace(key, **label)
+
+    def _user_label(self, user: str) -> str:
+        return user if user in self._users else OTHER

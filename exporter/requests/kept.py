@@ -1,0 +1,130 @@
+"""The requests that are kept for the windows, oldest first, column by column: some 90 bytes each.
+
+A request as an object takes ten times that, and a window would have to look at each of them one by one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from math import nan
+from operator import itemgetter
+from sys import intern
+from typing import Any
+
+from exporter.requests.group import Group
+from exporter.requests.pathology import pathology
+from exporter.requests.request import Request
+
+
+def _integers() -> array[int]:
+    return array("q")
+
+
+def _numbers() -> array[float]:
+    return array("d")
+
+
+def _flags() -> array[int]:
+    return array("b")
+
+
+def _seconds_per_token(request: Request) -> float:
+    """Return the time from the first token to the last over the tokens after the first."""
+    seconds, tokens = request.decode_seconds, request.completion_tokens
+    return nan if seconds is None or tokens is None or tokens <= 1 else seconds / (tokens - 1)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Requests by column, all of one length."""
+
+    taken_at: array[float] | list[float] = field(default_factory=_numbers)
+    drafts: array[int] | list[int] = field(default_factory=_integers)
+    draft_tokens: array[int] | list[int] = field(default_factory=_integers)
+    accepted_tokens: array[int] | list[int] = field(default_factory=_integers)
+    seconds_per_token: array[float] | list[float] = field(default_factory=_numbers)
+    """NaN where the request does not say."""
+    pathologies: array[int] | list[int] = field(default_factory=_flags)
+    groups: list[Group] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.taken_at)
+
+    def columns(self) -> list[Any]:
+        """Return every column, in the order of the fields."""
+        return [getattr(self, name) for name in self.__slots__]
+
+    def append(self, request: Request, group: Group, now: float) -> None:
+        """Add a request that was taken ``now``."""
+        self.taken_at.append(now)
+        self.drafts.append(request.drafts)
+        self.draft_tokens.append(request.draft_tokens)
+        self.accepted_tokens.append(request.accepted_tokens)
+        self.seconds_per_token.append(_seconds_per_token(request))
+        self.pathologies.append(pathology(request.drafts, request.draft_tokens, request.accepted_tokens))
+        self.groups.append(group)
+        self.targets.append(intern(request.target))
+        self.users.append(intern(request.user))
+
+    def since(self, moment: float, begin: int = 0) -> Rows:
+        """Return those from ``begin`` on that were taken at ``moment`` or later."""
+        first = bisect_left(self.taken_at, moment, begin)
+        return Rows(*(column[first:] for column in self.columns()))
+
+    def between(self, begin: int, end: int) -> Rows:
+        """Return those at the places from ``begin`` up to ``end``."""
+        return Rows(*(column[begin:end] for column in self.columns()))
+
+    def at(self, places: list[int]) -> Rows:
+        """Return those at some ascending places, of which there is at least one."""
+        if len(places) == 1:
+            return Rows(*([column[places[0]]] for column in self.columns()))
+        get = itemgetter(*places)
+        return Rows(*(list(get(column)) for column in self.columns()))
+
+    def drop(self, number: int) -> None:
+        """Let go the oldest."""
+        for column in self.columns():
+            del column[:number]
+
+
+class Kept:
+    """A ring of requests."""
+
+    def __init__(self, most: int) -> None:
+        """Keep ``most`` requests."""
+        self._most = most
+        self._slack = max(most // 16, 16)
+        self._rows = Rows()
+        self._gone = 0
+        """How many at the beginning are let go, but still there: to move the others each time would take long."""
+        self.newest_lost: float | None = None
+        """When the newest was taken of those that went for want of room."""
+
+    def __len__(self) -> int:
+        return len(self._rows) - self._gone
+
+    def add(self, request: Request, group: Group, now: float) -> None:
+        """Keep a request, and let the oldest go if there is no room."""
+        self._rows.append(request, group, now)
+        if len(self) > self._most:
+            self.newest_lost = self._rows.taken_at[self._gone]
+            self._let_go(self._gone + 1)
+
+    def forget(self, before: float) -> None:
+        """Let go what was taken before a moment."""
+        self._let_go(bisect_left(self._rows.taken_at, before, self._gone))
+
+    def since(self, moment: float) -> Rows:
+        """Return a copy of those that were taken at ``moment`` or later."""
+        return self._rows.since(moment, self._gone)
+
+    def _let_go(self, number: int) -> None:
+        self._gone = number
+        if self._gone >= self._slack:
+            self._rows.drop(self._gone)
+            self._gone = 0

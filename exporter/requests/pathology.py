@@ -1,0 +1,51 @@
+"""Requests that something is wrong with: almost nothing of their drafts is accepted, or almost everything.
+
+vLLM watches for the same two (its pull request 44487): text that is garbled is rejected throughout, and a
+loop of repetition is foreseen throughout. One request says so only if it drafted enough. The share of its
+draft tokens that the target accepts lies within Wilson's bounds of what was accepted,
+
+    (a + z²/2 ± z·√(a·(n - a)/n + z²/4)) / (n + z²)
+
+for a of n (*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927).
+Draft tokens of one step are not independent: a rejected one takes those after it along. So n is the number of
+drafts, and a the same share of it: the widest that the bounds can be.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import sqrt
+from typing import Final
+
+ALMOST_NOTHING: Final = 0.10
+"""A request is rejected if the upper bound of its share is below this."""
+ALMOST_EVERYTHING: Final = 0.90
+"""A request is repetitive if the lower bound of its share is above this."""
+_Z: Final = 2.576
+"""99 % of such bounds hold, so that one request in two hundred is called so by chance, at the very edge."""
+
+
+class Pathology(IntEnum):
+    """What is wrong with a request."""
+
+    NONE = 0
+    REJECTED = 1
+    REPETITIVE = 2
+
+
+def share_bounds(share: float, number: int) -> tuple[float, float]:
+    """Return Wilson's 99 % bounds of a share of ``number``, which is at least 1."""
+    squared = _Z * _Z
+    middle = share * number + squared / 2
+    half = _Z * sqrt(share * (1 - share) * number + squared / 4)
+    return (middle - half) / (number + squared), (middle + half) / (number + squared)
+
+
+def pathology(drafts: int, draft_tokens: int, accepted_tokens: int) -> Pathology:
+    """Return what is wrong with a request, as far as its drafts are enough to say so."""
+    if not drafts or not draft_tokens:
+        return Pathology.NONE
+    lower, upper = share_bounds(accepted_tokens / draft_tokens, drafts)
+    if upper < ALMOST_NOTHING:
+        return Pathology.REJECTED
+    return Pathology.REPETITIVE if lower > ALMOST_EVERYTHING else Pathology.NONE

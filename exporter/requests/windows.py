@@ -1,0 +1,93 @@
+"""What the requests of each window say, looked at once for all windows, in slices of a few milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+
+from exporter.analysis.cost import Cost
+from exporter.config.units import format_duration
+from exporter.requests.findings import GroupFindings, GroupKey, WindowFindings
+from exporter.requests.group import Group
+from exporter.requests.kept import Rows
+from exporter.requests.model import model_findings
+from exporter.requests.pay import effect
+from exporter.requests.summary import summary
+from exporter.requests.sums import CostOf, Sums, sums, together
+
+Costs = Callable[[str, str], Cost | None]
+"""From the names of a model and of a target, which may be empty, to what drafting costs there now."""
+
+SLICE = 500
+"""Requests that are looked at before others have their turn."""
+
+
+async def window_findings(
+    rows: Rows, windows: Sequence[float], now: float, costs: Costs, whole_since: float
+) -> dict[str, WindowFindings]:
+    """Return what each window says, by its label; ``rows`` are the requests of the longest of them.
+
+    ``windows`` ascend, in seconds. Those that began before ``whole_since`` are partial.
+    """
+    edges = [now - length for length in reversed(windows)]
+    by_window: list[dict[GroupKey, Sums]] = [{} for _ in edges]
+    for key, places in (await _places(rows)).items():
+        found = await _sums_since(rows.at(places), edges, cost_of(costs, key.model_name))
+        for groups, one in zip(by_window, found, strict=True):
+            if one.totals.requests:
+                groups[key] = one
+    return {
+        format_duration(length): await _window(length, groups, partial=now - length < whole_since)
+        for length, groups in zip(windows, reversed(by_window), strict=True)
+    }
+
+
+def cost_of(costs: Costs, model_name: str) -> CostOf:
+    """Return what drafting costs a model, by target."""
+    return lambda target: costs(model_name, target)
+
+
+async def _places(rows: Rows) -> Mapping[GroupKey, list[int]]:
+    """Return where the requests of each group are."""
+    by_group: dict[Group, list[int]] = {}
+    for place, group in enumerate(rows.groups):
+        by_group.setdefault(group, []).append(place)
+    await asyncio.sleep(0)
+    places: dict[GroupKey, list[int]] = {}
+    for group, own in by_group.items():
+        places[group.key] = sorted([*places.get(group.key, ()), *own])
+    return dict(sorted(places.items()))
+
+
+async def _sums_since(rows: Rows, edges: Sequence[float], cost: CostOf) -> list[Sums]:
+    """Return the sums of one group since each of the ascending ``edges``; each request is looked at once."""
+    begins = [bisect_left(rows.taken_at, edge) for edge in edges]
+    found: list[Sums] = []
+    newer = Sums()
+    for begin, end in reversed(list(zip(begins, [*begins[1:], len(rows)], strict=True))):
+        parts = [newer]
+        for first in range(begin, end, SLICE):
+            parts.append(sums(rows.between(first, min(first + SLICE, end)), cost))
+            await asyncio.sleep(0)
+        newer = together(parts)
+        found.append(newer)
+    return found[::-1]
+
+
+async def _window(length: float, groups: Mapping[GroupKey, Sums], *, partial: bool) -> WindowFindings:
+    found = []
+    for key, one in groups.items():
+        said = summary(one)
+        found.append(GroupFindings(key, said, effect(said.speedup_ratio)))
+        await asyncio.sleep(0)
+    models = []
+    for model_name in dict.fromkeys(key.model_name for key in groups):
+        own = [one for key, one in groups.items() if key.model_name == model_name]
+        all_of_it = together(own)
+        await asyncio.sleep(0)
+        models.append(
+            model_findings(model_name, all_of_it, [g for g in found if g.key.model_name == model_name])
+        )
+        await asyncio.sleep(0)
+    return WindowFindings(length, partial, found, models)
