@@ -93,6 +93,7 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "metric_left_out", "error", ("metric", "exception"), "A defect of the exporter's in one metric; the others are served."),
         (About.EXPORTER, "metrics_left_out", "error", ("source", "exception"), "The same in one source of metrics."),
         (About.EXPORTER, "request_failed", "error", ("method", "path", "exception"), "A defect of the exporter's in answering a request; it was answered with 500."),
+        (About.EXPORTER, "connection_failed", "error", ("exception",), "A defect of the exporter's in taking a connection. It goes on to take others a second later, and says so again after a minute without one."),
         (About.EXPORTER, "task_died", "error", ("exception",), "A defect of the exporter's ended a task in the background. Restart it, and tell us."),
     )
 )  # fmt: skip

@@ -13,6 +13,7 @@ from exporter.web.api.problems import problems
 from exporter.web.api.routes import ENDPOINTS
 from exporter.web.api.stream import READERS, Readers
 from exporter.web.exposition import Exposition, compress
+from exporter.web.headers import HEADERS
 from exporter.web.negotiation import choose_format, choose_gzip
 from exporter.web.page import handlers as page
 from exporter.web.security.guard import Guard
@@ -34,18 +35,6 @@ _ROUTES: Final = {
     "/-/healthy": (_GET, lifecycle.healthy),
     "/-/ready": (_GET, lifecycle.ready),
     "/-/reload": (lifecycle.RELOAD_METHODS, lifecycle.reload),
-}
-
-_HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "Server": "spec-decode-exporter",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
 }
 
 _COSTLY: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if endpoint.costly))
@@ -73,7 +62,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     app[READERS] = Readers()
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update({**_HEADERS, **(guard.headers if guard else {})})
+        response.headers.update({**HEADERS, **(guard.headers if guard else {})})
 
     app.on_response_prepare.append(add_headers)
     _add_routes(app, state.telemetry_path)

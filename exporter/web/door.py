@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import structlog
 from aiohttp import web
 
+from exporter.tasks import spawn
+
 if TYPE_CHECKING:
     import socket
 
@@ -36,10 +38,12 @@ IDLE_SECONDS: Final = 180.0
 """Between two requests: longer than the usual intervals of Prometheus, so that it need not connect anew."""
 
 _PAUSE: Final = 1.0
-"""Seconds to wait where the process has no descriptor left for another connection."""
+"""Seconds to wait where the process has no descriptor left for another connection, or one met a defect."""
 _TOLD_AGAIN_AFTER: Final = 60.0
-"""Seconds that there must have been descriptors, for the log to say again that there are none."""
+"""Seconds that connections must have been taken, for the log to say again that they are not."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_BROKEN: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
+"""What the listening socket itself is to blame for. Anything else is the connection's, and over with it."""
 
 _log = structlog.get_logger()
 
@@ -146,13 +150,13 @@ class Door:
         self._waiting: dict[Connection, None] = {}
         """Connections without a request in hand, the longest waiting first."""
         self._full = False
-        self._exhausted_at = -math.inf
+        self._refused_at = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, listening: socket.socket) -> None:
         """Take connections from a socket that listens, until ``close``."""
         listening.setblocking(False)
-        self._tasks.append(asyncio.create_task(self._take(listening)))
+        self._tasks.append(spawn(self._take(listening)))
 
     async def close(self) -> None:
         """Take no more connections; those that are still at their handshake end."""
@@ -178,24 +182,40 @@ class Door:
         self._full = self._full and len(self._open) > self._most // 2
 
     async def _take(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        """Take connections for ever: no one of them, and no defect, ends it for those who come after."""
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    self._tell_exhausted(error)
-                    self._end_oldest()
-                    await asyncio.sleep(_PAUSE)
-            else:
+                accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
                 self._admit(accepted)
+            except OSError as error:
+                await self._not_taken(error)
+            except Exception as error:  # noqa: BLE001  it is logged with its traceback
+                await self._failed(error)
             await asyncio.sleep(0)  # a flood of connections must not keep everything else waiting
+
+    async def _not_taken(self, error: OSError) -> None:
+        if error.errno in _BROKEN:
+            await self._failed(error)
+        elif error.errno in _EXHAUSTED:
+            if self._is_news():
+                _log.warning("connections_not_taken", connections=len(self._open), reason=error.strerror)
+            self._end_oldest()
+            await asyncio.sleep(_PAUSE)
+
+    async def _failed(self, error: Exception) -> None:
+        if self._is_news():
+            _log.error("connection_failed", exc_info=error)
+        await asyncio.sleep(_PAUSE)
 
     def _admit(self, accepted: socket.socket) -> None:
         if len(self._open) >= self._most and not self._make_room():
             accepted.close()
             return
-        connection = Connection(self._answer(), self)
+        try:
+            connection = Connection(self._answer(), self)
+        except Exception:
+            accepted.close()
+            raise
         self._open.add(connection)
         self._waiting[connection] = None
         connection.greeting = asyncio.create_task(self._greet(connection, accepted))
@@ -218,12 +238,11 @@ class Door:
         oldest.abort()
         return True
 
-    def _tell_exhausted(self, error: OSError) -> None:
-        """Say once that connections cannot be taken; room that was made is soon gone again."""
-        now = asyncio.get_running_loop().time()
-        if now - self._exhausted_at > _TOLD_AGAIN_AFTER:
-            _log.warning("connections_not_taken", connections=len(self._open), reason=error.strerror)
-        self._exhausted_at = now
+    def _is_news(self) -> bool:
+        """Return whether to say that a connection is not taken; room that was made is soon gone again."""
+        now, before = asyncio.get_running_loop().time(), self._refused_at
+        self._refused_at = now
+        return now - before > _TOLD_AGAIN_AFTER
 
     async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
         """Begin a connection, by a handshake where there is TLS."""

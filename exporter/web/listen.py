@@ -9,11 +9,13 @@ import re
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from exporter.web.answering import Answering
 from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls, in_hand
 
 if TYPE_CHECKING:
@@ -107,11 +109,12 @@ async def serve(
         sockets = [undo.enter_context(await _bind(address)) for address in addresses]
         undo.pop_all()
     app.middlewares.insert(0, in_hand)
-    runner = _runner(app)
+    runner = web.AppRunner(app, shutdown_timeout=DRAIN_SECONDS)
     await runner.setup()
     assert runner.server is not None  # noqa: S101  it is there after the setup
     tls = tls or Plain()
-    server = Server(runner, Door(runner.server, tls, connections), sockets)
+    answer = partial(Answering, runner.server, loop=asyncio.get_running_loop(), **_limits())
+    server = Server(runner, Door(answer, tls, connections), sockets)
     for bound in sockets:
         server.door.open(bound)
     scheme = "https" if tls.context() else "http"
@@ -119,19 +122,18 @@ async def serve(
     return server
 
 
-def _runner(app: web.Application) -> web.AppRunner:
-    return web.AppRunner(
-        app,
-        access_log=None,
-        auto_decompress=False,
-        keepalive_timeout=IDLE_SECONDS,
-        lingering_time=_LINGER_SECONDS,
-        logger=_logger(),
-        max_field_size=_MOST_LINE,
-        max_headers=_MOST_HEADERS,
-        max_line_size=_MOST_LINE,
-        shutdown_timeout=DRAIN_SECONDS,
-    )
+def _limits() -> dict[str, Any]:
+    """Return what each connection is held to."""
+    return {
+        "access_log": None,
+        "auto_decompress": False,
+        "keepalive_timeout": IDLE_SECONDS,
+        "lingering_time": _LINGER_SECONDS,
+        "logger": _logger(),
+        "max_field_size": _MOST_LINE,
+        "max_headers": _MOST_HEADERS,
+        "max_line_size": _MOST_LINE,
+    }
 
 
 def _logger() -> logging.Logger:

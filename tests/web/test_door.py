@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import re
 import socket
 import ssl
 
@@ -58,6 +59,7 @@ class Serving:
         app.router.add_get("/", self.small)
         app.router.add_get("/large", self.large)
         app.router.add_get("/wait", self.wait)
+        app.router.add_get("/fails", self.fails)
         self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, most)
         self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
         return self
@@ -74,6 +76,9 @@ class Serving:
         self.begun += 1
         await self.go_on.wait()
         return web.Response(text="at last")
+
+    async def fails(self, _request):
+        raise ValueError("a defect")
 
     async def connect(self, data=b"", **more):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **more)
@@ -221,6 +226,46 @@ async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, mon
     ]
 
 
+@pytest.mark.parametrize("error", [ValueError("a defect"), OSError(errno.EBADF, "no socket")])
+async def test_a_defect_in_taking_a_connection_is_told_once_and_the_next_is_taken(
+    serving, until, monkeypatch, error
+):
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    loop, errors = asyncio.get_running_loop(), [error] * 3
+    accept = loop.sock_accept
+
+    async def failing(listening):
+        if errors:
+            raise errors.pop()
+        return await accept(listening)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    with capture_logs() as logs:
+        await serving.start()
+        await until(lambda: not errors)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+    assert [(entry["event"], entry["exc_info"]) for entry in logs] == [("connection_failed", error)]
+
+
+async def test_a_connection_that_cannot_be_begun_is_hung_up_on_and_the_next_is_taken(serving, monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    await serving.start()
+    door = serving.server.door
+    answer, errors = door._answer, [ValueError("a defect")]
+    monkeypatch.setattr(door, "_answer", lambda: _raise(errors.pop()) if errors else answer())
+    with capture_logs() as logs:
+        refused, _ = await serving.connect(REQUEST)
+        assert await hung_up(refused)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+    assert [entry["event"] for entry in logs] == ["connection_failed"]
+
+
+def _raise(error):
+    raise error
+
+
 async def test_nothing_is_left_when_it_closes(serving, until):
     await serving.start()
     for _ in range(3):
@@ -238,6 +283,29 @@ async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
         reader, _ = await serving.connect(nonsense + b"\r\n\r\n")
         assert b" 400 Bad Request" in await reader.read()
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (b"<b>mine</b> is no request\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n<b>mine</b>: x\r\n\r\n", 400),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET /fails HTTP/1.1\r\nHost: x\r\n\r\n", 500),
+    ],
+)
+async def test_an_answer_that_no_page_gives_is_ours_and_repeats_nothing(serving, caplog, asked, status):
+    await serving.start()
+    reader, _ = await serving.connect(asked)
+    answer = await reader.read()
+    assert re.match(rb"HTTP/1\.[01] %d " % status, answer)
+    assert b"\r\nServer: spec-decode-exporter\r\n" in answer
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
+    assert not re.search(rb"aiohttp|Python|mine|aaaa|defect", answer)
+    assert answer.endswith(b".\n")
+    assert ("a defect" in caplog.text) == (status == 500)
 
 
 async def test_whatever_is_not_sent_at_once_counts_as_not_read(serving):
