@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from exporter.config.http_settings import Section
-from exporter.config.values import NotEmpty
+from exporter.config.values import NotEmpty, ReadableFile, Secret, excludes
+
+LEAST_SALT: Final = 16
+"""Bytes of a salt: a shorter one could be found by trying, and with it the users."""
 
 
 def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
@@ -17,6 +20,46 @@ def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
 
 
 Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+
+
+class RequestUsers(Section):
+    """Users, told apart by a hash: without this section nothing of a user is kept."""
+
+    salt: Secret | None = Field(
+        default=None,
+        description="What the hash is keyed with, taken from the environment as `${NAME}`. Whoever has it "
+        "can find out by trying whether a hash is a certain user's.",
+    )
+    salt_file: Annotated[ReadableFile | None, excludes("salt")] = Field(
+        default=None, description="The file that holds it. It is read at the start and at a reload."
+    )
+    most: Annotated[int, Field(ge=1, le=200)] = Field(
+        default=10, description="The most users told apart, by requests; the others are `other`."
+    )
+
+    _key: bytes = PrivateAttr(default=b"")
+
+    @property
+    def key(self) -> bytes:
+        """The salt, as it was when the configuration was read."""
+        return self._key
+
+    @model_validator(mode="after")
+    def _salted(self) -> Self:
+        if self.salt is None and self.salt_file is None:
+            raise ValueError("has no salt; add `salt_file`")
+        self._key = self._read_key()
+        if len(self._key) < LEAST_SALT:
+            raise ValueError(f"has a salt of less than {LEAST_SALT} bytes; `openssl rand -hex 32` writes one")
+        return self
+
+    def _read_key(self) -> bytes:
+        if self.salt_file is None:
+            return self.salt.get_secret_value().encode() if self.salt else b""
+        try:
+            return self.salt_file.read_bytes().strip()
+        except OSError as error:
+            raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
 
 
 class RequestSettings(Section):
@@ -48,4 +91,7 @@ class RequestSettings(Section):
     )
     rate: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=2_000, description="The most requests taken a second; those above it are counted and let go."
+    )
+    users: RequestUsers | None = Field(
+        default=None, description="How users are told apart, if at all; without it nothing of them is kept."
     )

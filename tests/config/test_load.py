@@ -16,7 +16,8 @@ from exporter.config.schema import DEFAULT_URL, Config, HttpSettings, StateSetti
 
 EXAMPLES = Path(__file__).parents[2] / "config"
 SECRETS = dict.fromkeys(
-    ["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN", "KUBERNETES_TOKEN"], "hunter2"
+    ["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN", "KUBERNETES_TOKEN", "USER_SALT"],
+    "hunter2" * 4,
 )
 
 
@@ -61,6 +62,7 @@ def test_the_full_example_says_the_defaults():
     assert (full.windows, full.poll, full.policy) == (plain.windows, plain.poll, plain.policy)
     assert (full.log.level, full.log.format) == (plain.log.level, plain.log.format)
     assert full.state.interval == plain.state.interval
+    assert full.requests.model_copy(update={"users": None}) == plain.requests
 
 
 def test_every_mistake_is_told_at_once_with_its_line(mistakes):

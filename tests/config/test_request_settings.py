@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from exporter.config.redact import redacted
+from exporter.config.request_settings import RequestSettings
+
+SALT = "0123456789abcdef"
+
+
+def test_nothing_is_taken_and_no_user_kept_unless_it_is_asked_for(read):
+    settings = read("").requests
+    assert settings == RequestSettings()
+    assert not settings.ingest
+    assert settings.users is None
+
+
+def test_a_salt_comes_from_the_environment_and_is_never_shown(read):
+    config = read("requests: {users: {salt: '${S}'}}", S=SALT)
+    assert config.requests.users.key == SALT.encode()
+    assert SALT not in redacted(config)
+    assert "<secret>" in redacted(config)
+
+
+def test_a_salt_in_a_file_is_read_without_the_white_space_around_it(read, tmp_path):
+    (tmp_path / "salt").write_text(f"{SALT}\n")
+    config = read("requests: {users: {salt_file: salt}}")
+    assert config.requests.users.key == SALT.encode()
+    assert SALT not in redacted(config)
+
+
+def test_another_salt_in_the_same_file_is_another_configuration(read, tmp_path):
+    (tmp_path / "salt").write_text(SALT)
+    before = read("requests: {users: {salt_file: salt}}")
+    (tmp_path / "salt").write_text(SALT * 2)
+    assert read("requests: {users: {salt_file: salt}}").requests != before.requests
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("{users: {}}", ".users has no salt; add `salt_file`"),
+        (
+            "{users: {salt: '${S}'}}",
+            ".users has a salt of less than 16 bytes; `openssl rand -hex 32` writes one",
+        ),
+        ("{users: {salt_file: nowhere}}", ".users.salt_file names a file that cannot be read"),
+        (
+            "{users: {salt: hunter2hunter2hunter2}}",
+            ".users.salt is a secret in plain sight; name a file that holds it with `salt_file`",
+        ),
+        ("{temperatures: [1, 0]}", ".temperatures do not ascend; write each bound once, the lowest first"),
+        ("{temperatures: []}", ".temperatures must not be empty"),
+        ("{rate: 0}", ".rate must be at least 1"),
+    ],
+)
+def test_a_mistake_is_told_without_the_secret(mistakes, keys, told):
+    (mistake,) = mistakes(f"requests: {keys}", S="hunter2")
+    assert mistake.startswith(f"1: requests{told}")
+    assert "hunter2" not in mistake
