@@ -14,6 +14,7 @@ from exporter.export import reads
 from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.metric import Kind, Metric
 from exporter.export.pay_catalogue import BOUND_METRICS, DROP_METRICS, PAY_METRICS
+from exporter.export.request_catalogue import REQUEST_METRICS
 from exporter.export.status import ExporterStatus, TargetStatus
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.errors import REASONS
@@ -456,6 +457,7 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
 CATALOGUE: tuple[Metric[Any], ...] = (
     *ENGINE_METRICS,
     *EXPERIMENT_METRICS,
+    *REQUEST_METRICS,
     *TARGET_METRICS,
     *EXPORTER_METRICS,
 )

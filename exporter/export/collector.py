@@ -16,6 +16,7 @@ from exporter.config.schema import Metrics
 from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, EXPORTER_METRICS, TARGET_METRICS
 from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.metric import Kind, Metric, View
+from exporter.export.request_catalogue import REQUEST_METRICS
 from exporter.export.status import ExporterStatus, TargetStatus
 from exporter.requests.findings import RequestFindings
 
@@ -48,6 +49,7 @@ class _Part(Generic[View]):
 _PARTS: tuple[_Part[Any], ...] = (
     _Part(ENGINE_METRICS, lambda snapshot: snapshot.engines),
     _Part(EXPERIMENT_METRICS, lambda snapshot: snapshot.experiments),
+    _Part(REQUEST_METRICS, lambda snapshot: [({}, snapshot.requests)] if snapshot.requests.enabled else []),
     _Part(TARGET_METRICS, lambda snapshot: snapshot.targets),
     _Part(EXPORTER_METRICS, lambda snapshot: snapshot.exporter),
 )
@@ -96,8 +98,8 @@ def _family(metric: Metric[View], views: Sequence[tuple[Mapping[str, str], View]
             if number is None:
                 continue
             if metric.kind is Kind.HISTOGRAM:
-                suffix, bound = values
-                own = {"le": bound} if bound else {}
+                suffix, bound, *rest = values
+                own = {**dict(zip(metric.labels, rest, strict=True)), **({"le": bound} if bound else {})}
                 family.add_sample(metric.name + suffix, {**labels, **own}, number)
             else:
                 own = dict(zip(metric.labels, values, strict=True))

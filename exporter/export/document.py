@@ -20,6 +20,7 @@ from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, TARGET_METRICS
 from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Metric, Stability
 from exporter.export.reads import PERCENTILES, SPREAD_PERCENTILES
+from exporter.requests.request import Refusal
 from exporter.scrape.engines import Latency
 from exporter.scrape.errors import REASONS
 from exporter.window.counts import Reset
@@ -84,13 +85,19 @@ _LABELS: Final = {
     "experiment": "the name of an experiment",
     "arm": "an arm of it",
     "baseline": "the arm that the others are held against",
+    "request_type": "what the sender calls this kind of work; `unknown` where it says nothing, `other` "
+    "beyond `requests.types`",
+    "temperature": "the bucket of `requests.temperatures`, such as `0`, `to 0.3` or `above 1`; `unknown` "
+    "where the request leaves it to the server, `other` beyond `requests.groups`",
+    "user": "a hash of who sent the request",
+    "label": "the label of which values are folded into `other`",
     "state": _values(State),
     "verdict": _values(Verdict),
     "action": _values(Action),
-    "kind": _values(DropKind),
+    "kind": f"of a drop {_values(DropKind)}; of pathological requests `rejected`, `repetitive`",
     "check": f"{_values(Check)}; of an experiment {_values(Condition)}",
     "cause": _values(Reset),
-    "reason": _values(REASONS),
+    "reason": f"of a poll {_values(REASONS)}; of a request {_values(Refusal)}",
     "engine_kind": "`vllm`, `lmdeploy`, `llamacpp`, `sglang`; empty if the page shows none of them",
     "front_end": "of vLLM: `python`, `rust`, `ray`, `v0`",
     "page": "`filtered`, `full`",
@@ -113,7 +120,7 @@ def _labels() -> str:
         f"## Labels\n\nEvery metric of an engine carries {_values(ENGINE_LABELS)} and the target's\n"
         "configured labels, those of a target `target` and the configured labels. A target without a label\n"
         "that another one has carries it empty. Those of an experiment carry "
-        f"{_values(ARM_LABELS)}\nand nothing of a target.\n"
+        f"{_values(ARM_LABELS)}\nand nothing of a target. Those of requests carry what their table says.\n"
     )
     return "\n".join([introduction, "| Label | Value |", "|---|---|", *rows, ""])
 

@@ -1,0 +1,219 @@
+"""What the requests' findings look like on a page."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from exporter.analysis.estimate import Estimate
+from exporter.config.request_settings import RequestSettings
+from exporter.config.schema import Metrics
+from exporter.export.catalogue import NAMES
+from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
+from exporter.export.request_catalogue import REQUEST_METRICS
+from exporter.requests.findings import (
+    OTHER,
+    Effect,
+    GroupFindings,
+    GroupKey,
+    GroupTotals,
+    Histogram,
+    ModelFindings,
+    Percentiles,
+    RequestFindings,
+    Summary,
+    Totals,
+    UserFindings,
+    WindowFindings,
+)
+from exporter.requests.request import Refusal
+from exporter.requests.since_start import ACCEPTANCE_LENGTH_BOUNDS, ACCEPTANCE_RATIO_BOUNDS
+from exporter.web.exposition import Exposition
+from exporter.web.negotiation import Format
+
+GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
+
+SUMMARY = Summary(
+    totals=Totals(40, 1000, 4000, 2400),
+    acceptance_ratio=Percentiles(0.4, 0.6, 0.8),
+    mean_acceptance_ratio=0.61,
+    acceptance_length_tokens=Percentiles(2.6, 3.4, 4.2),
+    time_per_output_token_seconds=Percentiles(0.010, 0.012, 0.020),
+    speedup_ratio=Estimate(1.5, 1.4, 1.6, 0.05),
+    below_break_even=3,
+    judged=40,
+    rejected=2,
+    repetitive=1,
+)
+NOTHING = Summary(Totals(2), None, None, None, None, None, 0, 0, 0, 0)
+"""Requests that drafted nothing."""
+
+CHAT = GroupKey("llama", "chat", "to 0.7")
+ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
+SINCE = GroupTotals(
+    Totals(50, 1200, 4800, 2900),
+    Histogram((0.5, 1.0), (20, 25, 5), 30.25),
+    Histogram((2.0, 4.0), (10, 30, 10), 160.5),
+)
+
+
+def model(summary=SUMMARY, *, mixed=True):
+    return ModelFindings("llama", summary, None, mixed, ())
+
+
+def found(**changes):
+    groups = [GroupFindings(CHAT, SUMMARY, Effect.GAINS), GroupFindings(ODD, NOTHING, Effect.UNCLEAR)]
+    windows = {"30s": WindowFindings(30.0, False, groups, [model()])}
+    return RequestFindings(
+        **{
+            "enabled": True,
+            "windows": windows,
+            "since_start": {CHAT: SINCE},
+            "users": [UserFindings("3f2a", "llama", SUMMARY)],
+            "taken": 50,
+            "refused": {Refusal.WITHOUT_METRICS: 4},
+            "folded": {"request_type": 7, "model_name": 0},
+            **changes,
+        }
+    )
+
+
+def families_of(findings):
+    snapshot = Snapshot(requests=findings)
+    enabled = enabled_metrics(Metrics())
+    return list(SnapshotCollector(lambda: snapshot, lambda: enabled).collect())
+
+
+def values_of(findings, name):
+    """Return the values of a metric by those of its labels, of which ``le`` is the last."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in families_of(findings)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+async def test_the_page_is_the_golden_one():
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/export``, then read the difference."""
+    collector = SnapshotCollector(lambda: Snapshot(requests=found()), lambda: NAMES)
+    pieces = [piece async for piece in Exposition([collector]).render(Format.TEXT_0_0_4)]
+    page = b"".join(pieces).decode()
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(page, encoding="utf-8")
+    assert page == GOLDEN.read_text(encoding="utf-8")
+    assert {
+        label for family in read_text(page) for one in family.samples for label in one.labels.values()
+    } >= {
+        ODD.model_name,
+        ODD.request_type,
+    }
+
+
+def test_nothing_at_all_is_said_where_no_requests_are_taken():
+    assert families_of(found(enabled=False)) == []
+
+
+def test_every_metric_has_values_where_there_is_everything():
+    names = {family.name for family in families_of(found())}
+    assert names == {metric.family for metric in REQUEST_METRICS}
+
+
+def test_the_exporter_s_own_counters_begin_at_0_with_every_reason():
+    fresh = RequestFindings(enabled=True)
+    assert values_of(fresh, "spec_decode_exporter_requests_taken_total") == {(): 0}
+    refused = values_of(fresh, "spec_decode_exporter_requests_refused_total")
+    assert refused == dict.fromkeys([("malformed",), ("without_metrics",), ("contradictory",), ("rate",)], 0)
+
+
+def test_buckets_are_cumulative_and_end_with_the_count():
+    name = "spec_decode_request_acceptance_ratio"
+    labels = ("llama", "chat", "to 0.7")
+    buckets = values_of(found(), f"{name}_bucket")
+    assert buckets == {(*labels, "0.5"): 20, (*labels, "1.0"): 45, (*labels, "+Inf"): 50}
+    assert values_of(found(), f"{name}_count") == {labels: 50}
+    assert values_of(found(), f"{name}_sum") == {labels: 30.25}
+
+
+def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
+    findings = found(
+        windows={"30s": WindowFindings(30.0, False, [GroupFindings(ODD, NOTHING, Effect.UNCLEAR)])}
+    )
+    said = {
+        family.name
+        for family in families_of(findings)
+        if any("window" in one.labels for one in family.samples)
+    }
+    assert said == {"spec_decode_window_requests", "spec_decode_pathological_requests"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "to 0.7", "30s"), 3 / 40),
+        ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "to 0.7", "30s"), 1.4),
+        ("spec_decode_request_speedup_ratio_upper", ("llama", "chat", "to 0.7", "30s"), 1.6),
+        ("spec_decode_request_saved_tokens_total", ("llama", "chat", "to 0.7"), 2900),
+        ("spec_decode_pathological_requests", ("llama", "chat", "to 0.7", "30s", "rejected"), 2),
+        ("spec_decode_request_acceptance_quantile_ratio", ("llama", "chat", "to 0.7", "30s", "p10"), 0.4),
+        ("spec_decode_model_request_acceptance_quantile_ratio", ("llama", "30s", "p90"), 0.8),
+        ("spec_decode_mixed_workload", ("llama", "30s"), 1),
+        ("spec_decode_user_acceptance_ratio", ("3f2a", "llama"), 0.6),
+        ("spec_decode_exporter_requests_folded_total", ("request_type",), 7),
+    ],
+)
+def test_a_number_stands_where_it_belongs(name, labels, value):
+    assert values_of(found(), name)[labels] == pytest.approx(value)
+
+
+def test_a_workload_of_one_kind_is_0_and_not_absent():
+    windows = {"30s": WindowFindings(30.0, False, [], [model(mixed=False)])}
+    assert values_of(found(windows=windows), "spec_decode_mixed_workload") == {("llama", "30s"): 0}
+
+
+class TestTheNumberOfSeries:
+    """The bounds of the configuration are the bounds of the page."""
+
+    @pytest.fixture(name="series_of")
+    def series_of_fixture(self):
+        def series_of(findings):
+            return sum(len(family.samples) for family in families_of(findings))
+
+        return series_of
+
+    SINCE_REAL = replace(
+        SINCE,
+        acceptance_ratio=Histogram(ACCEPTANCE_RATIO_BOUNDS, [1] * (len(ACCEPTANCE_RATIO_BOUNDS) + 1), 1.0),
+        acceptance_length_tokens=Histogram(
+            ACCEPTANCE_LENGTH_BOUNDS, [1] * (len(ACCEPTANCE_LENGTH_BOUNDS) + 1), 9.0
+        ),
+    )
+
+    def _most(self, groups, models):
+        keys = [GroupKey(f"m{number % models}", f"t{number}", "0") for number in range(groups)]
+        windows = {
+            label: WindowFindings(
+                seconds,
+                False,
+                [GroupFindings(key, SUMMARY, Effect.GAINS) for key in keys],
+                [replace(model(), model_name=f"m{number}") for number in range(models)],
+            )
+            for label, seconds in (("30s", 30.0), ("5m", 300.0))
+        }
+        return found(windows=windows, since_start=dict.fromkeys(keys, self.SINCE_REAL), users=())
+
+    def test_a_group_is_68_and_a_model_12(self, series_of):
+        """Two windows, the defaults. Whoever adds a row looks at the decision about series of requests."""
+        own = series_of(self._most(0, 0))
+        assert series_of(self._most(1, 1)) - own == 68 + 12
+        assert series_of(self._most(2, 1)) - own == 2 * 68 + 12
+
+    def test_the_defaults_allow_4400_at_most(self, series_of):
+        settings = RequestSettings()
+        most = self._most(settings.groups, settings.models + 1)
+        assert series_of(most) <= 4400
+        assert OTHER not in [key.model_name for key in most.since_start]
