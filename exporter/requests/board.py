@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from exporter.config.request_settings import RequestSettings
-from exporter.requests.findings import OTHER, GroupKey, RequestFindings, UserFindings, WindowFindings
+from exporter.requests.findings import GroupKey, RequestFindings, UserFindings, WindowFindings
 from exporter.requests.group import Group
 from exporter.requests.kept import Kept
+from exporter.requests.names import Names
 from exporter.requests.request import Refusal, Request
-from exporter.requests.slots import Slots
-from exporter.requests.temperatures import Temperatures
 from exporter.requests.users import user_findings
 from exporter.requests.windows import Costs, window_findings
 
-MOST_USERS = 20
-"""Users told apart, by requests; the others are ``other``."""
 ROUND_SECONDS = 5.0
 """The windows are looked at anew when time has gone on by so much."""
 FEW_REQUESTS = 1000
@@ -32,10 +28,7 @@ class RequestBoard:
 
     def __init__(self, settings: RequestSettings) -> None:
         self._settings = settings
-        self._temperatures = Temperatures(settings.temperatures)
-        self._models = Slots(settings.models)
-        self._types = Slots(settings.types)
-        self._users = Slots(MOST_USERS)
+        self._names = Names(settings)
         self._kept = Kept(settings.keep)
         self._groups: dict[GroupKey, Group] = {}
         self._refused: Counter[Refusal] = Counter()
@@ -56,15 +49,9 @@ class RequestBoard:
     def take(self, request: Request, now: float) -> None:
         """Count a request that ended ``now``; its numbers are possible, and below 2^63."""
         self._begin(now)
-        self._turn(now)
-        key = GroupKey(
-            self._models.label(request.model_name),
-            self._types.label(request.request_type),
-            self._temperatures.label(request.temperature),
-        )
-        if request.user:
-            self._users.label(request.user)
-        group = self._groups.get(key) or self._groups.setdefault(key, Group(key))
+        for lost, rest in self._names.turn(now, self._longest).items():
+            self._fold(lost, rest)
+        group = self._group(self._names.key(request))
         group.since_start.add(request)
         self._kept.add(request, group, now)
         self._taken += 1
@@ -90,11 +77,7 @@ class RequestBoard:
                 users=self._by_user,
                 taken=self._taken,
                 refused=dict(self._refused),
-                folded={
-                    "model_name": self._models.folded,
-                    "request_type": self._types.folded,
-                    "user": self._users.folded,
-                },
+                folded=self._names.folded(),
             )
         return self._last
 
@@ -107,7 +90,7 @@ class RequestBoard:
         self._kept.forget(now - self._longest)
         rows = self._kept.since(now - self._longest)
         self._windows = await window_findings(rows, windows, now, costs, self._whole_since())
-        self._by_user = await user_findings(rows, self._user_label, costs)
+        self._by_user = await user_findings(rows, self._names.user, costs)
         self._seen = seen
 
     def _begin(self, now: float) -> None:
@@ -120,21 +103,14 @@ class RequestBoard:
         began = self._began or 0.0
         return began if lost is None else max(began, lost)
 
-    def _turn(self, now: float) -> None:
-        """Let labels with more requests take the place of others."""
-        for name in self._models.turn(now, self._longest):
-            self._fold([key for key in self._groups if key.model_name == name], {"model_name": OTHER})
-        for name in self._types.turn(now, self._longest):
-            self._fold([key for key in self._groups if key.request_type == name], {"request_type": OTHER})
-        self._users.turn(now, self._longest)
+    def _fold(self, lost: GroupKey, rest: GroupKey) -> None:
+        """Let a group that lost its name end: what is kept of it counts as ``rest`` in the windows.
 
-    def _fold(self, keys: Sequence[GroupKey], label: Mapping[str, str]) -> None:
-        """Let groups whose label is lost end: what is kept of them counts as ``other`` in the windows.
-
-        Their counters end, rather than go over to ``other``: that would look like so many requests at once.
+        Its counters end, rather than go over to ``rest``: that would look like so many requests at once.
         """
-        for key in keys:
-            self._groups.pop(key).key = replace(key, **label)
+        group = self._groups.pop(lost, None)
+        if group is not None:
+            group.heir = self._group(rest)
 
-    def _user_label(self, user: str) -> str:
-        return user if user in self._users else OTHER
+    def _group(self, key: GroupKey) -> Group:
+        return self._groups.get(key) or self._groups.setdefault(key, Group(key))

@@ -172,4 +172,5 @@ class RequestFindings:
     """Requests counted since the start."""
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
-    """Requests counted as ``other`` since the start, by label: model_name, request_type, user."""
+    """Requests counted as ``other`` since the start, by label: model_name, request_type, user, and group
+    for combinations of model, type and temperature."""

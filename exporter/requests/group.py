@@ -7,10 +7,16 @@ from exporter.requests.since_start import SinceStart
 
 
 class Group:
-    """A group, by the name that it goes by now: it changes where one of its labels loses its slot."""
+    """A group; where one of its labels loses its slot, another is its heir in the windows."""
 
-    __slots__ = ("key", "since_start")
+    __slots__ = ("_key", "heir", "since_start")
 
     def __init__(self, key: GroupKey) -> None:
-        self.key = key
+        self._key = key
+        self.heir: Group | None = None
         self.since_start = SinceStart()
+
+    @property
+    def key(self) -> GroupKey:
+        """The name that the group goes by now."""
+        return self._key if self.heir is None else self.heir.key

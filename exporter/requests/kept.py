@@ -101,7 +101,7 @@ class Kept:
         self._slack = max(most // 16, 16)
         self._rows = Rows()
         self._gone = 0
-        """How many at the beginning are let go, but still there: to move the others each time would take long."""
+        """How many at the beginning are let go but still there: to move the others each time takes long."""
         self.newest_lost: float | None = None
         """When the newest was taken of those that went for want of room."""
 

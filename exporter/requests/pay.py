@@ -2,8 +2,8 @@
 
 A request of D drafts of T tokens, A of them accepted, took D·(1 + c0) + c·T plain decode steps for D + A
 tokens (see ``analysis/speedup``). Over n requests the speed-up is m = Σx / Σy with x the tokens and y the
-steps, a ratio estimator (Cochran, *Sampling Techniques*, 1977, section 6.3), and its standard error comes from
-how requests differ:
+steps, a ratio estimator (Cochran, *Sampling Techniques*, 1977, section 6.3), and its standard error comes
+from how requests differ:
 
     s = √(n/(n - 1) · Σ (x - m·y)²) / Σy
 

@@ -1,4 +1,4 @@
-"""Bounded label values: the ones with most requests keep their name, the others are ``other``.
+"""Bounded label values: the ones with most requests keep their name, the others go without.
 
 A value takes a free slot when it is first seen. Once a period, as long as the longest window, the values
 without a slot are held against those with one: who brought at least twice as many requests takes the slot
@@ -9,30 +9,36 @@ algorithm of Misra and Gries (*Finding repeated elements*, 1982), which never co
 
 from __future__ import annotations
 
-from exporter.requests.findings import OTHER, UNKNOWN
+from collections.abc import Hashable, Iterator
+from typing import Final, Generic, TypeVar
 
-TAKES_OVER = 2
+Value = TypeVar("Value", bound=Hashable)
+
+TAKES_OVER: Final = 2
 """How many times as many requests it takes to take over a slot that is in use."""
-_MOST_WAITING = 256
-_FREE_OF_CHARGE = frozenset({OTHER, UNKNOWN})
+MOST_WAITING: Final = 256
+"""Values without a slot that are counted."""
 
 
-class Slots:
-    """The values of one label."""
+class Slots(Generic[Value]):
+    """The values that are told apart."""
 
     def __init__(self, most: int) -> None:
         """Tell ``most`` values apart."""
         self._most = most
-        self._held: dict[str, int] = {}
-        self._waiting: dict[str, int] = {}
+        self._held: dict[Value, int] = {}
+        self._waiting: dict[Value, int] = {}
         self._period_began: float | None = None
         self.folded = 0
-        """Requests that were counted as ``other``."""
+        """Requests whose value had no slot."""
 
-    def __contains__(self, value: str) -> bool:
-        return value in self._held or value in _FREE_OF_CHARGE
+    def __contains__(self, value: Value) -> bool:
+        return value in self._held
 
-    def turn(self, now: float, period: float) -> list[str]:
+    def __iter__(self) -> Iterator[Value]:
+        return iter(tuple(self._held))
+
+    def turn(self, now: float, period: float) -> list[Value]:
         """Return the values that lose their slot now, which is none but at the end of a period."""
         if self._period_began is None:
             self._period_began = now
@@ -44,33 +50,35 @@ class Slots:
         self._waiting = {}
         return lost
 
-    def label(self, value: str) -> str:
-        """Count a request of ``value`` and return the label that it goes by; no value is ``unknown``."""
-        if not value or value in _FREE_OF_CHARGE:
-            return value or UNKNOWN
+    def admit(self, value: Value) -> bool:
+        """Count a request of ``value`` and return whether it goes by its own name."""
         if value in self._held or len(self._held) < self._most:
             self._held[value] = self._held.get(value, 0) + 1
-            return value
+            return True
         self._wait(value)
         self.folded += 1
-        return OTHER
+        return False
 
-    def _take_over(self) -> list[str]:
+    def release(self, value: Value) -> None:
+        """Make a value's slot free: it cannot come again."""
+        self._held.pop(value, None)
+
+    def _take_over(self) -> list[Value]:
         """Give slots to those who wait and brought enough, the greatest first, from the least."""
         holders = sorted(self._held, key=self._held.__getitem__)
         waiting = sorted(self._waiting, key=self._waiting.__getitem__, reverse=True)
-        lost = [
-            holder
+        pairs = [
+            (holder, value)
             for holder, value in zip(holders, waiting, strict=False)
             if self._waiting[value] >= max(1, TAKES_OVER * self._held[holder])
         ]
-        for holder, value in zip(lost, waiting, strict=False):
+        for holder, value in pairs:
             del self._held[holder]
             self._held[value] = 0
-        return lost
+        return [holder for holder, _ in pairs]
 
-    def _wait(self, value: str) -> None:
-        if value in self._waiting or len(self._waiting) < _MOST_WAITING:
+    def _wait(self, value: Value) -> None:
+        if value in self._waiting or len(self._waiting) < MOST_WAITING:
             self._waiting[value] = self._waiting.get(value, 0) + 1
         else:
             self._waiting = {name: count - 1 for name, count in self._waiting.items() if count > 1}
