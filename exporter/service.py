@@ -32,6 +32,7 @@ from exporter.keeper import Keeper
 from exporter.overview import Overview
 from exporter.targets.discovery import Discoverer
 from exporter.tasks import Background, cancel, spawn
+from exporter.together import Together
 from exporter.web.app import create_app
 from exporter.web.listen import ListenAddress, Server, serve
 from exporter.web.security.guard import Guard
@@ -83,6 +84,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._background = Background()
+        self._preparing = Together(self._prepare)
         self._server: Server | None = None
         self._reload_successful = True
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
@@ -249,7 +251,10 @@ class Service:
                     await self.reload(once_told=True)
 
     async def prepare(self) -> None:
-        """Bring up to date what the pages show."""
+        """Bring up to date what the pages show, for all who ask at once."""
+        await self._preparing()
+
+    async def _prepare(self) -> None:
         await self._compare()
         await self.overview.take()
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
+from exporter.web.turns import Turns
+
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
@@ -15,10 +17,14 @@ MOST: Final = 16
 
 
 class Slots:
-    """Refuses what comes while all slots are taken; nobody waits in a queue, which would only grow."""
+    """Refuses what comes while all slots are taken; nobody waits in a queue, which would only grow.
+
+    All slots together have the time of the event loop that ``Turns`` gives them.
+    """
 
     def __init__(self, slots: int = MOST) -> None:
         self._free = slots
+        self._turns = Turns()
 
     def limit(self, handler: Handler) -> Handler:
         """Return the handler with a slot for each request, until the last byte of its answer is sent."""
@@ -28,14 +34,15 @@ class Slots:
                 return _busy()
             self._free -= 1
             try:
-                return await _sent(request, await handler(request))
+                return await self._turns.take(_sent(request, handler))
             finally:
                 self._free += 1
 
         return limited
 
 
-async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+async def _sent(request: web.Request, handler: Handler) -> web.StreamResponse:
+    response = await handler(request)
     with suppress(ConnectionError):  # aiohttp sees it too, and lets go of the connection
         await response.prepare(request)
         await response.write_eof()
