@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,13 @@ from exporter.config.schema import Config
 from exporter.descriptors import raise_limit
 from exporter.log import configure_log
 from exporter.service import Options, Service
+from exporter.tasks import Background
 from exporter.web.listen import parse_listen_address
 
 DEFAULT_ADDRESS: Final = ":7732"
+
+Deliver = Callable[[str], Coroutine[None, None, None]]
+"""Hands the embedded server's requests to the exporter at a URL, until it is cancelled."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -82,8 +86,9 @@ def _absolute(path: str) -> str:
 async def _serve(arguments: argparse.Namespace) -> None:
     asyncio.get_running_loop().set_default_executor(Unwaited())
     async with AsyncExitStack() as stack:
+        deliver: Deliver | None = None
         if arguments.simulate:
-            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+            arguments.simulated, deliver = await _embedded(arguments.simulate, stack)
 
         def read() -> Config:
             config = read_config(arguments, os.environ)
@@ -99,7 +104,23 @@ async def _serve(arguments: argparse.Namespace) -> None:
             watched=_watched(arguments),
             web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
         )
-        await Service(read, options, SystemClock()).run(_show_page)
+        background = Background()
+        stack.push_async_callback(background.cancel)
+
+        def started(urls: Sequence[str]) -> None:
+            _show_page(urls)
+            if deliver is not None and options.web_config is None:  # which would take a password
+                background.start(deliver(urls[0]))
+
+        await Service(read, options, SystemClock()).run(started)
+
+
+async def _embedded(name: str, stack: AsyncExitStack) -> tuple[dict[str, object], Deliver]:
+    """Serve a simulated vLLM; return it as a target, and what hands over its requests."""
+    from exporter.simulate.sender import Sender
+
+    sender = Sender(lambda trouble: print(trouble, file=sys.stderr))  # noqa: T201
+    return await stack.enter_async_context(simulated(name, sender.take)), sender.send_for_ever
 
 
 def _watched(arguments: argparse.Namespace) -> Path | None:

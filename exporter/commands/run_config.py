@@ -58,6 +58,8 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
     targets = _targets(arguments)
     if targets:
         overrides["targets"] = targets
+    if arguments.simulated:
+        overrides["requests.ingest"] = True  # it sends them, so that there is something to see
     path = Path(arguments.config_file) if arguments.config_file else None
     config = load(path, environ=environ, overrides=overrides, metrics=NAMES)
     return _told(config, understood(arguments.speculative_config))

@@ -10,11 +10,15 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from yarl import URL
+
 from exporter.commands.loop import run_loop
 from exporter.config.problem import ConfigError
 from exporter.simulate.library import load_scenario, scenario_names
+from exporter.simulate.sender import Sender
 from exporter.simulate.server import SimulatedServer, serve
 from exporter.simulate.simulation import Simulation
+from exporter.tasks import cancel, spawn
 from exporter.web.listen import ListenAddress, ListenError, parse_listen_address
 
 FASTEST: Final = 1000.0
@@ -43,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         help="let simulated time pass this many times as fast (default: 1)",
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed, other requests (default: 0)")
+    parser.add_argument(
+        "--requests.url",
+        dest="requests_url",
+        type=_exporter,
+        metavar="URL",
+        help="send what each response says of its request to this exporter, such as http://localhost:7732",
+    )
     parser.add_argument("--list", action="store_true", help="show the scenarios and exit")
 
 
@@ -56,8 +67,10 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         sys.stdout.write(_listing())
         return 0
+    sender = Sender(_complain) if arguments.requests_url else None
     try:
-        simulation = Simulation(load_scenario(arguments.scenario), arguments.seed)
+        scenario = load_scenario(arguments.scenario)
+        simulation = Simulation(scenario, arguments.seed, sender.take if sender else None)
         address = parse_listen_address(arguments.listen_address)
         server = await serve(simulation, address.host, address.port, speed=arguments.speed)
     except (ConfigError, ListenError) as error:
@@ -65,7 +78,9 @@ async def run(arguments: argparse.Namespace) -> int:
         return 1
     sys.stdout.write(_greeting(arguments, address, server))
     sys.stdout.flush()
+    sending = spawn(sender.send_for_ever(arguments.requests_url)) if sender else None
     await _until_stopped()
+    await cancel([sending])
     await server.close()
     return 0
 
@@ -86,6 +101,23 @@ async def _until_stopped() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     await stopped.wait()
+
+
+def _complain(trouble: str) -> None:
+    sys.stderr.write(f"{trouble}\n")
+    sys.stderr.flush()
+
+
+def _exporter(text: str) -> str:
+    try:
+        url = URL(text)
+    except ValueError:
+        url = URL()
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no exporter's URL: write one such as http://localhost:7732"
+        )
+    return text
 
 
 def _speed(text: str) -> float:

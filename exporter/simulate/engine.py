@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from exporter.simulate.arrivals import Arrivals
 from exporter.simulate.counts import EngineCounts
+from exporter.simulate.mix import Mix
 from exporter.simulate.request import Request, draw_request
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class EngineSetup:
     """K; 0 is no speculation."""
     token_bounds: Sequence[float]
     publisher: Callable[[Histogram], Publisher]
+    answered: Callable[[Request, float], None]
+    """Is told each request that is complete, and when it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,13 @@ class _Step:
 class Engine:
     """A simulated engine that starts empty at ``began``."""
 
-    def __init__(self, setup: EngineSetup, conditions: Conditions, random: Random, began: float) -> None:
+    def __init__(
+        self, setup: EngineSetup, conditions: Conditions, random: Random, mix: Mix, began: float
+    ) -> None:
         self.counts = EngineCounts(setup.tokens, setup.token_bounds)
         self._setup = setup
         self._random = random
+        self._mix = mix
         self._publisher = setup.publisher(self.counts.step)
         self._waiting: deque[Request] = deque()
         self._prefilling: list[Request] = []
@@ -78,6 +84,7 @@ class Engine:
     def change(self, conditions: Conditions, moment: float) -> None:
         """Let ``conditions`` hold for requests that arrive from ``moment`` on."""
         self._conditions = conditions
+        self._mix.change(conditions)
         self._arrivals.change(conditions.load, moment)
 
     def advance(self, until: float) -> None:
@@ -105,15 +112,11 @@ class Engine:
 
     def _take_arrivals(self) -> None:
         for moment in self._arrivals.due(self._now, self.running + len(self._waiting)):
-            self._waiting.append(
-                draw_request(
-                    self._random,
-                    self._conditions,
-                    moment,
-                    self._setup.tokens,
-                    self._setup.machine.max_model_len,
-                )
-            )
+            kind, conditions = self._mix.draw()
+            longest = self._setup.machine.max_model_len
+            request = draw_request(self._random, conditions, moment, self._setup.tokens, longest)
+            request.kind = kind
+            self._waiting.append(request)
 
     def _draft(self) -> None:
         """Decide how many tokens are drafted for each request that decodes."""
@@ -220,6 +223,8 @@ class Engine:
             accepted += 1
         self.counts.accepted_lengths[accepted] += 1
         self.counts.draft_tokens += drafted
+        request.accepted_lengths[accepted] += 1
+        request.draft_tokens += drafted
         return accepted
 
     def _emit(self, request: Request, tokens: int) -> None:
@@ -248,3 +253,4 @@ class Engine:
         self._held -= request.length
         self._publisher.finish(request)
         self.counts.finish(request, self._now)
+        self._setup.answered(request, self._now)

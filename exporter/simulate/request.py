@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from random import Random
 
-    from exporter.simulate.scenario import Lengths
+    from exporter.simulate.scenario import Kind, Lengths
     from exporter.simulate.timeline import Conditions
 
 CACHE_BLOCK: Final = 16
@@ -36,6 +36,11 @@ class Request:
     """For each draft position, the probability that a draft is accepted beyond it."""
     to_compute: int
     """Tokens to be computed before it decodes: the prompt, after a preemption also what it had generated."""
+    accepted_lengths: list[int]
+    """Its drafts so far, by how many of their tokens were accepted."""
+    kind: Kind | None = None
+    """None where the scenario has no mix."""
+    draft_tokens: int = 0
     generated: int = 0
     drafted: int = 0
     """Draft tokens that the step under way verifies."""
@@ -64,6 +69,7 @@ def draw_request(random: Random, conditions: Conditions, moment: float, tokens: 
         max_tokens=max_tokens,
         survival=_draw_survival(random, conditions, moment, tokens),
         to_compute=prompt - cached,
+        accepted_lengths=[0] * (tokens + 1),
     )
 
 

@@ -60,6 +60,17 @@ class AcceptanceChange(Part):
     decay: float = Field(default=1.0, gt=0, le=1)
 
 
+class Kind(Part):
+    """One kind of requests in a mix of them: how they are told apart, and how well they are drafted."""
+
+    request_type: str = Field(default="", max_length=64, description="What its sender calls it.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="As it is asked for.")
+    share: float = Field(default=1.0, gt=0, le=1000, description="How many of the requests, as a weight.")
+    acceptance: AcceptanceChange | None = Field(
+        default=None, description="What is other than the scenario's, also after a phase has changed that."
+    )
+
+
 class Load(Part):
     """Who asks: a fixed number of clients, each with one request at a time, or requests at a rate."""
 
@@ -207,6 +218,7 @@ class Phase(Part):
     coverage: Share | None = None
     prompts: Prompts | None = None
     outputs: Outputs | None = None
+    mix: tuple[Kind, ...] | None = None
     restart: Restart | None = None
 
     @model_validator(mode="after")
@@ -241,6 +253,9 @@ class Scenario(Part):
     load: Load = Load(concurrency=16)
     prompts: Prompts = Prompts()
     outputs: Outputs = Outputs()
+    mix: tuple[Kind, ...] = Field(
+        default=(), description="The kinds of requests; without one all are alike, and say nothing of theirs."
+    )
     machine: Machine = Machine()
     phases: tuple[Phase, ...] = ()
     repeat: Duration | None = Field(

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from exporter.simulate.answer import Answer, answer
 from exporter.simulate.engine import Engine, EngineSetup
 from exporter.simulate.histogram import token_bounds
+from exporter.simulate.mix import Mix
 from exporter.simulate.publishing import AtOnce, Late
 from exporter.simulate.timeline import changes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from exporter.simulate.request import Request
     from exporter.simulate.scenario import Restart, Scenario
     from exporter.simulate.timeline import Change, Conditions
 
@@ -35,11 +41,15 @@ class Simulation:
     It has no clock and does no I/O: time passes only in ``advance``.
     """
 
-    def __init__(self, scenario: Scenario, seed: int = 0) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int = 0, answered: Callable[[Answer], None] | None = None
+    ) -> None:
+        """Begin; ``answered`` is told what the response of each request says of it."""
         self.scenario = scenario
         self.now = 0.0
         """Seconds since the scenario's start."""
         self._seed = seed
+        self._answered = answered
         self._changes = changes(scenario)
         first = next(self._changes)
         self._conditions: Conditions = first.conditions
@@ -105,15 +115,21 @@ class Simulation:
                     tokens,
                     RUST_TOKEN_BOUNDS if rust else token_bounds(longest),
                     Late if rust else AtOnce,
+                    partial(self._tell, tokens),
                 ),
                 self._conditions,
                 # Text, since it gives the same numbers in every process; a tuple's hash does not.
                 Random(f"{self._seed}/{number}/{index}"),  # noqa: S311
+                Mix(self._conditions, Random(f"{self._seed}/{number}/{index}/kinds")),  # noqa: S311
                 self.now,
             )
             for index in range(scenario.engines)
         )
         return Life(number, tokens, process_began, self.now, engines)
+
+    def _tell(self, tokens: int, request: Request, moment: float) -> None:
+        if self._answered is not None:
+            self._answered(answer(self.scenario.model_name, tokens, request, moment))
 
 
 RUST_TOKEN_BOUNDS = (*token_bounds(131_072), 131_072.0)

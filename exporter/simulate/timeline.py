@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from exporter.simulate.scenario import (
         Acceptance,
         AcceptanceChange,
+        Kind,
         Load,
         Outputs,
         Phase,
@@ -45,6 +46,7 @@ class Conditions:
     coverage: float
     prompts: Prompts
     outputs: Outputs
+    mix: tuple[Kind, ...] = ()
     glide: Glide | None = None
 
     def mean_acceptance(self, moment: float) -> float:
@@ -61,7 +63,16 @@ class Conditions:
             coverage=self.coverage if phase.coverage is None else phase.coverage,
             prompts=phase.prompts or self.prompts,
             outputs=phase.outputs or self.outputs,
+            mix=self.mix if phase.mix is None else phase.mix,
             glide=None if phase.over is None else Glide(begin, begin + phase.over, self.acceptance.mean),
+        )
+
+    def of(self, kind: Kind) -> Conditions:
+        """Return what a request of this ``kind`` meets."""
+        change = kind.acceptance
+        own_mean = change is not None and "mean" in change.model_fields_set
+        return replace(
+            self, acceptance=_changed(self.acceptance, change), glide=None if own_mean else self.glide
         )
 
 
@@ -89,7 +100,12 @@ def changes(scenario: Scenario) -> Iterator[Change]:
 
 def _first(scenario: Scenario) -> Conditions:
     return Conditions(
-        scenario.acceptance, scenario.load, scenario.speculation.coverage, scenario.prompts, scenario.outputs
+        scenario.acceptance,
+        scenario.load,
+        scenario.speculation.coverage,
+        scenario.prompts,
+        scenario.outputs,
+        scenario.mix,
     )
 
 

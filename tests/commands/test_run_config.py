@@ -189,6 +189,13 @@ def test_a_shard_may_be_given_beside_a_file(tmp_path):
         config("--shard.index", "2", "--shard.count", "2")
 
 
+def test_an_embedded_server_may_send_its_requests():
+    arguments = parse(["run", "--simulate", "mixed"], {})
+    arguments.simulated = {"url": "http://127.0.0.1:8000/metrics"}
+    assert read_config(arguments, {}).requests.ingest
+    assert not config("--target", "http://a:1").requests.ingest
+
+
 @pytest.mark.parametrize("other", [["--target", "http://a:1"], ["--config.file", "exporter.yml"]])
 def test_a_simulated_server_is_not_watched_beside_real_ones(other):
     with pytest.raises(UsageError, match="--simulate"):

@@ -65,3 +65,10 @@ def test_a_speed_that_cannot_be_is_refused(parse, capsys, speed):
     with pytest.raises(SystemExit):
         parse("--speed", speed)
     assert "is not a speed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["", "localhost:7732", "ftp://localhost", "http://", "http://[::1"])
+def test_an_exporter_without_a_url_is_refused(parse, capsys, url):
+    with pytest.raises(SystemExit):
+        parse("--requests.url", url)
+    assert "is no exporter's URL" in capsys.readouterr().err

@@ -13,7 +13,7 @@ def histogram():
 
 
 def request(last_token_at):
-    made = Request(0.0, 10, 0, 50, 100, (), 10)
+    made = Request(0.0, 10, 0, 50, 100, (), 10, [])
     made.last_token_at = last_token_at
     return made
 
