@@ -30,6 +30,9 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE: Final = 250
 """Pods in one answer: some MB at most."""
 
+_MOST_PAGES: Final = 1000
+"""Answers that a list may take: 250,000 pods, more than a cluster can have."""
+_LARGEST_PAGE: Final = 32 * 2**20
 _LONGEST_LINE: Final = 16 * 2**20
 _LIST_TIMEOUT: Final = 30.0
 _CONNECT_TIMEOUT: Final = 10.0
@@ -127,11 +130,9 @@ class PodsApi:
             aiohttp.ClientError, OSError, TimeoutError: There is no answer.
         """
         pods: list[Read] = []
-        more: str | None = None
-        while True:
-            asked = {"limit": str(_PAGE), **({"continue": more} if more else {})}
-            async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
-                page = _object(await answer.read())
+        more = ""
+        for _ in range(_MOST_PAGES):
+            page = await self._page(more)
             metadata = _mapping(page.get("metadata"))
             items, more = page.get("items") or [], metadata.get("continue") or ""
             if not isinstance(items, list) or not isinstance(more, str):
@@ -139,6 +140,21 @@ class PodsApi:
             pods.extend(map(read, items))
             if not more:
                 return pods, _version(metadata)
+        raise ApiError(
+            f"the list does not end after {_MOST_PAGES} answers with {len(pods)} pods; choose fewer by "
+            "`namespaces` or `label_selector`, if `api_server` is the API server"
+        )
+
+    async def _page(self, more: str) -> dict[str, Any]:
+        """Return one answer of a list: the first, or the one that the last named as its continuation."""
+        asked = {"limit": str(_PAGE), **({"continue": more} if more else {})}
+        body = bytearray()
+        async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
+            async for chunk in answer.content.iter_any():
+                body += chunk
+                if len(body) > _LARGEST_PAGE:
+                    raise ApiError(f"an answer of {_PAGE} pods is larger than {_LARGEST_PAGE >> 20} MiB")
+        return _object(body)
 
     @asynccontextmanager
     async def watched(self, version: str, seconds: int) -> AsyncIterator[AsyncIterator[list[Any]]]:
@@ -227,7 +243,7 @@ async def _events(answer: ClientResponse) -> AsyncIterator[list[Any]]:
             yield [_object(line) for line in lines if line.strip()]
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _object(body: bytes | bytearray) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

@@ -161,6 +161,23 @@ async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
     )
 
 
+async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes_api, "_MOST_PAGES", 5)
+    again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
+    monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
+    with pytest.raises(DiscoveryError, match=r"does not end after 5 answers with 5 pods; choose fewer by"):
+        await discovery().targets()
+    assert len(api.requests) == 5
+
+
+async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes_api, "_LARGEST_PAGE", 2**20)
+    large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
+    monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
+    with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
+        await discovery().targets()
+
+
 async def test_all_namespaces_are_one_list(api, discovery):
     await discovery("").targets()
     assert [request["path"] for request in api.requests] == ["/api/v1/pods"]
