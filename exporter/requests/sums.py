@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from operator import mul
 
-from exporter.analysis.cost import Cost
+from exporter.analysis.cost import Cost, CostSource
 from exporter.requests.findings import Totals
 from exporter.requests.kept import Rows
 from exporter.requests.pathology import Pathology
@@ -36,6 +36,13 @@ class PaySums:
     """Requests of at least ``LEAST_TOKENS``."""
     telling_below: int = 0
     """Of those, below break-even."""
+    drafts: int = 0
+    costs: float = 0.0
+    """c, by drafts."""
+    fixed_costs: float = 0.0
+    """c0, by drafts."""
+    guessed: int = 0
+    """Requests of which the cost is only what the method usually costs."""
 
     def plus(self, other: PaySums) -> PaySums:
         """Return the sums over both."""
@@ -52,8 +59,8 @@ class Sums:
     totals: Totals = field(default_factory=Totals)
     ratios: Sequence[float] = ()
     """A/T."""
-    telling_ratios: Sequence[float] = ()
-    """Of requests of at least ``LEAST_TOKENS``; in no order."""
+    telling: Sequence[tuple[float, int]] = ()
+    """A/T and D of requests of at least ``LEAST_TOKENS``; in no order."""
     lengths: Sequence[float] = ()
     seconds_per_token: Sequence[float] = ()
     rejected: int = 0
@@ -67,7 +74,7 @@ def sums(rows: Rows, cost_of: CostOf) -> Sums:
     return Sums(
         Totals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in drafted if tokens),
-        [a / t for d, t, a in drafted if t and d + a >= LEAST_TOKENS],
+        [(a / t, d) for d, t, a in drafted if d and t and d + a >= LEAST_TOKENS],
         sorted(1 + accepted / drafts for drafts, _, accepted in drafted if drafts),
         sorted(seconds for seconds in rows.seconds_per_token if seconds == seconds),  # noqa: PLR0124  # not NaN
         rows.pathologies.count(Pathology.REJECTED),
@@ -93,6 +100,7 @@ def _at_cost(rows: Rows, target: str, cost: Cost) -> PaySums:
     if not pairs:
         return PaySums()
     xs, ys = zip(*pairs, strict=True)
+    drafts = sum(d for d, own in zip(rows.drafts, rows.targets, strict=True) if own == target)
     telling = [(x, y) for x, y in pairs if x >= LEAST_TOKENS]
     return PaySums(
         requests=len(pairs),
@@ -104,6 +112,10 @@ def _at_cost(rows: Rows, target: str, cost: Cost) -> PaySums:
         below_break_even=_below(pairs),
         telling=len(telling),
         telling_below=_below(telling),
+        drafts=drafts,
+        costs=drafts * cost.draft_cost_ratio,
+        fixed_costs=drafts * cost.fixed_cost_ratio,
+        guessed=len(pairs) if cost.source is CostSource.DEFAULT else 0,
     )
 
 
@@ -120,7 +132,7 @@ def together(parts: Sequence[Sums]) -> Sums:
     return Sums(
         _totals([part.totals for part in parts]),
         _merged([part.ratios for part in parts]),
-        [ratio for part in parts for ratio in part.telling_ratios],
+        [request for part in parts for request in part.telling],
         _merged([part.lengths for part in parts]),
         _merged([part.seconds_per_token for part in parts]),
         sum(part.rejected for part in parts),

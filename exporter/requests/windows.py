@@ -83,11 +83,9 @@ async def _window(length: float, groups: Mapping[GroupKey, Sums], *, partial: bo
         await asyncio.sleep(0)
     models = []
     for model_name in dict.fromkeys(key.model_name for key in groups):
-        own = [one for key, one in groups.items() if key.model_name == model_name]
-        all_of_it = together(own)
+        own = {key: one for key, one in groups.items() if key.model_name == model_name}
+        all_of_it = together(list(own.values()))
         await asyncio.sleep(0)
-        models.append(
-            model_findings(model_name, all_of_it, [g for g in found if g.key.model_name == model_name])
-        )
+        models.append(model_findings(model_name, all_of_it, own))
         await asyncio.sleep(0)
     return WindowFindings(length, partial, found, models)
