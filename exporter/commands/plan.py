@@ -1,0 +1,274 @@
+"""The command ``spec-decode-exporter plan``: which draft, and how much memory, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from io import TextIOWrapper
+from math import inf, isfinite
+from pathlib import Path
+from typing import Final, TypeVar
+
+from exporter.commands.flags import UsageError, destination
+from exporter.plan.checkpoint import model_of
+from exporter.plan.configuration import ModelError
+from exporter.plan.content import report
+from exporter.plan.depths import MOST_TOKENS
+from exporter.plan.document import as_json
+from exporter.plan.dtype import DTYPES, dtype_of
+from exporter.plan.measured import read
+from exporter.plan.memory import Gpus, Part
+from exporter.plan.method import DRAFT_MODEL, METHODS, drafter_of
+from exporter.plan.plan import Outcome, Plan, Wanted, plan
+from exporter.plan.sizes import parse_memory
+from exporter.report.markdown import markdown_report
+from exporter.report.paint import Paint, paint_for
+from exporter.report.text import text_report
+
+FORMATS: Final[Mapping[str, Callable[[Plan, Paint], str]]] = {
+    "text": lambda found, paint: text_report(report(found), paint),
+    "json": lambda found, _: as_json(found),
+    "markdown": lambda found, paint: markdown_report(report(found), paint),
+}
+STATUS: Final[Mapping[Outcome, int]] = {Outcome.FITS: 0, Outcome.TIGHT: 0, Outcome.DOES_NOT_FIT: 2}
+"""The exit status, for scripts."""
+
+T = TypeVar("T")
+
+_DESCRIPTION: Final = """\
+Say whether a draft fits beside its target, what is left for the KV cache, and from which acceptance on it
+pays. Nothing is downloaded and no GPU is needed. A model is a number of parameters, such as 70B, or a local
+config.json of Hugging Face's format, or the folder with it.
+"""
+_EPILOG: Final = """\
+exit status:
+  0  it fits
+  1  the command line or a file is wrong
+  2  it does not fit: no KV cache is left, or not enough for one sequence
+"""
+_ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1}
+
+
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the arguments of the command to its ``parser``."""
+    del environ  # a plan is of what is asked, wherever
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    _add_models(parser)
+    _add_gpus(parser)
+    _add_pay(parser)
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how to write it (default: text)")
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Plan; return the exit status."""
+    if sys.stdout is None:  # closed, as the shell's >&- does
+        raise UsageError("there is no standard output to write the plan to")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a folder's name may hold what cannot be written
+    try:
+        found = plan(wanted_of(arguments))
+    except ModelError as error:
+        raise UsageError(str(error)) from None
+    _say(FORMATS[arguments.format](found, paint_for(sys.stdout, os.environ)))
+    return STATUS[found.outcome]
+
+
+def wanted_of(arguments: argparse.Namespace) -> Wanted:
+    """Return what is to be planned.
+
+    Raises:
+        ModelError: A model cannot be planned with.
+        UsageError: The arguments contradict each other.
+    """
+    over = arguments.target_tensor_parallel or arguments.gpus
+    if arguments.gpus % over:
+        raise UsageError(f"--gpus {arguments.gpus} is no multiple of --target.tensor-parallel {over}")
+    of_draft = arguments.draft_tensor_parallel or over
+    if over % of_draft:
+        raise UsageError(f"--draft.tensor-parallel {of_draft} does not divide the target's {over}")
+    target = model_of(arguments.target, arguments.target_dtype, arguments.target_kv_bytes_per_token)
+    draft = drafter_of(
+        arguments.method, target, arguments.draft, arguments.draft_dtype, arguments.draft_kv_bytes_per_token
+    )
+    return Wanted(
+        target=Part(target, over),
+        draft=None if draft is None else Part(draft, of_draft),
+        method=arguments.method,
+        gpus=Gpus(over, arguments.gpu_memory, arguments.utilisation, arguments.overhead),
+        engines=arguments.gpus // over,
+        context=arguments.context,
+        batch=arguments.batch,
+        tokens=arguments.tokens,
+        acceptance=arguments.acceptance,
+        element_bytes=_ELEMENT_BYTES[arguments.kv_cache_dtype],
+        throughput=arguments.throughput,
+        draft_cost_ratio=arguments.cost_draft_cost_ratio,
+        fixed_cost_ratio=arguments.cost_fixed_cost_ratio,
+        verify_cost_ratio=arguments.cost_verify_cost_ratio,
+        measured=None if arguments.measured is None else read(arguments.measured),
+    )
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    models = parser.add_argument_group("models")
+    models.add_argument("--target", metavar="MODEL", required=True, help="the model that is served")
+    models.add_argument("--draft", metavar="MODEL", help="the model that drafts")
+    models.add_argument(
+        "--method", choices=METHODS, default=DRAFT_MODEL, help="how it drafts (default: draft_model)"
+    )
+    for which in ("target", "draft"):
+        _add(models, f"--{which}.dtype", "DTYPE", _read(dtype_of), f"its weights: {', '.join(DTYPES)}")
+        _add(models, f"--{which}.tensor-parallel", "NUMBER", _whole(1), "over how many GPUs it is divided")
+        _add(
+            models,
+            f"--{which}.kv-bytes-per-token",
+            "BYTES",
+            _whole(1),
+            "what a token takes of the KV cache, where no config.json says it",
+        )
+
+
+def _add_gpus(parser: argparse.ArgumentParser) -> None:
+    gpus = parser.add_argument_group("GPUs and load")
+    _add(gpus, "--gpus", "NUMBER", _whole(1), "how many there are (default: 1)", default=1)
+    _add(
+        gpus, "--gpu-memory", "SIZE", _memory, "of one: 80GB, 81559MiB … (default: 80GB)", default=80 * 10**9
+    )
+    _add(
+        gpus, "--utilisation", "SHARE", _share, "vLLM's --gpu-memory-utilization (default: 0.9)", default=0.9
+    )
+    _add(
+        gpus,
+        "--overhead",
+        "SIZE",
+        _read(parse_memory),
+        "of one GPU, beside weights and KV cache: activations, CUDA graphs (default: 2GB)",
+        default=2 * 10**9,
+    )
+    gpus.add_argument(
+        "--kv-cache-dtype",
+        choices=_ELEMENT_BYTES,
+        default="auto",
+        help="as vLLM has it (default: auto, 16 bits)",
+    )
+    _add(
+        gpus,
+        "--context",
+        "TOKENS",
+        _whole(1),
+        "of a sequence, prompt and answer (default: 8192)",
+        default=8192,
+    )
+    _add(gpus, "--batch", "NUMBER", _whole(1), "sequences at a time (default: 32)", default=32)
+
+
+def _add_pay(parser: argparse.ArgumentParser) -> None:
+    pay = parser.add_argument_group("what it brings")
+    _add(pay, "--tokens", "NUMBER", _whole(1, MOST_TOKENS), "drafted at a time (default: 4)", default=4)
+    _add(
+        pay,
+        "--acceptance",
+        "SHARE",
+        _ratio(1.0),
+        "of a token, given that those before it were accepted (default: 0.7)",
+        default=0.7,
+    )
+    _add(pay, "--throughput", "RATE", _above_zero, "tokens a second of an engine without speculation")
+    _add(pay, "--measured", "FILE", Path, "what observe --format json wrote of these models")
+    _add(pay, "--cost.draft-cost-ratio", "RATIO", _ratio(), "what a draft token costs, in plain decode steps")
+    _add(pay, "--cost.fixed-cost-ratio", "RATIO", _ratio(), "what a draft costs besides (default: as usual)")
+    _add(pay, "--cost.verify-cost-ratio", "RATIO", _ratio(), "of it, verifying a token (default: 0.03)")
+
+
+def _add(
+    group: argparse._ArgumentGroup,
+    name: str,
+    metavar: str,
+    read_as: Callable[[str], object],
+    text: str,
+    *,
+    default: object = None,
+) -> None:
+    group.add_argument(
+        name,
+        dest=destination(name),
+        metavar=metavar,
+        type=read_as,
+        help=text.replace("%", "%%"),
+        default=default,
+    )
+
+
+def _read(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a reader whose mistakes argparse repeats."""
+
+    def checked(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _whole(least: int, most: int = 10**9) -> Callable[[str], int]:
+    def checked(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1  # noqa: PLR2004
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return number
+
+    return checked
+
+
+def _ratio(most: float = inf) -> Callable[[str], float]:
+    def checked(text: str) -> float:
+        number = _number(text)
+        if not 0 <= number <= most:
+            between = f"from 0 to {most:g}" if isfinite(most) else "of 0 or more"
+            raise argparse.ArgumentTypeError(f"{text!r} is no number {between}")
+        return number
+
+    return checked
+
+
+def _share(text: str) -> float:
+    number = _ratio(1.0)(text)
+    if not number:
+        raise argparse.ArgumentTypeError(f"{text!r} of a GPU is nothing")
+    return number
+
+
+def _memory(text: str) -> int:
+    size = _read(parse_memory)(text)
+    if not size:
+        raise argparse.ArgumentTypeError(f"a GPU has more memory than {text!r}")
+    return size
+
+
+def _above_zero(text: str) -> float:
+    number = _ratio()(text)
+    if not number:
+        raise argparse.ArgumentTypeError(f"{text!r} tokens a second are none")
+    return number
+
+
+def _number(text: str) -> float:
+    """Return a number that is finite; -1 for anything else."""
+    try:
+        number = float(text)
+    except ValueError:
+        return -1.0
+    return number if isfinite(number) else -1.0
+
+
+def _say(what: str) -> None:
+    try:
+        sys.stdout.write(what)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who read it has read enough. The interpreter would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

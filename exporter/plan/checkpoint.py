@@ -1,0 +1,120 @@
+"""What a local folder says of a model: its config.json, the size of its weights, its tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from exporter.config.units import parse_parameters
+from exporter.plan.configuration import Configuration, ModelError
+from exporter.plan.counting import shape_of
+from exporter.plan.dtype import SIXTEEN, Dtype
+from exporter.plan.model import Model, counted_model
+from exporter.plan.quantisation import dtype_of_checkpoint
+
+_LARGEST: Final = 256 * 2**20
+"""Bytes; no file that is read here is as large."""
+_LENGTH: Final = 8
+"""Bytes with which a safetensors file says how long its header is."""
+
+
+def model_of(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
+    """Return a model by what somebody wrote: its number of parameters, or where its config.json is.
+
+    Args:
+        text: Such as ``70B`` or ``/models/llama``.
+        dtype: What its weights are kept in; None for what the checkpoint says, or 16 bits.
+        kv_bytes_per_token: What a token of its KV cache takes over all GPUs, where somebody said that.
+
+    Raises:
+        ModelError: It is none of these, or says too little.
+    """
+    try:
+        parameters = parse_parameters(text)
+    except ValueError:
+        return _local(Path(text), dtype, kv_bytes_per_token)
+    if not 0 < parameters < float("1e15"):
+        raise ModelError(f"{text!r} is no size of a model")
+    return counted_model(text, parameters, dtype or Dtype("bfloat16", SIXTEEN), kv_bytes_per_token)
+
+
+def _local(path: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
+    file = path / "config.json" if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(
+            f"{str(path)!r} is neither a number of parameters, such as 8B, nor a config.json or a folder "
+            "with one; nothing is downloaded"
+        )
+    try:
+        return _described(file, dtype, kv_bytes_per_token)
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from None
+
+
+def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
+    folder = file.parent
+    config = Configuration(_json(file))
+    shape, own = shape_of(config), None if dtype else dtype_of_checkpoint(config)
+    kept = dtype or own
+    assert kept is not None  # noqa: S101 - one of the two is set
+    size = _size_of_files(folder) if own else None
+    counted = shape.parameters.weight_bytes(kept)
+    return Model(
+        name=folder.resolve().name or str(folder),
+        parameters=shape.parameters,
+        dtype=kept,
+        weight_bytes=counted if size is None else size,
+        counted=size is None,
+        shape=shape,
+        config=config,
+        kv_bytes_per_token=kv_bytes_per_token,
+        vocabulary=_vocabulary(folder / "tokenizer.json"),
+    )
+
+
+def _size_of_files(folder: Path) -> int | None:
+    """Return the bytes of the weights in the folder's safetensors; None where there are none."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        metadata = _json(index).get("metadata")
+        size = metadata.get("total_size") if isinstance(metadata, dict) else None
+        return size if isinstance(size, int) and size > 0 else None
+    single = folder / "model.safetensors"
+    if not single.exists():
+        return None
+    with single.open("rb") as file:
+        header = int.from_bytes(file.read(_LENGTH), "little")
+    size = single.stat().st_size - _LENGTH - header
+    return size if size > 0 else None
+
+
+def _vocabulary(file: Path) -> str | None:
+    """Return a digest of the tokens and their numbers; other parts of a tokenizer may differ."""
+    if not file.exists():
+        return None
+    document = _json(file)
+    model = document.get("model")
+    tokens = model.get("vocab") if isinstance(model, dict) else None
+    added = [
+        (token.get("id"), token.get("content"))
+        for token in document.get("added_tokens") or []
+        if isinstance(token, dict)
+    ]
+    return hashlib.sha256(json.dumps([tokens, added], sort_keys=True).encode()).hexdigest()
+
+
+def _json(file: Path) -> Mapping[str, Any]:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_LARGEST + 1)
+        document = json.loads(content) if len(content) <= _LARGEST else None
+    except OSError as error:
+        raise ModelError(f"{file.name} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"{file.name} is not JSON") from None
+    if not isinstance(document, dict):
+        raise ModelError(f"{file.name} is too large, or is no JSON object")
+    return document
