@@ -10,6 +10,7 @@ from exporter.requests.modes import modes
 from exporter.requests.pay import LEAST_REQUESTS
 from exporter.requests.summary import summary
 from exporter.requests.sums import PaySums, Sums
+from exporter.requests.twentieths import twentieths
 
 
 def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums]) -> ModelFindings:
@@ -22,6 +23,7 @@ def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums])
         heaps,
         mixed=heaps is not None or hidden,
         advice=advice(said, heaps, groups, hidden=hidden),
+        acceptance_counts=twentieths(sums.ratios),
     )
 
 
