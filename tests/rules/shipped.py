@@ -17,6 +17,7 @@ from config.prometheus.generate.settings import load
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
 from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Kind
+from exporter.export.request_catalogue import REQUEST_METRICS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "config" / "prometheus"
@@ -38,7 +39,7 @@ def needs(program):
 
 def own_labels(metric):
     """Return the labels that a row of the catalogue has on the page."""
-    if metric in EXPORTER_METRICS:
+    if metric in EXPORTER_METRICS or metric in REQUEST_METRICS:
         return set(metric.labels)
     if metric in EXPERIMENT_METRICS:
         return {*ARM_LABELS, *metric.labels}

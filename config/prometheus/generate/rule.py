@@ -79,13 +79,14 @@ WHOLE = 'printf "%.0f"'
 _ENGINE = ("instance", "target", "model_name", "engine")
 
 
-def now(metric: str, form: str = 'printf "%.2f"', **labels: str) -> str:
+def now(metric: str, form: str = 'printf "%.2f"', whose: tuple[str, ...] = _ENGINE, **labels: str) -> str:
     """Return a piece of a description: what a metric of the engine says while the alert fires.
 
-    ``form`` is the function of Prometheus' templates that writes the value.
+    ``form`` is the function of Prometheus' templates that writes the value; ``whose`` names the labels of the
+    alert that the metric carries too.
     """
     fixed = [f"{name}='{value}'" for name, value in labels.items()]
-    selector = ",".join([*fixed, *(f"{name}=%q" for name in _ENGINE)])
-    values = " ".join(f"$labels.{name}" for name in _ENGINE)
+    selector = ",".join([*fixed, *(f"{name}=%q" for name in whose)])
+    values = " ".join(f"$labels.{name}" for name in whose)
     asked = f'{{{{ with printf "{metric}{{{selector}}}" {values} | query }}}}'
     return f"{asked}{{{{ . | first | value | {form} }}}}{{{{ else }}}}unknown{{{{ end }}}}"

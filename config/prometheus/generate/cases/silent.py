@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.prometheus.generate.case import EXPORTER, Counter, Gauge, Series, gauge, of
+from config.prometheus.generate.cases.requests import asked
 from config.prometheus.generate.cases.traffic import described, drafting, judged, watched
 
 _MINUTES: Final = 150.0
@@ -43,6 +44,7 @@ def _compared(minutes: float) -> Series:
 
 _WELL: Final = {
     **_compared(_MINUTES),
+    **asked((_MINUTES, 1.0)),
     **watched(_MINUTES),
     **drafting(_MINUTES),
     **described(_MINUTES),
@@ -85,6 +87,7 @@ def _stopped(name: str, values: Counter | Gauge) -> Counter | Gauge:
 
 _IDLE: Final = {
     **_compared(_MINUTES - 30),
+    **asked((_MINUTES - 30, 1.0), (30, None)),
     **watched(_MINUTES),
     **{name: _stopped(name, values) for name, values in drafting(_MINUTES).items()},
     **described(_MINUTES),

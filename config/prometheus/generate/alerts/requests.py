@@ -1,0 +1,107 @@
+"""Alerts about single requests: who gains, who loses, and what of them is not counted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.prometheus.generate.rule import WHOLE, Alert, now
+
+_GROUP: Final = ("instance", "model_name", "request_type", "temperature")
+_MODEL: Final = ("instance", "model_name")
+_WHO: Final = (
+    "{{ $labels.model_name }}, requests of type {{ $labels.request_type }} at temperature "
+    "{{ $labels.temperature }} ({{ $labels.instance }})"
+)
+_SHARE: Final = "humanizePercentage"
+
+REQUESTS: Final = (
+    Alert(
+        "SpecDecodeMixedWorkload",
+        summary="The requests of a model are two kinds that its average acceptance hides.",
+        description="{{ $labels.model_name }} ({{ $labels.instance }}): over the last @long one request in ten had at most "
+        + now(
+            "spec_decode_model_request_acceptance_quantile_ratio",
+            _SHARE,
+            _MODEL,
+            window="@long",
+            percentile="p10",
+        )
+        + " of its draft tokens accepted, and one in ten at least "
+        + now(
+            "spec_decode_model_request_acceptance_quantile_ratio",
+            _SHARE,
+            _MODEL,
+            window="@long",
+            percentile="p90",
+        )
+        + "; the mean is "
+        + now("spec_decode_model_request_mean_acceptance_ratio", _SHARE, _MODEL, window="@long")
+        + ". The finding held for {{ $value | humanizePercentage }} of the last 15 minutes.",
+        expr="""
+        avg_over_time(spec_decode_mixed_workload{window="@long"}[15m]) >= @share
+        # Absent where no requests come: not by the last of them.
+        and last_over_time(spec_decode_mixed_workload{window="@long"}[5m])
+        """,
+        dashboard="spec-decode-requests",
+        variables=_MODEL,
+    ),
+    Alert(
+        "SpecDecodeRequestTypeLoses",
+        summary="Speculation makes one kind of requests slower than they would be without.",
+        description=f"{_WHO}: for 30 minutes the speed-up was at most "
+        '{{ printf "%.2f" $value }} even at its upper 95 % bound; the estimate is '
+        + now("spec_decode_request_speedup_ratio", 'printf "%.2f"', _GROUP, window="@long")
+        + " over "
+        + now("spec_decode_window_requests", WHOLE, _GROUP, window="@long")
+        + " requests.",
+        expr="""
+        max_over_time(spec_decode_request_speedup_ratio_upper{window="@long"}[30m]) < @speedup
+        and ignoring (window) increase(spec_decode_requests_total[30m]) >= @requests
+        # A cost that is only the default of the method is a guess: no alarm by it.
+        and on (@scope, instance, model_name) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[30m])
+        """,
+        dashboard="spec-decode-requests",
+        variables=_MODEL,
+    ),
+    Alert(
+        "SpecDecodePathologicalRequests",
+        summary="Of many requests of one kind almost no draft token is accepted, or almost every one.",
+        description=f"{_WHO}: "
+        "{{ $value | humanizePercentage }} of the requests of the last 15 minutes are {{ $labels.kind }}. Rejected "
+        "throughout is what garbled text looks like, accepted throughout a loop of repetition.",
+        # By requests: a minute with three of them weighs less than one with thirty.
+        expr="""
+        (
+          avg_over_time(spec_decode_pathological_requests{kind="rejected", window="@long"}[15m])
+            / ignoring (kind) group_left () avg_over_time(spec_decode_window_requests{window="@long"}[15m])
+            > @rejected
+          or
+          avg_over_time(spec_decode_pathological_requests{kind="repetitive", window="@long"}[15m])
+            / ignoring (kind) group_left () avg_over_time(spec_decode_window_requests{window="@long"}[15m])
+            > @repetitive
+        )
+        and ignoring (window, kind) increase(spec_decode_requests_total[15m]) >= @requests
+        """,
+        dashboard="spec-decode-requests",
+        variables=_MODEL,
+    ),
+    Alert(
+        "SpecDecodeRequestsRefused",
+        summary="The exporter cannot count many of the requests that are sent to it.",
+        description="{{ $labels.instance }}: {{ $value | humanizePercentage }} of the requests of the last 15 "
+        "minutes were not counted, most of them for the reason "
+        '{{ with printf "topk(1, increase(spec_decode_exporter_requests_refused_total{instance=%q}[15m]))" '
+        '$labels.instance | query }}{{ . | first | label "reason" }}{{ else }}unknown{{ end }}.',
+        expr="""
+        sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m]))
+          / (
+            sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m]))
+              + increase(spec_decode_exporter_requests_taken_total[15m])
+          )
+          > @share
+        and sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m])) >= @requests
+        """,
+        dashboard="spec-decode-requests",
+        variables=("instance",),
+    ),
+)
