@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "observe": Command("observe", "watch servers for a while and say whether speculation pays"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
     "reference": Command("reference", "measure servers, and compare with it after a change"),
+    "plan": Command("plan", "say whether a draft fits beside its target, and when it would pay"),
 }
 
 

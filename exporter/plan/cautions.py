@@ -64,8 +64,8 @@ def _target_share(plan: Plan) -> str:
     if share <= TARGET_SHARE:
         return ""
     return (
-        f"The target takes {100 * share:.0f} % of the GPUs' memory, more than {100 * TARGET_SHARE:.0f} %: little is left for "
-        "KV cache and draft. Quantise it, or take more GPUs."
+        f"The target takes {100 * share:.0f} % of the GPUs' memory, more than {100 * TARGET_SHARE:.0f} %: "
+        "little is left for KV cache and draft. Quantise it, or take more GPUs."
     )
 
 
@@ -74,7 +74,10 @@ def _draft_share(plan: Plan) -> str:
     share = 0.0 if draft is None else draft.bytes_over(gpus.number) / gpus.all_bytes
     if share <= DRAFT_SHARE:
         return ""
-    return f"The draft takes {100 * share:.0f} % of the GPUs' memory, more than {100 * DRAFT_SHARE:.0f} %: take a smaller one."
+    return (
+        f"The draft takes {100 * share:.0f} % of the GPUs' memory, more than {100 * DRAFT_SHARE:.0f} %: "
+        "take a smaller one."
+    )
 
 
 def _vocabulary(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from exporter.plan.configuration import Configuration
 from exporter.plan.dtype import Dtype
@@ -22,7 +22,7 @@ class Model:
     """Whether that is made of the parameters; else it is the size of files."""
     shape: Shape | None = None
     """None where nothing but the number of parameters is known."""
-    config: Configuration | None = None
+    config: Configuration | None = field(default=None, compare=False)
     kv_bytes_per_token: int | None = None
     """What somebody said that a token of KV cache takes, over all GPUs."""
     vocabulary: str | None = None
