@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from exporter.config.request_settings import RequestSettings
-from exporter.requests.findings import GroupKey, RequestFindings, UserFindings, WindowFindings
+from exporter.requests.findings import GroupKey, GroupTotals, RequestFindings, UserFindings, WindowFindings
 from exporter.requests.group import Group
 from exporter.requests.kept import Kept
 from exporter.requests.names import Names
@@ -73,7 +73,7 @@ class RequestBoard:
             self._last = RequestFindings(
                 enabled=self._settings.ingest,
                 windows=self._windows,
-                since_start={key: group.since_start.totals() for key, group in self._groups.items()},
+                since_start=self._since_start(),
                 users=self._by_user,
                 taken=self._taken,
                 refused=dict(self._refused),
@@ -92,6 +92,11 @@ class RequestBoard:
         self._windows = await window_findings(rows, windows, now, costs, self._whole_since())
         self._by_user = await user_findings(rows, self._names.user, costs)
         self._seen = seen
+
+    def _since_start(self) -> dict[GroupKey, GroupTotals]:
+        """Return the counters of each group; one that is only heir to another has none yet."""
+        every = {key: group.since_start.totals() for key, group in self._groups.items()}
+        return {key: totals for key, totals in every.items() if totals.totals.requests}
 
     def _begin(self, now: float) -> None:
         if self._began is None:

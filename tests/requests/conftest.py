@@ -1,0 +1,48 @@
+"""Requests, costs and boards as the tests need them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from exporter.analysis.cost import Cost, CostSource
+from exporter.config.request_settings import RequestSettings
+from exporter.requests.board import RequestBoard
+from exporter.requests.request import Request
+
+
+def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):
+    return Request(model_name, drafts, tokens * drafts, accepted_tokens, tokens, **more)
+
+
+@pytest.fixture(name="make_request")
+def make_request_fixture():
+    return request_of
+
+
+@pytest.fixture(name="make_cost")
+def make_cost_fixture():
+    def make(ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
+        return Cost(ratio, fixed, source, None)
+
+    return make
+
+
+@pytest.fixture(name="make_board")
+def make_board_fixture():
+    def make(**settings):
+        return RequestBoard(RequestSettings(ingest=True, **settings))
+
+    return make
+
+
+@pytest.fixture(name="look")
+def look_fixture(make_cost):
+    """What a board finds, at a cost of c = 0.1 and c0 = 0.1 unless said otherwise."""
+
+    def look(board, now, windows=(30.0, 300.0), costs=None):
+        cost = make_cost()
+        return asyncio.run(board.findings(windows, now, costs or (lambda model_name, target: cost)))
+
+    return look
