@@ -5,7 +5,7 @@ Positions and sizes are attributes, since the page's security policy allows no s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from exporter.export.trace import Trace
@@ -55,6 +55,46 @@ def bar(share: float | None, kind: str, mark: float | None = None) -> Markup:
         x = _unit(100 * mark)
         parts.append(tag("line", class_="mark", x1=x, x2=x, y1=0, y2=8))
     return tag("svg", *parts, class_="bar", viewbox="0 0 100 8", aspect="none", aria_hidden="true")
+
+
+def range_bar(lower: float, middle: float, upper: float) -> Markup:
+    """Draw a range of shares of its place, and a line across it at ``middle``, a share too."""
+    x = _unit(100 * middle)
+    parts = (
+        tag("rect", class_="track", width=100, height=8),
+        tag("rect", class_="fill", x=_unit(100 * lower), width=_unit(100 * (upper - lower)), height=8),
+        tag("line", class_="mark", x1=x, x2=x, y1=0, y2=8),
+    )
+    return tag("svg", *parts, class_="bar", viewbox="0 0 100 8", aspect="none", aria_hidden="true")
+
+
+def columns(counts: Sequence[int], means: Iterable[float], says: str) -> Markup:
+    """Draw counts beside each other, from 0 at the left to 1 at the right; a line at each of ``means``."""
+    most, width = max(*counts, 1), _WIDTH / len(counts)
+    drawn = (
+        _column(_unit(place * width + 1), _unit(width - 2), _HEIGHT * count / most)
+        for place, count in enumerate(counts)
+        if count
+    )
+    lines = (tag("line", class_="mark", x1=x, x2=x, y1=0, y2=_HEIGHT) for x in map(_place, means))
+    return tag(
+        "svg",
+        tag("title", says),
+        *drawn,
+        *lines,
+        class_="columns",
+        role="img",
+        viewbox=f"0 0 {_WIDTH} {_HEIGHT}",
+        aspect="none",
+    )
+
+
+def _column(x: str, width: str, height: float) -> Markup:
+    return tag("rect", class_="fill", x=x, y=_unit(_HEIGHT - height), width=width, height=_unit(height))
+
+
+def _place(share: float) -> str:
+    return _unit(_WIDTH * share)
 
 
 def _runs(trace: Trace) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from exporter.web.page.glossary import glossary
 from exporter.web.page.markup import Markup, joined, name, tag
 from exporter.web.page.moments import clock_time
 from exporter.web.page.query import Query
+from exporter.web.page.requests import requests
 from exporter.web.page.summary import Standing, chips, is_alarming, sentence, standing
 
 MOST_ROWS: Final = 200
@@ -71,13 +72,14 @@ async def content(query: Query, page: PageData) -> Markup:
     for engine in rows.shown:
         drawn.append(fleet.row(engine, query, page))
         await asyncio.sleep(0)
-    return _assembled(rows, drawn, page)
+    return _assembled(rows, drawn, await requests(page.requests), page)
 
 
-def _assembled(rows: _Rows, drawn: Sequence[Markup], page: PageData) -> Markup:
+def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: PageData) -> Markup:
     parts = [_summary(rows, page), *targets.problems(page), *_not_found(rows)]
     if page.targets or rows.standings:
         parts.append(_fleet(rows, drawn))
+    parts += [_section("Requests", "requests", of_requests)] if of_requests else []
     parts += [
         _section("Targets", "targets", targets.targets(page)),
         _section("What happened", "events", recent_events(page.events, page.time)),

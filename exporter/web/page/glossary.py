@@ -17,6 +17,10 @@ _FIGURES: Final = (
         "What a decode step really gives, with a draft or without: go by this, not by the length.",
     ),
     ("Time/token", "Mean time per output token after the first, weighted by tokens."),
+    (
+        "Requests",
+        "Which of them gain and which lose, by type and temperature: shown where requests.ingest is on.",
+    ),
     ("Small figures", "95 % bounds, where enough requests pass through the window to say."),
 )
 

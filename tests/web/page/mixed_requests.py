@@ -1,0 +1,45 @@
+"""What the requests of the simulated mix say, on a board of their own: for the page and its pictures."""
+
+from __future__ import annotations
+
+from exporter.analysis.cost import Cost, CostSource
+from exporter.config.request_settings import RequestSettings
+from exporter.requests.board import RequestBoard
+from exporter.requests.findings import RequestFindings
+from exporter.requests.request import Request
+from exporter.simulate.answer import Answer
+from exporter.simulate.library import load_scenario
+from exporter.simulate.simulation import Simulation
+
+
+def request(answer: Answer, **changes: object) -> Request:
+    """Return a simulated response as the exporter keeps it."""
+    metrics = answer["metrics"]
+    said = metrics["speculative_decoding"]
+    kept = {
+        "model_name": answer["model"],
+        "drafts": said["num_spec_steps"],
+        "draft_tokens": said["num_draft_tokens"],
+        "accepted_tokens": said["num_accepted_draft_tokens"],
+        "tokens": said["num_spec_tokens"],
+        "request_type": answer.get("request_type", ""),
+        "temperature": answer.get("temperature"),
+        "completion_tokens": answer["usage"]["completion_tokens"],
+        "decode_seconds": metrics["generation_time_ms"] / 1000,
+    }
+    return Request(**{**kept, **changes})
+
+
+async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:
+    """Return what the requests of the scenario ``mixed`` say after some seconds."""
+    scenario = load_scenario("mixed")
+    answers: list[tuple[float, Answer]] = []
+    simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))
+    board = RequestBoard(RequestSettings(ingest=True))
+    begin = 1000.0
+    while simulation.now < seconds:
+        simulation.advance(1.0)
+    for moment, answer in answers:
+        board.take(request(answer, **changes), begin + moment)
+    cost = Cost(scenario.speculation.cost, 0.0, CostSource.CONFIGURED, None)
+    return await board.findings((30.0, 300.0), begin + seconds, lambda model, target: cost)
