@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import resource
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,73 @@ def test_without_descriptors_polls_go_on_and_so_does_the_page_when_there_are_som
     assert used < 0.4 * lasted  # it waits, and does not try again and again
     assert exporter.log.count("connections_not_taken") == 1
     assert "Traceback" not in exporter.log
+
+
+@pytest.fixture
+def asked():
+    """A function that asks an exporter for some JSON, always over one connection, which needs no descriptor more."""
+    with ExitStack() as connections:
+        opened = {}
+
+        def asked(exporter, path):
+            if exporter not in opened:
+                connection = http.client.HTTPConnection("127.0.0.1", exporter.port, timeout=30)
+                opened[exporter] = connections.enter_context(closing(connection))
+            opened[exporter].request("GET", path)
+            return json.load(opened[exporter].getresponse())
+
+        yield asked
+
+
+def test_a_poll_that_needs_a_descriptor_where_there_is_none_says_so_and_others_go_on(
+    start, e2e, simulator, asked
+):
+    late = e2e.free_port()
+    targets = [
+        {"url": simulator.url, "name": "connected"},
+        {"url": f"http://127.0.0.1:{late}/metrics", "name": "late"},  # which has no connection yet
+    ]
+    exporter = start(
+        e2e.Exporter,
+        json.dumps({"poll": {"max_duty_cycle": 1}, "targets": targets}),
+        name="without-descriptors",
+    )
+    exporter.wait_for(f"{exporter.url}/-/ready")
+
+    def seen():
+        return {view["target"]: view for view in asked(exporter, "/api/v1/targets")["targets"]}
+
+    e2e.eventually(lambda: "Connection refused" in seen()["late"]["error"])
+    e2e.eventually(lambda: seen()["connected"]["polls"] > 2)
+    process = exporter.process
+    first_free = min(set(range(1000)) - descriptors(process))
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (first_free, hard))
+    e2e.eventually(lambda: seen()["late"]["error"] == f"refused: 127.0.0.1:{late}: Too many open files")
+    polls = seen()["connected"]["polls"]
+    e2e.eventually(lambda: seen()["connected"]["polls"] > polls + 2)
+    assert sum(seen()["connected"]["poll_failures"].values()) == 0
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    start(e2e.Simulator, "steady", name="late", port=late)
+    e2e.eventually(lambda: seen()["late"]["up"])
+    assert "Traceback" not in exporter.log
+
+
+def test_a_damaged_state_file_is_kept_told_and_stops_nothing(watching, e2e, tmp_path):
+    state, kept = tmp_path / "state.json", tmp_path / "state.json.corrupt"
+    damaged = b'{"version": 1, "engines": [half of a'
+    state.write_bytes(damaged)
+    exporter = watching()
+    assert kept.read_bytes() == damaged
+    assert exporter.log.count("state_file_set_aside") == 1
+    e2e.eventually(lambda: value(exporter, POLLS) > 2)
+    e2e.eventually(lambda: state.exists() and StateFile(state).load().get("engines"))
+    assert exporter.stop()[0] == 0
+    assert "Traceback" not in exporter.log
+    again = watching()
+    e2e.eventually(lambda: value(again, POLLS) > 1)
+    assert "state_file_set_aside" not in again.log
+    assert kept.read_bytes() == damaged
 
 
 def test_hundreds_of_reloads_leave_nothing_behind_and_stop_no_poll(watching, e2e):
