@@ -14,6 +14,7 @@ from grafana.engine import engine
 from grafana.experiments import experiments
 from grafana.health import health
 from grafana.overview import overview
+from grafana.requests import requests
 
 FOLDER = Path(__file__).with_name("dashboards")
 
@@ -21,6 +22,7 @@ BOARDS: Mapping[str, Callable[[], dashboard.Dashboard]] = {
     "spec-decode-overview": overview,
     "spec-decode-engine": engine,
     "spec-decode-experiments": experiments,
+    "spec-decode-requests": requests,
     "spec-decode-exporter": health,
 }
 

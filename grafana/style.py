@@ -88,6 +88,8 @@ AGAINST_BASELINE: Steps = ((None, Colour.HARM), (0.95, Colour.UNKNOWN), (1.05, C
 COMPARABLE: Steps = ((None, Colour.BAD), (0.67, Colour.GOOD), (1.5, Colour.BAD))
 """The load up to which the recording rules compare arms, and one over it."""
 AGE_SECONDS: Steps = ((None, Colour.GOOD), (10, Colour.WATCH), (60, Colour.HARM))
+NOT_COUNTED: Steps = ((None, Colour.GOOD), (0.1, Colour.BAD))
+"""The alert about requests that are refused has the same limit."""
 SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colour.HARM))
 
 PERCENTILES: Mapping[str, str] = {"p50": "#8ab8ff", "p95": "#3274d9", "p99": "#1250b0"}
@@ -102,6 +104,12 @@ YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
 ALIKE: Words = (Word("0", "differs", Colour.BAD), Word("1", "alike", Colour.GOOD))
 WINS: Words = (Word("0", "not shown", Colour.UNKNOWN), Word("1", "fastest", Colour.GOOD))
+EFFECTS: Words = (
+    Word("unclear", "unclear", Colour.UNKNOWN),
+    Word("gains", "gains", Colour.GOOD),
+    Word("loses", "loses", Colour.HARM),
+)
+MIXED: Words = (Word("0", "one kind", Colour.GOOD), Word("1", "mixed", Colour.BAD))
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
 TIMES = "suffix:\u00d7"

@@ -82,7 +82,18 @@ def _window(name: str, label: str, usual: str) -> Variable:
 
 def windows() -> list[Variable]:
     """Return the choice of the two windows that are compared; they are the exporter's configuration."""
-    return [_window("short", "Short window", "30s"), _window("long", "Long window", "5m")]
+    return [_window("short", "Short window", "30s"), long_window()]
+
+
+def long_window() -> Variable:
+    """Return the choice of the window that trends are told by."""
+    return _window("long", "Long window", "5m")
+
+
+def request_type() -> Variable:
+    """Return the choice of what senders call the kinds of their requests."""
+    selector = f"spec_decode_requests_total{{{_MODELS}}}"
+    return _many(_query("request_type", "Type", selector, "request_type"))
 
 
 def gpu_host() -> Variable:

@@ -25,11 +25,13 @@ def groups(board):
     yield from (row["panels"] for row in board["panels"] if row.get("panels"))
 
 
-def test_the_four_dashboards_are_there(tools):
-    expected = {f"spec-decode-{name}" for name in ("overview", "engine", "experiments", "exporter")}
+def test_the_five_dashboards_are_there(tools):
+    expected = {
+        f"spec-decode-{name}" for name in ("overview", "engine", "experiments", "requests", "exporter")
+    }
     assert set(tools.BOARDS) == set(BOARDS) == expected
     assert {board["uid"] for board in tools.BOARDS.values()} == expected
-    assert len({board["title"] for board in tools.BOARDS.values()}) == 4
+    assert len({board["title"] for board in tools.BOARDS.values()}) == 5
 
 
 def test_panel_ids_are_unique(board, tools):

@@ -10,6 +10,7 @@ import pytest
 from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
 from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Kind
+from exporter.export.request_catalogue import REQUEST_METRICS
 
 SCRAPED = {"job", "instance", "cluster", "namespace"}
 """What Prometheus adds to every series, the last two where it is told to."""
@@ -41,7 +42,7 @@ def _known():
             own |= {"target"} | ARM
         elif metric in EXPERIMENT_METRICS:
             own |= set(ARM_LABELS)
-        elif metric not in EXPORTER_METRICS:
+        elif metric not in (*EXPORTER_METRICS, *REQUEST_METRICS):
             own |= set(ENGINE_LABELS) | ARM
         if metric.kind is Kind.HISTOGRAM:
             known |= {

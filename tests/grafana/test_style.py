@@ -8,13 +8,15 @@ from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.policy import SpeedupPolicy
+from exporter.requests.findings import Effect
 from grafana import style
 from grafana.panels import reference
 from grafana.promql import FLEET, number_of_word
 
 
 @pytest.mark.parametrize(
-    ("words", "values"), [(style.VERDICTS, Verdict), (style.STATES, State), (style.ACTIONS, Action)]
+    ("words", "values"),
+    [(style.VERDICTS, Verdict), (style.STATES, State), (style.ACTIONS, Action), (style.EFFECTS, Effect)],
 )
 def test_every_value_of_a_state_set_has_its_word(words, values):
     assert {word.value for word in words} == set(values)
