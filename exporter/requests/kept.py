@@ -1,4 +1,4 @@
-"""The requests that are kept for the windows, oldest first, column by column: some 90 bytes each.
+"""The requests that are kept for the windows, oldest first, column by column: some 70 bytes each.
 
 A request as an object takes ten times that, and a window would have to look at each of them one by one.
 """

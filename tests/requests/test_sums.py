@@ -1,0 +1,70 @@
+"""Sums of groups make those of their model."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.analysis.cost import Cost, CostSource
+from exporter.requests.findings import GroupKey
+from exporter.requests.group import Group
+from exporter.requests.kept import Kept
+from exporter.requests.request import Request
+from exporter.requests.sums import Sums, sums, together
+
+COSTS = {
+    "": Cost(0.2, 0.1, CostSource.CONFIGURED, None),
+    "a": Cost(0.05, 0.0, CostSource.DEFAULT, None),
+    "b": None,
+}
+
+requests = st.builds(
+    lambda drafts, share, seconds, target: Request(
+        "llama",
+        drafts,
+        4 * drafts,
+        int(4 * drafts * share),
+        4,
+        completion_tokens=50,
+        decode_seconds=seconds,
+        target=target,
+    ),
+    st.integers(0, 300),
+    st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    st.none() | st.floats(0, 10),
+    st.sampled_from(sorted(COSTS)),
+)
+
+
+def of(some):
+    kept, group = Kept(10_000), Group(GroupKey("llama", "chat", "0"))
+    for request in some:
+        kept.add(request, group, 0.0)
+    return sums(kept.since(0.0), COSTS.get)
+
+
+@given(st.lists(st.lists(requests, max_size=30), max_size=5))
+def test_the_sums_of_parts_are_those_of_the_whole(parts):
+    whole = of([request for part in parts for request in part])
+    added = together([of(part) for part in parts])
+    assert added.totals == whole.totals
+    assert list(added.ratios) == list(whole.ratios)
+    assert list(added.lengths) == list(whole.lengths)
+    assert list(added.seconds_per_token) == list(whole.seconds_per_token)
+    assert sorted(added.telling) == sorted(whole.telling)
+    assert (added.rejected, added.repetitive) == (whole.rejected, whole.repetitive)
+    assert astuple(added.pay) == pytest.approx(astuple(whole.pay))
+
+
+def test_of_nothing_the_sums_are_empty():
+    assert together([]).totals == Sums().totals
+    assert of([]).pay == Sums().pay
+
+
+def test_a_cost_that_is_only_usual_is_counted_as_guessed():
+    pay = of([Request("llama", 10, 40, 20, 4, target=target) for target in ("", "a", "a", "b")]).pay
+    assert (pay.requests, pay.guessed) == (3, 2)
+    assert pay.costs / pay.drafts == pytest.approx((0.2 + 2 * 0.05) / 3)
