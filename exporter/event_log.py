@@ -66,20 +66,29 @@ class EventLog:
         """The identifier of the newest event; before the first one, number 0."""
         return f"{self._run}-{self._number}"
 
-    def record(self, event: Event, wall: float, target: str, engine: tuple[str, str] | None = None) -> None:
+    def record(
+        self,
+        event: Event,
+        wall: float,
+        target: str = "",
+        engine: tuple[str, str] | None = None,
+        model_name: str | None = None,
+    ) -> None:
         """Write an event to the log and keep it.
 
         Args:
             event: What happened.
             wall: When, in Unix time.
-            target: The label ``target`` of what it happened to.
+            target: The label ``target`` of what it happened to; empty if it happened to no server.
             engine: The labels ``model_name`` and ``engine``, if it happened to an engine.
+            model_name: The model, if it happened to the requests of one.
         """
-        model_name, number = engine or (None, None)
-        whose = {} if engine is None else {"model_name": model_name, "engine": number}
+        model_name, number = engine or (model_name, None)
+        names = {"target": target or None, "model_name": model_name, "engine": number}
+        whose = {name: value for name, value in names.items() if value is not None}
         write = _log.warning if event.is_bad else _log.info
         self._number += 1
-        write(event.name, event_id=self.last, target=target, **whose, **event.fields)
+        write(event.name, event_id=self.last, **whose, **event.fields)
         self._kept.append(
             EventView(
                 id=self.last,

@@ -17,6 +17,7 @@ class About(StrEnum):
 
     ENGINE = "Engines"
     TARGET = "Targets"
+    REQUESTS = "Requests"
     DISCOVERY = "Finding targets"
     EXPORTER = "The exporter itself"
 
@@ -24,6 +25,7 @@ class About(StrEnum):
 COMMON_FIELDS: Final = {
     About.ENGINE: ("event_id", "target", "model_name", "engine"),
     About.TARGET: ("event_id", "target"),
+    About.REQUESTS: ("event_id", "model_name"),
     About.DISCOVERY: (),
     About.EXPORTER: (),
 }
@@ -44,6 +46,8 @@ class LogEvent:
 
 
 _CHECK_FIELDS: Final = ("check", "drafts", "draft_tokens", "accepted_tokens", "accepted_by_position")
+_MIX_FIELDS: Final = ("window", "requests", "mean_acceptance_ratio", "p10_acceptance_ratio")
+_LOSS_FIELDS: Final = ("request_type", "temperature", "window", "requests", "speedup_ratio")
 _DROP_FIELDS: Final = ("kind", "baseline_acceptance_length", "acceptance_length", "seconds")
 
 LOG_EVENTS: Final = tuple(
@@ -71,6 +75,10 @@ LOG_EVENTS: Final = tuple(
         (About.TARGET, "no_engine_on_page", "warning", ("remedy",), "The page was read, and shows no engine that the exporter knows."),
         (About.TARGET, "filtered_page_not_used", "info", ("histograms",), "The server does not answer the short page, so the whole one is asked for."),
         (About.TARGET, "poll_crashed", "error", ("exception",), "A defect of the exporter's in reading an answer; told once, until a poll succeeds. No event: it has no `event_id`."),
+        (About.REQUESTS, "mixed_workload_began", "warning", _MIX_FIELDS, "A model's requests are of two kinds that its mean hides, and have been for a minute: two populations, or some that lose while the whole gains."),
+        (About.REQUESTS, "mixed_workload_ended", "info", _MIX_FIELDS, "They no longer are, or there are too few to say."),
+        (About.REQUESTS, "requests_lose", "warning", _LOSS_FIELDS, "Requests of this type and temperature are surely slower by speculation, and have been for a minute."),
+        (About.REQUESTS, "requests_lose_no_longer", "info", _LOSS_FIELDS, "They no longer are, or there are too few to say."),
         (About.DISCOVERY, "targets_changed", "info", ("targets", "added", "removed"), "Other servers are watched."),
         (About.DISCOVERY, "discovery_failed", "warning", ("discovery", "reason"), "A list of targets could not be had; the targets stay as they are."),
         (About.DISCOVERY, "discovery_recovered", "info", ("discovery",), "It could be had again."),
@@ -82,6 +90,8 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "reload_failed", "error", ("problems",), "It has mistakes; the old one stays in force."),
         (About.EXPORTER, "web_config_reloaded", "info", ("file",), "The file of `--web.config.file` was read again, and is in force."),
         (About.EXPORTER, "web_config_reload_failed", "error", ("problems",), "It has mistakes; the old one stays in force."),
+        (About.EXPORTER, "requests_failed", "error", ("exception",), "A defect of the exporter's in what the requests say; told once, until it works. The engines go on."),
+        (About.EXPORTER, "requests_refused", "warning", ("malformed", "without_metrics", "contradictory", "rate"), "So many of the requests that were sent to `/api/v1/requests` were not taken since the last such line, by reason. Told once a minute at most."),
         (About.EXPORTER, "connections_full", "warning", ("connections",), "As many clients are connected as are let in; who waits longest is sent away."),
         (About.EXPORTER, "connections_not_taken", "warning", ("connections", "reason"), "The process has no descriptor or memory left for another connection; who waits longest is sent away. Told again only after a minute without."),
         (About.EXPORTER, "variable_not_understood", "warning", ("variable", "reason"), "An environment variable that says how vLLM speculates could not be read."),
@@ -104,7 +114,7 @@ _NO_EVENTS: Final = frozenset({"engine_summary", "poll_crashed"})
 EVENT_TYPES: Final = tuple(
     event.word
     for event in LOG_EVENTS
-    if event.about in (About.ENGINE, About.TARGET) and event.word not in _NO_EVENTS
+    if event.about in (About.ENGINE, About.TARGET, About.REQUESTS) and event.word not in _NO_EVENTS
 )
 """The types of events, which `/api/v1/events` and the page have too."""
 

@@ -15,6 +15,7 @@ from exporter.export.collector import Snapshot
 from exporter.export.history import Histories
 from exporter.export.status import ExporterStatus
 from exporter.fleet import Fleet
+from exporter.intake import Intake
 from exporter.web.api.source import ApiSource
 from exporter.web.page.data import PageData, ShownEngine
 
@@ -26,12 +27,15 @@ class Overview:
         self,
         fleet: Fleet,
         experiments: Experiments,
+        intake: Intake,
         events: EventLog,
         clock: Clock,
+        *,
         status: Callable[[], ExporterStatus],
     ) -> None:
         self._fleet = fleet
         self._experiments = experiments
+        self._intake = intake
         self._events = events
         self._clock = clock
         self._status = status
@@ -48,6 +52,7 @@ class Overview:
         target, is all of the same poll.
         """
         last_event = self._events.last
+        requests = await self._intake.findings()
         engines: list[tuple[Mapping[str, str], Findings]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
@@ -62,6 +67,7 @@ class Overview:
             [({}, self._status())],
             list(self._experiments.findings()),
             last_event,
+            requests,
         )
 
     def api(self) -> ApiSource:
@@ -75,6 +81,7 @@ class Overview:
             targets=lambda: [watch.view() for watch in self._fleet],
             events=self._events,
             requests=lambda: self._taken.requests,
+            intake=lambda: self._intake.take if self._intake.is_open else None,
         )
 
     def page(self) -> PageData:

@@ -28,6 +28,7 @@ from exporter.export.collector import SnapshotCollector, enabled_metrics
 from exporter.export.status import ExporterStatus
 from exporter.export.summary import SummaryLog
 from exporter.fleet import Fleet
+from exporter.intake import Intake
 from exporter.keeper import Keeper
 from exporter.overview import Overview
 from exporter.targets.discovery import Discoverer
@@ -96,7 +97,10 @@ class Service:
         self._events = events
         self.fleet = Fleet(config, clock, baselines, events)
         """The targets that are watched."""
-        self.overview = Overview(self.fleet, self._experiments, events, clock, self._status)
+        self._intake = Intake(config.requests, self.fleet, events, clock)
+        self.overview = Overview(
+            self.fleet, self._experiments, self._intake, events, clock, status=self._status
+        )
         """What there is to say of them."""
         self._keeper = Keeper(baselines, clock, self.fleet.remember)
         self._keeper.begin(config.state.file)
@@ -190,6 +194,7 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self._config = self.fleet.config = config
         self._experiments.adopt(config.experiments)
+        self._intake.adopt(config.requests)
         self._enabled = enabled_metrics(config.metrics)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
@@ -265,10 +270,11 @@ class Service:
         await self._experiments.compare(contestants, self._config.windows, now)
 
     async def _compare_for_ever(self) -> None:
-        """Compare every few seconds, since verdicts go by it even while nobody asks."""
+        """Compare every few seconds, since verdicts go by it, and events are told, even while nobody asks."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _COMPARED_EVERY)
             await self._compare()
+            await self._intake.findings()  # what is new of them is told
 
     async def _summarise(self) -> None:
         """Sum up the engines in the log, as often as is configured now."""

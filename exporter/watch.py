@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from exporter.analysis.cost import Cost
 from exporter.analysis.engine import EngineWatch, Findings
 from exporter.analysis.experiment import Member
 from exporter.analysis.judgement import Assumptions
@@ -96,6 +97,12 @@ class TargetWatch:
     def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
         return ((labels, engine.findings_over(seconds, now)) for labels, engine in self._shown())
+
+    def costs(self) -> Iterator[tuple[str, Cost]]:
+        """Yield what drafting costs at each engine where that is known, by the label ``model_name``."""
+        for labels, engine in self._shown():
+            if engine.cost is not None:
+                yield labels["model_name"], engine.cost
 
     def contestants(self, now: float) -> Iterator[Contestant]:
         """Yield every engine as experiments see it at ``now`` (monotonic)."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from exporter.config.request_settings import RequestSettings
 from exporter.event import Event
 from exporter.event_log import EventLog
 from exporter.experiments import Experiments
+from exporter.intake import Intake
 from exporter.overview import Overview
 
 
@@ -25,7 +27,15 @@ class Fleet:
 async def test_what_happens_while_a_snapshot_is_taken_comes_after_its_last_event(clock):
     events = EventLog("a1")
     events.record(Event("target_recovered", {"failed_polls": 1}), 0.0, "one")
-    overview = Overview(Fleet(events), Experiments(), events, clock, status=lambda: None)
+    fleet = Fleet(events)
+    overview = Overview(
+        fleet,
+        Experiments(),
+        Intake(RequestSettings(), fleet, events, clock),
+        events,
+        clock,
+        status=lambda: None,
+    )
     await overview.take()
     taken = overview.snapshot()
     assert taken.last_event == "a1-1"

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from exporter.analysis.containment import Containment
+from exporter.analysis.cost import Cost
 from exporter.analysis.drop import DropChange
 from exporter.analysis.drops import DropStatus
 from exporter.analysis.events import Teller, check_event, drop_event, reset_events
@@ -167,6 +168,11 @@ class EngineWatch:
             latencies=history.latencies(),
             judgement=replace(judgement, state=State.UNREACHABLE) if gone else judgement,
         )
+
+    @property
+    def cost(self) -> Cost | None:
+        """What speculation cost in the longest window, as it was judged last."""
+        return self._judgement.cost
 
     @property
     def method(self) -> str:

@@ -147,7 +147,7 @@ class TargetView(View):
 
 
 class EventView(View):
-    """Something that happened to an engine or a target; the log has the same words."""
+    """Something that happened to an engine, a target, or a model's requests; the log has the same words."""
 
     id: str = Field(description="`<run of the exporter>-<number>`; numbers grow by one.")
     time: float = Field(description="When it happened, in Unix time.")
@@ -156,9 +156,9 @@ class EventView(View):
         json_schema_extra={"enum": list(EVENT_TYPES)},
     )
     bad: bool = Field(description="Whether an operator should look at it.")
-    target: str
-    model_name: str | None = Field(description="Null, as is `engine`, of what happened to a target.")
-    engine: str | None
+    target: str = Field(description="Empty of what happened to requests.")
+    model_name: str | None = Field(description="Null of what happened to a target.")
+    engine: str | None = Field(description="Null of what happened to a target or to requests.")
     engine_id: str | None = Field(description="The id of the engine, as in the snapshot.")
     fields: dict[str, Plain | tuple[Plain, ...]] = Field(description="What else the log says, by `type`.")
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from exporter.event_log import EventLog
 from exporter.export.collector import Snapshot
 from exporter.export.history import Histories
 from exporter.export.models import TargetView
 from exporter.requests.findings import RequestFindings
+from exporter.requests.wire import Batch
+
+
+class Taking(Protocol):
+    """Takes the single requests of a body: see ``intake.Intake.take``."""
+
+    def __call__(self, body: bytes, *, lines: bool) -> Awaitable[Batch]:
+        """Return what the body says, without what is above the rate."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +37,7 @@ class ApiSource:
     histories: Callable[[], Histories]
     targets: Callable[[], Sequence[TargetView]]
     events: EventLog
+    intake: Callable[[], Taking | None] = lambda: None
+    """What takes single requests; None where they are not taken."""
     requests: Callable[[], RequestFindings] = RequestFindings
     """What single requests say, taken at one moment with the snapshot."""

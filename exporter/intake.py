@@ -1,0 +1,167 @@
+"""Single requests as they are sent to us: taken at a rate, counted, and what they say together found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+import structlog
+
+from exporter.analysis.cost import Cost, CostSource
+from exporter.clock import Clock
+from exporter.config.request_settings import RequestSettings
+from exporter.event_log import EventLog
+from exporter.fleet import Fleet
+from exporter.requests.board import RequestBoard
+from exporter.requests.findings import RequestFindings
+from exporter.requests.request import Refusal
+from exporter.requests.teller import Teller
+from exporter.requests.windows import Costs
+from exporter.requests.wire import Batch, read
+from exporter.web.security.rate_limit import TokenBucket
+
+_TOLD_AGAIN_AFTER: Final = 60.0
+"""Seconds from one line of the log about requests that are refused to the next."""
+_SLICE: Final = 64
+"""Requests that are counted in one go."""
+
+_log = structlog.get_logger()
+
+
+class Intake:
+    """Takes requests by the configuration in force, and keeps what they say."""
+
+    def __init__(self, settings: RequestSettings, fleet: Fleet, events: EventLog, clock: Clock) -> None:
+        self._fleet = fleet
+        self._events = events
+        self._clock = clock
+        self._teller = Teller()
+        self._refused: Counter[Refusal] = Counter()
+        self._told_at = -inf
+        self._failing = False
+        self._settings = settings
+        self._board = RequestBoard(settings)
+        self._bucket = self._new_bucket()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are taken."""
+        return self._settings.ingest
+
+    def adopt(self, settings: RequestSettings) -> None:
+        """Take requests by these settings from now on.
+
+        What was counted goes on to count, unless the labels or the bounds are others: then all begins anew.
+        """
+        before, self._settings = self._settings, settings
+        if settings.rate != before.rate:
+            self._bucket = self._new_bucket()
+        if _of_the_board(settings) != _of_the_board(before):
+            self._board = RequestBoard(settings)
+
+    async def take(self, body: bytes, *, lines: bool) -> Batch:
+        """Read a body and count its requests; what is above the rate is left out and counted as refused.
+
+        Raises:
+            NotJsonError: see ``wire.read``, and so for the next.
+            TooManyError: likewise.
+        """
+        board, users = self._board, self._settings.users
+        try:
+            batch = await read(body, lines=lines, salt=users.key if users else None)
+        except ValueError:
+            board.refuse(Refusal.MALFORMED)
+            self._tell_refused(Counter({Refusal.MALFORMED: 1}))
+            raise
+        await self._count(board, batch)
+        for reason, number in batch.refused.items():
+            board.refuse(reason, number)
+        self._tell_refused(batch.refused)
+        return batch
+
+    async def findings(self) -> RequestFindings:
+        """Return what the requests say now, over the windows that are kept, and tell what is new of it."""
+        if not self.is_open:
+            return RequestFindings()
+        try:
+            found = await self._found()
+        except Exception:  # noqa: BLE001  a defect in this must not take the engines' pages down
+            if not self._failing:
+                _log.exception("requests_failed")
+            self._failing = True
+            return self._board.last
+        self._failing = False
+        return found
+
+    async def _found(self) -> RequestFindings:
+        now = self._clock.monotonic()
+        found = await self._board.findings(self._fleet.config.windows, now, costs_of(self._fleet))
+        for model_name, event in self._teller.tell(found, now):
+            self._events.record(event, self._clock.wall(), model_name=model_name)
+        return replace(found, enabled=True)
+
+    def _new_bucket(self) -> TokenBucket:
+        rate = self._settings.rate
+        return TokenBucket(1 / rate, rate, self._clock.monotonic)
+
+    async def _count(self, board: RequestBoard, batch: Batch) -> None:
+        for number, request in enumerate(batch.requests):
+            if not self._bucket.take():
+                batch.refused[Refusal.RATE] = len(batch.requests) - number
+                del batch.requests[number:]
+                break
+            board.take(request, self._clock.monotonic())
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+
+    def _tell_refused(self, refused: Counter[Refusal]) -> None:
+        """Say in the log how many are refused, once a minute at most: who sends them may go on for ever."""
+        self._refused += refused
+        now = self._clock.monotonic()
+        if self._refused and now - self._told_at >= _TOLD_AGAIN_AFTER:
+            _log.warning(
+                "requests_refused",
+                malformed=self._refused[Refusal.MALFORMED],
+                without_metrics=self._refused[Refusal.WITHOUT_METRICS],
+                contradictory=self._refused[Refusal.CONTRADICTORY],
+                rate=self._refused[Refusal.RATE],
+            )
+            self._refused.clear()
+            self._told_at = now
+
+
+def costs_of(fleet: Fleet) -> Costs:
+    """Return what drafting costs now, by model and target: as each engine was judged last.
+
+    A target that is not watched, or has no engine of that name, counts as any: a gateway may call it
+    otherwise. Of several engines it is the mean of those whose cost is known the most surely.
+    """
+    known: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
+    for watch in fleet:
+        for model_name, cost in watch.costs():
+            known[model_name, watch.target.name].append(cost)
+            known[model_name, ""].append(cost)
+    means = {place: _mean(costs) for place, costs in known.items()}
+    return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
+
+
+def _mean(costs: Sequence[Cost]) -> Cost:
+    surest = min((cost.source for cost in costs), key=list(CostSource).index)
+    chosen = [cost for cost in costs if cost.source is surest]
+    if len(chosen) == 1:
+        return chosen[0]
+    return Cost(
+        sum(cost.draft_cost_ratio for cost in chosen) / len(chosen),
+        sum(cost.fixed_cost_ratio for cost in chosen) / len(chosen),
+        surest,
+        running_requests=None,
+    )
+
+
+def _of_the_board(settings: RequestSettings) -> RequestSettings:
+    """Return the settings without those that the board does not go by."""
+    return settings.model_copy(update={"ingest": True, "rate": 1})
