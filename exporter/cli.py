@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
     "reference": Command("reference", "measure servers, and compare with it after a change"),
     "plan": Command("plan", "say whether a draft fits beside its target, and when it would pay"),
+    "middleware": Command("middleware", "print the file with which vLLM reports its requests"),
 }
 
 

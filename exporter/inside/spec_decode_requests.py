@@ -8,7 +8,7 @@ One file for the standard library of Python 3.9 and later, with its folder on PY
 Every message passes on unchanged, and before it is looked at. What vLLM says of a request at the end of its
 answer, the request's temperature and its type go to the exporter: from a thread, out of a queue that drops
 rather than waits. Nothing that was asked or answered goes anywhere. Settings are environment variables, see
-``Settings``; docs/requests-inside.md of the exporter says how it is switched on, what it reads and what it costs.
+``Settings``. docs/requests-inside.md says how it is switched on, what it reads, and what it costs.
 """
 
 from __future__ import annotations
@@ -333,7 +333,10 @@ class Reporter:
         try:
             connection = connect(self.settings)
             batch, self._records = self._records[:BATCH], self._records[BATCH:]
-            post(connection, self.settings, b"\n".join(batch), dropped)
+            try:
+                post(connection, self.settings, b"\n".join(batch), dropped)
+            finally:
+                connection.close()
         except Exception as error:
             self._drop(len(batch))
             self._pause = min(LONGEST_PAUSE, 2 * self._pause or SECONDS)
@@ -397,15 +400,12 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def post(connection: http.client.HTTPConnection, settings: Settings, body: bytes, dropped: int) -> None:
-    """Send records, one a line, and close the connection; raise an error where they are not taken."""
+    """Send records, one a line; raise an error where they are not taken."""
     headers = {"Content-Type": "application/x-ndjson", "Connection": "close", **authorization(settings)}
     if dropped:
         headers["X-Spec-Decode-Dropped"] = str(dropped)
-    try:
-        connection.request("POST", read_address(settings.url).path, body, headers)
-        status = connection.getresponse().status
-    finally:
-        connection.close()
+    connection.request("POST", read_address(settings.url).path, body, headers)
+    status = connection.getresponse().status
     if status != OK:
         raise http.client.HTTPException(f"status {status}")
 

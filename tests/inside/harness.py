@@ -1,0 +1,196 @@
+"""An ASGI server and application that do what a script says, and write down what each of them sees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+import threading
+
+SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"host", b"localhost")]}
+SPECULATION = {
+    "mean_acceptance_length": 2.5,
+    "draft_acceptance_rate": 0.375,
+    "acceptance_histogram": [1, 2, 0, 0, 1],
+    "num_spec_steps": 4,
+    "num_accepted_draft_tokens": 6,
+    "num_draft_tokens": 16,
+    "num_spec_tokens": 4,
+}
+METRICS = {
+    "time_to_first_token_ms": 12.5,
+    "generation_time_ms": 88.0,
+    "queue_time_ms": 0.25,
+    "mean_itl_ms": 9.7,
+    "tokens_per_second": 102.2,
+    "speculative_decoding": SPECULATION,
+}
+USAGE = {"prompt_tokens": 7, "total_tokens": 17, "completion_tokens": 10}
+
+
+def start(status=200, kind=b"application/json", headers=()):
+    return {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *headers]}
+
+
+def body(text, more=False):
+    return {"type": "http.response.body", "body": text, "more_body": more}
+
+
+def asked(text, more=False):
+    return {"type": "http.request", "body": text, "more_body": more}
+
+
+def answer(metrics=METRICS, text="Hello", **more):
+    """Return an answer in JSON as vLLM writes it: without spaces, the metrics last."""
+    choices = [{"index": 0, "text": text, "finish_reason": "stop"}]
+    whole = {"id": "cmpl-1", "model": "tiny", "choices": choices, "usage": USAGE, **more, "metrics": metrics}
+    return json.dumps(whole, separators=(",", ":")).encode()
+
+
+def event(**fields):
+    return b"data: " + json.dumps({"id": "cmpl-1", "model": "tiny", **fields}, separators=(",", ":")).encode()
+
+
+def stream(metrics=METRICS, texts=("Hel", "lo")):
+    """Return the events of a streamed answer."""
+    tokens = [event(choices=[{"index": 0, "text": text}], usage=None) for text in texts]
+    last = event(choices=[], usage=USAGE, metrics=metrics)
+    return [one + b"\n\n" for one in (*tokens, last, b"data: [DONE]")]
+
+
+def json_exchange(request=b'{"temperature":0.5}', text=None):
+    """Return what comes and what goes in an exchange of JSON."""
+    return [asked(request)], [start(), body(answer() if text is None else text)]
+
+
+def stream_exchange(request=b'{"temperature":0.5,"stream":true}', pieces=None):
+    pieces = stream() if pieces is None else pieces
+    sent = [start(kind=b"text/event-stream; charset=utf-8"), *(body(piece, more=True) for piece in pieces)]
+    return [asked(request)], [*sent, body(b"")]
+
+
+class Server:
+    """The side of the client: what is received comes from a list, what is sent and asked is written down."""
+
+    def __init__(self, incoming):
+        self.incoming = list(incoming)
+        self.log = []
+
+    async def receive(self):
+        await asyncio.sleep(0)
+        if not self.incoming:
+            await asyncio.Event().wait()
+        message = self.incoming.pop(0)
+        self.log.append(("received", message))
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+    async def send(self, message):
+        await asyncio.sleep(0)
+        self.log.append(("sent", dict(message)))
+
+
+def application(outgoing, log=None):
+    """Return an application that reads the whole request and then sends these messages, or raises them."""
+
+    async def app(scope, receive, send):
+        while True:
+            message = await receive()
+            if log is not None:
+                log.append(message)
+            if message["type"] != "http.request" or not message.get("more_body"):
+                break
+        for message in outgoing:
+            if isinstance(message, BaseException):
+                raise message
+            await send(message)
+
+    return app
+
+
+async def run(app, incoming, scope=SCOPE):
+    """Return everything that the server saw, in order, and how the application ended."""
+    server = Server(incoming)
+    try:
+        await app(scope, server.receive, server.send)
+    except BaseException as error:
+        server.log.append(("raised", repr(error)))
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+    return server.log
+
+
+class Exporter:
+    """A real listener that answers each connection with the same bytes, hangs, or resets it."""
+
+    HANG = object()
+    RESET = object()
+    OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    def __init__(self, reply=OK, path=None):
+        self.reply = reply
+        self.requests = []
+        self.listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
+        self.listener.bind(path or ("127.0.0.1", 0))
+        self.listener.listen()
+        self.open = []
+        self.thread = threading.Thread(target=self.serve)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}/api/v1/requests"
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        for connection in self.open:
+            connection.close()
+
+    def serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with contextlib.suppress(ConnectionError):
+                self.requests.append(self.request(connection))
+                self.answer(connection)
+
+    def request(self, connection):
+        """Return the head and the body of a request."""
+        read = b""
+        while b"\r\n\r\n" not in read:
+            read += self.more(connection)
+        head, _, rest = read.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        while len(rest) < length:
+            rest += self.more(connection)
+        return head.decode(), rest
+
+    def more(self, connection):
+        if received := connection.recv(65536):
+            return received
+        connection.close()
+        raise ConnectionError
+
+    def answer(self, connection):
+        if self.reply is self.HANG:
+            self.open.append(connection)
+            return
+        if self.reply is self.RESET:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            connection.sendall(self.reply)
+        connection.close()
+
+    def records(self):
+        return [json.loads(line) for _, text in self.requests for line in text.splitlines()]

@@ -1,0 +1,197 @@
+"""What is read of requests and answers without making objects of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.inside import spec_decode_requests as inside
+from tests.inside.harness import METRICS, answer, event, stream
+
+NAMES = ("temperature", "n", "metadata")
+KEYS = inside.keys_of(*NAMES)
+
+texts = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(['"temperature":1', '\\"n\\":', "\\", '\\\\"', '{"n":[', "]}", 'a","n":2,"b":"', *NAMES]),
+)
+values = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False), texts
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), values, max_size=6)
+
+
+def written(thing, spaces, ascii_only):
+    separators = (", ", ": ") if spaces else (",", ":")
+    return json.dumps(thing, ensure_ascii=ascii_only, separators=separators, indent=spaces or None).encode()
+
+
+@given(objects, st.sampled_from([0, 1, 3]), st.booleans())
+def test_values_are_those_that_a_parser_finds(thing, spaces, ascii_only):
+    text = written(thing, spaces, ascii_only)
+    assert inside.top_level(text, KEYS) == {name: thing[name] for name in NAMES if name in thing}
+
+
+@given(objects, st.booleans(), st.data())
+def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii_only, data):
+    text = written(thing, 0, ascii_only)
+    cut = data.draw(st.integers(0, len(text)))
+    found = inside.top_level(text[cut:], KEYS)
+    assert found.items() <= thing.items()
+    for name, value in found.items():
+        assert json.dumps(value) == json.dumps(thing[name])
+
+
+@given(objects, st.integers(1, 7))
+def test_a_long_text_is_gone_through_in_stretches(thing, stretch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "STRETCH", stretch)
+        assert inside.top_level(written(thing, 0, True), KEYS) == {
+            name: thing[name] for name in NAMES if name in thing
+        }
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_json_gives_nothing_or_an_error_that_is_caught(text):
+    try:
+        found = inside.top_level(b'{"n":' + text, KEYS)
+    except ValueError:
+        return
+    assert set(found) <= set(NAMES)
+
+
+def test_the_last_of_two_values_counts_as_it_does_in_python():
+    assert inside.top_level(b'{"n":1,"n":2}', KEYS) == {"n": 2}
+
+
+def test_a_tool_s_temperature_is_not_that_of_the_request():
+    tools = [{"function": {"parameters": {"properties": {"temperature": {"n": 3}}}}}]
+    request = {"temperature": 0.2, "tools": tools, "messages": [{"content": '{"temperature": 9}'}]}
+    assert inside.top_level(json.dumps(request).encode(), KEYS) == {"temperature": 0.2}
+
+
+def test_a_value_that_is_too_long_is_none():
+    assert inside.top_level(json.dumps({"metadata": {"a": "b" * 10_000}}).encode(), KEYS) == {
+        "metadata": None
+    }
+
+
+def exchange(request=b"{}", text=None, streamed=False, kind="", user=""):
+    """Return an exchange that is over."""
+    one = object.__new__(inside.Exchange)
+    text = answer() if text is None else text
+    one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
+    one.body, one.answer = inside.Ending(inside.BODY_BYTES), inside.Ending(inside.ANSWER_BYTES)
+    one.body.add(request)
+    one.answer.add(text)
+    return one
+
+
+def said(request, **fields):
+    settings = inside.Settings(**fields)
+    return inside.read_request(
+        exchange(json.dumps(request).encode()), inside.request_keys(settings), settings
+    )
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7, 1, 2.0])
+def test_a_temperature_is_read(temperature):
+    assert said({"temperature": temperature}) == {"temperature": temperature}
+
+
+@pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf")])
+def test_what_is_no_temperature_is_left_out(temperature):
+    assert said({"temperature": temperature}) == {}
+
+
+def test_a_request_type_and_a_user_are_read_from_fields_that_are_named():
+    request = {"metadata": {"type": "chat", "deep": {"user": "ann"}}, "user": "bob"}
+    assert said(request) == {}
+    assert said(request, type_field="metadata.type", user_field="metadata.deep.user") == {
+        "request_type": "chat",
+        "user": "ann",
+    }
+    assert said(request, type_field="metadata.deep.type", user_field="user") == {"user": "bob"}
+
+
+def test_headers_go_before_fields():
+    settings = inside.Settings(type_field="type", user_header="X-User", user_field="user")
+    reporter = inside.Reporter(settings)
+    kind, user = reporter.attributes([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
+    request = b'{"type":"chat","user":"bob"}'
+    found = inside.read_request(
+        exchange(request, kind=kind, user=user), inside.request_keys(settings), settings
+    )
+    assert found == {"request_type": "batch", "user": "ann"}
+
+
+def test_long_names_are_cut():
+    found = said({"type": "a" * 1000}, type_field="type")
+    assert len(found["request_type"]) == inside.TEXT_CHARACTERS
+
+
+def test_the_model_of_a_long_answer_is_read_at_its_beginning():
+    one = exchange(text=answer(text='"model":"other"' * 10_000))
+    assert one.answer.size <= inside.ANSWER_BYTES
+    assert inside.read_answer(one)["model"] == "tiny"
+
+
+def test_metrics_are_found_behind_all_that_vllm_may_put_before_them():
+    """Log probabilities of a long prompt stand between usage and metrics."""
+    one = exchange(text=answer(prompt_logprobs=[{"1": {"logprob": -0.5}}] * 5000))
+    record = inside.read_answer(one)
+    assert record == {"model": "tiny", "metrics": METRICS}
+
+
+def test_the_metrics_of_a_transfer_are_not_those_of_the_request():
+    one = exchange(text=answer(None, kv_transfer_params={"metrics": {"queue_time_ms": 1.0}}))
+    assert inside.read_answer(one)["metrics"] == {}
+
+
+def test_the_last_event_may_have_no_metrics():
+    pieces = [
+        *stream()[:2],
+        event(choices=[{"text": '"metrics":{"queue_time_ms":1}'}]) + b"\n\n",
+        stream()[-1],
+    ]
+    record = inside.read_answer(exchange(text=b"".join(pieces), streamed=True))
+    assert record == {"model": "tiny", "metrics": {}}
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
+def test_lines_of_a_stream_may_end_as_its_format_allows(end):
+    text = b"".join(piece.rstrip() + end for piece in stream())
+    assert inside.read_answer(exchange(text=text, streamed=True))["metrics"] == METRICS
+
+
+def test_only_numbers_that_are_known_are_taken():
+    odd = {**METRICS, "new": "x", "queue_time_ms": "soon"}
+    odd["speculative_decoding"] = {
+        **METRICS["speculative_decoding"],
+        "tokens": ["a"],
+        "num_spec_steps": ["b"],
+    }
+    taken = inside.only_metrics(odd)
+    assert set(taken) == set(METRICS) - {"queue_time_ms"}
+    assert set(taken["speculative_decoding"]) == set(METRICS["speculative_decoding"]) - {"num_spec_steps"}
+
+
+@given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40))
+def test_an_ending_has_the_last_bytes_and_not_much_more(pieces, limit):
+    ending = inside.Ending(limit)
+    for piece in pieces:
+        ending.add(piece)
+    whole = b"".join(pieces)
+    assert whole.endswith(ending.text())
+    assert ending.size == len(ending.text())
+    assert min(limit, len(whole)) <= ending.size < limit + max([1, *map(len, pieces)])

@@ -1,0 +1,195 @@
+"""How records reach the exporter, and what becomes of them when they do not."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import ssl
+
+import pytest
+import trustme
+
+from exporter.inside import spec_decode_requests as inside
+from tests.inside.harness import Exporter, application, json_exchange, run
+
+
+@pytest.fixture
+def reporter(settings):
+    """Return what makes a reporter with requests that wait to be sent."""
+
+    async def with_requests(number, **values):
+        settings(**values)
+        app = inside.Middleware(application(json_exchange()[1]))
+        for _ in range(number):
+            await run(app, json_exchange()[0])
+        return app._reporter
+
+    return with_requests
+
+
+async def test_batches_are_bounded(reporter, exporter):
+    one = await reporter(inside.BATCH + 1, URL=exporter.url)
+    one.work(0.0)
+    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH, 1]
+
+
+async def test_nothing_is_sent_where_there_is_nothing(reporter, exporter):
+    one = await reporter(0, URL=exporter.url)
+    one.work(0.0)
+    assert exporter.requests == []
+
+
+async def test_a_batch_is_lines_of_json_at_the_address_that_is_set(reporter, exporter):
+    one = await reporter(2, URL=exporter.url.replace("/api/v1/requests", "/behind/a/proxy"), TARGET="vllm-0")
+    one.work(0.0)
+    ((head, _),) = exporter.requests
+    assert head.startswith("POST /behind/a/proxy HTTP/1.1\r\n")
+    assert "Content-Type: application/x-ndjson" in head
+    assert [record["target"] for record in exporter.records()] == ["vllm-0"] * 2
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+async def test_an_address_without_a_path_is_the_exporter_s_api(reporter, exporter, end):
+    one = await reporter(1, URL=exporter.url.replace("/api/v1/requests", end))
+    one.work(0.0)
+    assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
+
+
+async def test_records_that_never_left_are_sent_when_the_exporter_is_there(reporter, exporter):
+    """Pauses double, up to half a minute; what waits is read meanwhile, so that no request is held."""
+    exporter_url, nobody = exporter.url, "http://127.0.0.1:1/"
+    one = await reporter(3, URL=nobody)
+    tried = []
+    for now in range(100):
+        before = one._not_before
+        one.work(float(now))
+        if one._not_before != before:
+            tried.append(now)
+    assert tried == [0, 1, 3, 7, 15, 31, 61, 91]
+    assert one._exchanges.__len__() == 0
+    assert one.dropped == 0
+    one.settings = one.settings._replace(url=exporter_url)
+    one.work(121.0)
+    assert len(exporter.records()) == 3
+    assert one._pause == 0.0
+
+
+async def test_records_that_wait_for_the_exporter_are_bounded_and_the_oldest_go(reporter, monkeypatch):
+    monkeypatch.setattr(inside, "RECORDS", 4)
+    one = await reporter(0, URL="http://127.0.0.1:1/")
+    one._records = [b"%d" % number for number in range(6)]
+    one.work(0.0)
+    assert one._records == [b"2", b"3", b"4", b"5"]
+    assert one.dropped == 2
+
+
+async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(reporter):
+    with Exporter(Exporter.RESET) as exporter:
+        one = await reporter(2, URL=exporter.url)
+        one.work(0.0)
+        one.work(60.0)
+        assert len(exporter.requests) == 1
+    assert one.dropped == 2
+
+
+async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(reporter, exporter):
+    one = await reporter(1, URL=exporter.url)
+    one.dropped = 7
+    exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+    one.work(0.0)
+    assert one.dropped == 8
+    exporter.reply = Exporter.OK
+    one._records = [b"{}"]
+    one.work(60.0)
+    assert one.dropped == 0
+    assert ["X-Spec-Decode-Dropped: 7" in exporter.requests[0][0], exporter.requests[1][0][-1]] == [True, "8"]
+
+
+async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
+    one = await reporter(1, URL="http://127.0.0.1:1/")
+    for now in range(0, 300, 40):
+        one.work(float(now))
+    (line,) = caplog.records
+    assert line.levelno == logging.WARNING
+    assert "http://127.0.0.1:1/ does not take it" in line.getMessage()
+
+
+async def test_what_failed_is_not_told_in_the_words_of_a_request(reporter, caplog):
+    one = await reporter(0)
+    one.failed(ValueError("a prompt"))
+    assert "ValueError" in caplog.text
+    assert "prompt" not in caplog.text
+
+
+async def test_a_socket_of_the_file_system_will_do(reporter, tmp_path):
+    with Exporter(path=str(tmp_path / "socket")) as exporter:
+        one = await reporter(1, URL=f"unix:{tmp_path}/socket")
+        one.work(0.0)
+        assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
+
+
+async def test_it_says_who_it_is_from_a_file_that_may_change(reporter, exporter, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("ann:secret\n")
+    one = await reporter(1, URL=exporter.url, BASIC_AUTH_FILE=file)
+    one.work(0.0)
+    file.write_text("ann:other\n")
+    one._records = [b"{}"]
+    one.work(0.0)
+    tokens = [head.partition("Authorization: Basic ")[2].split("\r\n")[0] for head, _ in exporter.requests]
+    assert [base64.b64decode(token) for token in tokens] == [b"ann:secret", b"ann:other"]
+
+
+async def test_a_token_is_sent_as_a_bearer_s(reporter, exporter, tmp_path):
+    (tmp_path / "token").write_text("t0ken\n")
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
+    one.work(0.0)
+    assert "Authorization: Bearer t0ken" in exporter.requests[0][0]
+
+
+async def test_a_secret_that_is_not_there_is_told_and_nothing_is_sent(reporter, exporter, tmp_path, caplog):
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "none")
+    one.work(0.0)
+    assert exporter.requests == []
+    assert "No such file" in caplog.text
+
+
+async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    exporter = Exporter()
+    exporter.listener = context.wrap_socket(exporter.listener, server_side=True)
+    with exporter:
+        url = exporter.url.replace("http:", "https:")
+        one = await reporter(1, URL=url, CA_FILE=tmp_path / "ca.pem")
+        one.work(0.0)
+        assert len(exporter.records()) == 1
+
+
+async def test_the_thread_is_started_with_the_first_request_and_again_in_another_process(
+    reporter, monkeypatch
+):
+    started = []
+
+    def start(self):
+        started.append(os.getpid())
+        self._process = os.getpid()
+
+    monkeypatch.setattr(inside.Reporter, "_start", start)
+    one = await reporter(0)
+    assert started == []
+    one = await reporter(2)
+    assert started == [os.getpid()]
+    one._process = -1  # as after a fork, which takes no threads along
+    one.put(one._exchanges[0])
+    assert started == [os.getpid()] * 2
+
+
+def test_a_service_s_variables_are_no_settings(monkeypatch, caplog):
+    """Kubernetes gives every pod those of the Services in its namespace."""
+    monkeypatch.setenv("SPEC_DECODE_REQUESTS_SERVICE_HOST", "10.0.0.1")
+    assert inside.Middleware(None)._reporter is not None
+    assert "there is no setting SPEC_DECODE_REQUESTS_SERVICE_HOST" in caplog.text
