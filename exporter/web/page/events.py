@@ -56,6 +56,17 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "no_engine_on_page": _Wording("drop", "No engine is on the page: {remedy}"),
     "filtered_page_not_used": _Wording("told", "The whole page is polled: there is no filtered one"),
     "engines_forgotten": _Wording("drop", "Engines are forgotten, {kept} are kept: {remedy}"),
+    "mixed_workload_began": _Wording(
+        "drop", "A mixed workload: {requests} requests, of which the mean hides that they differ"
+    ),
+    "mixed_workload_ended": _Wording("recovery", "No mixed workload any more, or too few requests to say"),
+    "requests_lose": _Wording(
+        "drop",
+        "Requests lose by speculation: {request_type}, temperature {temperature}, {speedup_ratio} times as fast",
+    ),
+    "requests_lose_no_longer": _Wording(
+        "recovery", "Requests lose no longer, or are too few: {request_type}, temperature {temperature}"
+    ),
     "poll_crashed": _Wording("drop", "A defect of the exporter's in reading the page: see its log"),
 }
 
@@ -179,7 +190,7 @@ def _who(row: _Row) -> Markup:
 
 def _whose(event: EventView) -> Markup:
     if event.engine_id is None:
-        return name(event.target)
+        return name(event.target or event.model_name or "")
     of_engine = (name(event.model_name or ""), " · ", name(event.target), f" · engine {event.engine}")
     return tag("a", *of_engine, href=f"./?engine={event.engine_id}#e-{event.engine_id}")
 

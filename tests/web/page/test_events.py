@@ -28,7 +28,7 @@ def news(type_, time=100.0, engine_id="e", **fields):
 KEPT = [
     each
     for each in LOG_EVENTS
-    if each.about in {About.ENGINE, About.TARGET} and each.word != "engine_summary"
+    if each.about in {About.ENGINE, About.TARGET, About.REQUESTS} and each.word != "engine_summary"
 ]
 
 
@@ -120,3 +120,12 @@ def test_what_matters_is_not_lost_among_news():
 def test_alarms_are_not_gathered():
     failing = [event("target_failing", engine_id=None, error="refused") for _ in range(3)]
     assert events.recent_events(failing, 200.0).count("<li") == 3
+
+
+def test_what_happened_to_requests_names_their_model():
+    mix = event("mixed_workload_began", engine_id=None, requests=120).model_copy(
+        update={"target": "", "engine": None, "model_name": "<llama>"}
+    )
+    html = events.recent_events([mix], 100.0)
+    assert '<span class="who"><bdi>&lt;llama&gt;</bdi></span>' in html
+    assert "A mixed workload: 120 requests" in html
