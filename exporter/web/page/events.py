@@ -62,7 +62,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "mixed_workload_ended": _Wording("recovery", "No mixed workload any more, or too few requests to say"),
     "requests_lose": _Wording(
         "drop",
-        "Requests lose by speculation: {request_type}, temperature {temperature}, {speedup_ratio} times as fast",
+        "Requests lose by speculation: {request_type}, temperature {temperature}, {speedup_ratio} as fast",
     ),
     "requests_lose_no_longer": _Wording(
         "recovery", "Requests lose no longer, or are too few: {request_type}, temperature {temperature}"
