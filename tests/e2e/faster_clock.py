@@ -7,8 +7,9 @@ the simulations. What Prometheus would have scraped is recorded, and written dow
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -23,6 +24,7 @@ from exporter.export.collector import SnapshotCollector, enabled_metrics
 from exporter.scrape.client import Answer
 from exporter.scrape.errors import PollError, StatusError
 from exporter.service import Options, Service
+from exporter.simulate.answer import Answer as RequestAnswer
 from exporter.simulate.library import load_scenario
 from exporter.simulate.python_page import filtered_page, python_page
 from exporter.simulate.rust_page import rust_page
@@ -110,10 +112,10 @@ class Server:
     behind: int = 1
     """How many servers answer at its address, in turn."""
 
-    def start(self, wall: float) -> Answers:
+    def start(self, wall: float, take: Callable[[RequestAnswer], None] | None = None) -> Answers:
         text = load_scenario(self.scenario).model_dump(exclude_unset=True)
         scenario = Scenario.model_validate({**text, **self.changes})
-        simulations = [Simulation(scenario, seed=number) for number in range(self.behind)]
+        simulations = [Simulation(scenario, number, take) for number in range(self.behind)]
         return self.answers(simulations, UnixTime(wall))
 
     def target(self) -> dict[str, Any]:
@@ -132,6 +134,8 @@ class Run:
     """When scrapes of the exporter fail."""
     absent: range = range(0)
     """When Prometheus does not know of it."""
+    requests: bool = False
+    """Whether what the servers' responses say is sent to the exporter, with every scrape."""
     mistake: int | None = None
     """When the exporter is told to reload a configuration with a mistake."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -141,7 +145,12 @@ class Run:
     def config(self) -> Config:
         targets = [server.target() for server in self.servers]
         return Config.model_validate(
-            {"targets": targets, "poll": {"interval": self.poll}, "metrics": self.metrics}
+            {
+                "targets": targets,
+                "poll": {"interval": self.poll},
+                "metrics": self.metrics,
+                "requests": {"ingest": self.requests},
+            }
         )
 
 
@@ -191,9 +200,11 @@ class Recording:
 class Network:
     """In the place of the exporter's HTTP client: the servers by name, each moved to now when it is asked."""
 
-    def __init__(self, servers: tuple[Server, ...], clock: FakeClock) -> None:
+    def __init__(self, servers: tuple[Server, ...], clock: FakeClock, *, telling: bool = False) -> None:
         self._clock, self._begin = clock, clock.monotonic()
-        self._servers = {server.name: server.start(clock.wall()) for server in servers}
+        self._said: list[RequestAnswer] = []
+        take = self._said.append if telling else None
+        self._servers = {server.name: server.start(clock.wall(), take) for server in servers}
 
     async def get(self, url: str) -> Answer:
         parts = urlsplit(url)
@@ -205,6 +216,13 @@ class Network:
         if seconds:
             await self._clock.sleep_until(self._clock.monotonic() + seconds)
         return Answer(body, "text/plain", seconds)
+
+    async def send(self, service: Service) -> None:
+        """Hand over what the responses since the last time said, as whoever sends it would."""
+        lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
+        take = service.overview.api().intake()
+        if take and lines:
+            await take("\n".join(lines).encode(), lines=True)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -222,7 +240,11 @@ def record(run: Run) -> Recording:
 
 async def _record(run: Run) -> Recording:
     clock = FakeClock(wall=run.wall)
-    network, recording, config = Network(run.servers, clock), Recording(run), run.config()
+    network, recording, config = (
+        Network(run.servers, clock, telling=run.requests),
+        Recording(run),
+        run.config(),
+    )
     configs = iter([config])
     with mock.patch("exporter.watch.Client", return_value=network):
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
@@ -233,6 +255,7 @@ async def _record(run: Run) -> Recording:
             minute = scrape * run.scrape / 60
             if minute == run.mistake:
                 await _reload(service)
+            await network.send(service)
             await _scrape(recording, scrape, minute, service, collector)
             await clock.advance(run.scrape, _TURNS)
         await service.close()

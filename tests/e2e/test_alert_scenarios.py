@@ -39,6 +39,7 @@ NAMES = frozenset(re.findall(r"\b(?:spec_decode_\w+|up)\b", TEXT))
 
 EAGLE = {"speculative": {"method": "eagle3"}, "cost": {"draft_cost_ratio": 0.05}}
 DEAR = {"speculative": {"method": "draft_model"}, "cost": {"draft_cost_ratio": 0.3}}
+DEAREST = {"speculative": {"method": "draft_model"}, "cost": {"draft_cost_ratio": 0.45}}
 UNKNOWN = {}
 SMALL = {"machine": {"step": "100ms"}, "load": {"concurrency": 8}}
 """A large model with few clients: hours of it are simulated in seconds."""
@@ -46,6 +47,17 @@ SMALL = {"machine": {"step": "100ms"}, "load": {"concurrency": 8}}
 
 def accepts(mean, spread=0.05, decay=0.95):
     return {"acceptance": {"mean": mean, "spread": spread, "decay": decay}}
+
+
+MIX = [
+    {"request_type": "chat", "temperature": 0, "share": 6},
+    {"request_type": "creative", "temperature": 1, "share": 4, "acceptance": {"mean": 0.68, "decay": 0.92}},
+]
+"""As in the scenario ``mixed``, with more of each: there are few clients here."""
+GARBLED = [
+    {"request_type": "chat", "temperature": 0, "share": 1},
+    {"request_type": "chat", "temperature": 1, "share": 1, "acceptance": {"mean": 0.01, "spread": 0}},
+]
 
 
 def server(name, scenario="steady", told=EAGLE, **changes):
@@ -274,6 +286,36 @@ CASES = {
             Fires("SpecDecodePreemptionStorm", 30, "chat", over=70),
             Fires("SpecDecodeKvCachePressure", 35, "chat", over=70),
         ),
+        since=10,
+    ),
+    "requests of two kinds, of which one loses": Case(
+        (Run((server("chat", "mixed", DEAREST, mix=MIX),), minutes=75, requests=True),),
+        (
+            # Of a model and of a kind of its requests, not of a target.
+            Fires("SpecDecodeMixedWorkload", 45),
+            Fires("SpecDecodeRequestTypeLoses", 60),
+        ),
+        also=frozenset({"SpecDecodeLastPositionWasted"}),
+    ),
+    "requests of one kind": Case(
+        (Run((server("chat"),), minutes=75, requests=True),),
+    ),
+    "requests of which many are garbled": Case(
+        (Run((server("chat", mix=GARBLED),), minutes=60, requests=True),),
+        (Fires("SpecDecodePathologicalRequests", 55),),
+        also=frozenset(
+            {"SpecDecodeMixedWorkload", "SpecDecodeRequestTypeLoses", "SpecDecodeLastPositionWasted"}
+        ),
+    ),
+    "a sender before a server that speculates no more": Case(
+        (
+            Run(
+                (server("chat", phases=[{"at": "10m", "restart": {"down": "5s", "tokens": 0}}]),),
+                minutes=60,
+                requests=True,
+            ),
+        ),
+        (Fires("SpecDecodeRequestsRefused", 50),),
         since=10,
     ),
     "a server that is gone for minutes, and one that never came": Case(
