@@ -14,7 +14,7 @@ from itertools import pairwise
 
 
 def valley_depth(ascending: Sequence[float]) -> float:
-    """Return the depth of the valley in one or more ascending numbers: a share of them, 0 to 1."""
+    """Return the depth of the valley in one or more ascending numbers, all different: a share of them."""
     mirrored = [-value for value in reversed(ascending)]
     number = len(ascending)
     low, high, least = 1, number, float(number)

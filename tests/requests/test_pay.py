@@ -18,7 +18,6 @@ from exporter.requests.pay import LEAST_REQUESTS, effect, speedup_estimate
 from exporter.requests.request import Request
 from exporter.requests.sums import pay_sums
 
-
 AT_A_TENTH = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
 
 
