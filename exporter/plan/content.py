@@ -158,8 +158,8 @@ def _weights(plan: Plan) -> Iterator[Figure]:
     if wanted.draft is not None:
         size = wanted.draft.bytes_over(gpus.number)
         yield Figure("draft", gigabytes(size), "", _of_memory(plan, size))
-    size = plan.drafting.weight_bytes
-    yield Figure("both", gigabytes(size), "", _of_memory(plan, size))
+        both = plan.drafting.weight_bytes
+        yield Figure("both", gigabytes(both), "", _of_memory(plan, both))
     yield Figure("left", gigabytes(plan.drafting.left_bytes), "", "of what the engine may take")
     ratio = plan.draft_ratio
     if ratio:

@@ -53,6 +53,6 @@ def folder(tmp_path):
 def llamas(folder):
     """Return the arguments of a Llama 70B with an 8B, by their config.json, on four GPUs of 80 GB."""
     return (
-        "--target", folder("70B-Instruct", LLAMA_70B), "--draft", folder("8B-Instruct", LLAMA_8B),
+        "--target", folder("Llama-3.1-70B-Instruct", LLAMA_70B), "--draft", folder("Llama-3.1-8B-Instruct", LLAMA_8B),
         "--gpus", "4",
     )  # fmt: skip

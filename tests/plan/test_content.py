@@ -1,0 +1,144 @@
+"""What a plan says to people and to programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.plan.cautions import CautionName
+from exporter.plan.content import report
+from exporter.plan.document import PlanView, as_json, view
+from exporter.plan.dtype import DTYPES
+from exporter.plan.families import FAMILIES
+from exporter.plan.method import METHODS
+from exporter.report.markdown import markdown_report
+from exporter.report.paint import ASCII, UNICODE, Paint
+from exporter.report.text import text_report
+from tests.plan.conftest import LLAMA_8B, planned
+from tests.plan.test_counting import CASES
+
+GOLDEN = Path(__file__).parent / "golden"
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "plan.md"
+
+
+def is_golden(name, found):
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/plan``, then read the difference."""
+    file = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(found, encoding="utf-8")
+    assert found == file.read_text(encoding="utf-8")
+
+
+def text(found, width=80, glyphs=UNICODE):
+    return text_report(report(found), Paint(glyphs, width=width))
+
+
+def test_the_plan_of_a_pair_is_the_golden_one(llamas):
+    is_golden("llamas.txt", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
+
+
+def test_what_does_not_fit_says_what_would():
+    is_golden("too_large.txt", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
+
+
+def test_a_head_of_a_mixture_is_the_golden_one(folder):
+    target = folder("DeepSeek-V3", {"model_type": "deepseek_v3", **CASES["deepseek_v3"][0]})
+    words = ("--method", "mtp", "--tokens", "1", "--gpus", "8", "--gpu-memory", "141GB")
+    is_golden("mtp.txt", text(planned("--target", target, "--target.dtype", "fp8", *words)))
+
+
+def test_markdown_is_the_golden_one(llamas):
+    is_golden("llamas.md", markdown_report(report(planned(*llamas, "--throughput", "900")), Paint()))
+
+
+@pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
+def test_a_terminal_of_any_width_has_room_for_it(llamas, width, glyphs):
+    found = text(planned(*llamas), width, glyphs)
+    assert max(map(len, found.splitlines())) <= width
+    assert found.isascii() == (glyphs is ASCII)
+
+
+def test_the_picture_in_the_documentation_is_what_it_prints():
+    shown = (GOLDEN / "llamas.txt").read_text(encoding="utf-8").rstrip()
+    assert shown in DOCUMENTATION.read_text(encoding="utf-8")
+
+
+def test_the_figures_in_the_documentation_are_those_of_the_plan():
+    rows = [line for line in DOCUMENTATION.read_text(encoding="utf-8").splitlines() if " GB | " in line]
+    assert len(rows) == 5
+    for row in rows:
+        target, draft, *figures = (cell.strip() for cell in row.strip("| ").split("|"))
+        names = [{"BF16": "bfloat16"}.get(name, name.lower()) for name in (target, draft)]
+        words = ("--target", "70B", "--target.dtype", names[0], "--draft", "8B", "--draft.dtype", names[1],
+                 "--gpus", "2", "--utilisation", "1")  # fmt: skip
+        small, large = (planned(*words, "--gpu-memory", size).drafting for size in ("80GB", "141GB"))
+        found = small.weight_bytes, small.left_bytes, large.left_bytes
+        assert figures == [f"{size // 10**9} GB" for size in found]
+
+
+@pytest.mark.parametrize("word", [*CautionName, *FAMILIES, *METHODS, *DTYPES])
+def test_every_word_is_explained(word):
+    assert re.search(rf"\b{word}\b", DOCUMENTATION.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "[fits] 123 GB are left for the KV cache: 32 sequences"),
+        (("--batch", "33"), "[tight] 123 GB"),
+        (("--context", "300000"), "[does not fit] Not one sequence of 300,000 tokens fits beside the weights."),
+        (("--gpus", "2", "--overhead", "0", "--utilisation", "1"), "It would fit with the draft in 8 bits"),
+        (("--gpus", "2", "--overhead", "0"), "It would fit with the target in 8 bits"),
+        (("--gpus", "1"), "It would fit with the target in 4 bits"),
+        (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
+        (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
+    ],
+)  # fmt: skip
+def test_the_verdict_comes_first(llamas, words, says):
+    found = " ".join(text(planned(*llamas, *words), 120).split())
+    assert says in found.split("target model")[0]
+
+
+def test_a_search_has_no_weights():
+    found = text(planned("--target", "8B", "--method", "ngram"))
+    assert "ngram: a search, no weights" in found
+    assert "both" not in found
+    assert "without the draft," not in found
+
+
+def test_what_is_missing_is_said_of_the_model_that_it_is_missing_of(folder):
+    target = folder("t", LLAMA_8B)
+    found = " ".join(text(planned("--target", target, "--draft", "1B")).split())
+    assert "not known of the draft: a number of parameters does not say it" in found
+    assert "or --draft.kv-bytes-per-token." in found
+
+
+def test_json_says_what_the_plan_does(llamas):
+    found = planned(*llamas, "--throughput", "900")
+    assert PlanView.model_validate_json(as_json(found)) == view(found)
+    said = json.loads(as_json(found))
+    assert said["with_draft"]["kv_cache_bytes"] == found.drafting.cache_bytes
+    lost = said["lost"]["kv_cache_tokens"], said["lost"]["concurrent_sequences"]
+    assert lost == (
+        found.alone.tokens - found.drafting.tokens,
+        found.alone.sequences - found.drafting.sequences,
+    )
+    assert [depth["tokens"] for depth in said["depths"]] == list(range(1, 9))
+    assert said["return_on_memory"]["gained_tokens_per_second"] == found.payoff.gained_tokens_per_second
+    assert as_json(found).isascii()
+
+
+def test_json_has_no_number_where_nothing_is_known():
+    said = json.loads(as_json(planned("--target", "8B", "--method", "ngram")))
+    assert said["draft"] is said["draft_to_target_ratio"] is said["return_on_memory"] is None
+    assert said["with_draft"]["kv_cache_tokens"] is said["lost"]["concurrent_sequences"] is None
+
+
+def test_a_name_that_a_stranger_chose_does_nothing_to_a_terminal(folder):
+    target = folder("\x1b[31m|red`", LLAMA_8B)
+    found = planned("--target", target, "--draft", "1B")
+    assert "\x1b" not in text(found) + markdown_report(report(found), Paint()) + as_json(found)
