@@ -60,17 +60,6 @@ class AcceptanceChange(Part):
     decay: float = Field(default=1.0, gt=0, le=1)
 
 
-class Kind(Part):
-    """One kind of requests in a mix of them: how they are told apart, and how well they are drafted."""
-
-    request_type: str = Field(default="", max_length=64, description="What its sender calls it.")
-    temperature: float | None = Field(default=None, ge=0, le=2, description="As it is asked for.")
-    share: float = Field(default=1.0, gt=0, le=1000, description="How many of the requests, as a weight.")
-    acceptance: AcceptanceChange | None = Field(
-        default=None, description="What is other than the scenario's, also after a phase has changed that."
-    )
-
-
 class Load(Part):
     """Who asks: a fixed number of clients, each with one request at a time, or requests at a rate."""
 
@@ -109,6 +98,18 @@ class Outputs(Lengths):
 
     mean: float = Field(default=200.0, gt=0, le=1_000_000)
     max: TokenCount = 1024
+
+
+class Kind(Part):
+    """One kind of requests in a mix of them: how they are told apart, and how well they are drafted."""
+
+    request_type: str = Field(default="", max_length=64, description="What its sender calls it.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="As it is asked for.")
+    share: float = Field(default=1.0, gt=0, le=1000, description="How many of the requests, as a weight.")
+    acceptance: AcceptanceChange | None = Field(
+        default=None, description="What is other than the scenario's, also after a phase has changed that."
+    )
+    outputs: Outputs | None = Field(default=None, description="In place of the scenario's.")
 
 
 def _in_order(schedule: Schedule) -> Schedule:

@@ -72,7 +72,10 @@ class Conditions:
         change = kind.acceptance
         own_mean = change is not None and "mean" in change.model_fields_set
         return replace(
-            self, acceptance=_changed(self.acceptance, change), glide=None if own_mean else self.glide
+            self,
+            acceptance=_changed(self.acceptance, change),
+            outputs=kind.outputs or self.outputs,
+            glide=None if own_mean else self.glide,
         )
 
 
