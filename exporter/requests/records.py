@@ -47,7 +47,7 @@ def records(body: bytes, *, lines: bool) -> Iterator[Record]:
         NotJsonError: it is no JSON, as far as it was read.
     """
     try:
-        text = body.decode()
+        text = body.decode().strip(" \t\r\n")
     except UnicodeDecodeError:
         raise NotJsonError("The body is not UTF-8.") from None
     return _lines(text) if lines else _document(text)

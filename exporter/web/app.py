@@ -10,6 +10,8 @@ from aiohttp import hdrs, web
 
 from exporter.web import lifecycle
 from exporter.web.api.problems import problems
+from exporter.web.api.requests import MOST_BODIES
+from exporter.web.api.requests import PATH as INTAKE
 from exporter.web.api.routes import ENDPOINTS
 from exporter.web.api.stream import READERS, Readers
 from exporter.web.exposition import Exposition, compress
@@ -21,27 +23,29 @@ from exporter.web.slots import Slots
 from exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aiohttp.typedefs import Handler
 
 EXPOSITION: Final = web.AppKey("exposition", Exposition)
 
-_GET: Final = ("GET", "HEAD")
-_ROUTES: Final = {
-    "/": (_GET, page.page),
-    "/fragment": (_GET, page.fragment),
-    **{f"/static/{name}": (_GET, page.static) for name in page.STATIC},
-    **{endpoint.path: (_GET, endpoint.handler) for endpoint in ENDPOINTS},
-    "/config": (_GET, lifecycle.config),
-    "/-/healthy": (_GET, lifecycle.healthy),
-    "/-/ready": (_GET, lifecycle.ready),
-    "/-/reload": (lifecycle.RELOAD_METHODS, lifecycle.reload),
-}
+_GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
+_ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
+    ("/", _GET, page.page),
+    ("/fragment", _GET, page.fragment),
+    *((f"/static/{name}", _GET, page.static) for name in page.STATIC),
+    *((endpoint.path, endpoint.methods, endpoint.handler) for endpoint in ENDPOINTS),
+    ("/config", _GET, lifecycle.config),
+    ("/-/healthy", _GET, lifecycle.healthy),
+    ("/-/ready", _GET, lifecycle.ready),
+    ("/-/reload", lifecycle.RELOAD_METHODS, lifecycle.reload),
+)
 
 _COSTLY: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if endpoint.costly))
 """Pages that are larger, the more engines there are, besides the metrics: only so many are made at a time."""
 
 _MOST_BODY: Final = 64 * 1024
-"""Bytes of a request's body. No page reads one."""
+"""Bytes of a body that nobody reads."""
 
 _TELEMETRY_PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*", re.ASCII)
 
@@ -70,11 +74,14 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 
 def _add_routes(app: web.Application, telemetry_path: str) -> None:
-    slots = Slots()
-    for path, (methods, handler) in {**_ROUTES, telemetry_path: (_GET, metrics)}.items():
-        costly = path in {*_COSTLY, telemetry_path}
+    pages, bodies = Slots(), Slots(MOST_BODIES)
+    for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
+        if path == INTAKE and methods != _GET:
+            handler = bodies.limit(handler)  # noqa: PLW2901
+        elif path in {*_COSTLY, telemetry_path}:
+            handler = pages.limit(handler)  # noqa: PLW2901
         for method in methods:
-            app.router.add_route(method, path, slots.limit(handler) if costly else handler)
+            app.router.add_route(method, path, handler)
 
 
 async def metrics(request: web.Request) -> web.Response:
@@ -99,7 +106,7 @@ def _check(path: str) -> None:
         raise ValueError(
             f"the telemetry path {path!r} must begin with / and hold only letters, digits and ._~/-: {remedy}"
         )
-    if path in _ROUTES or path.startswith(("/-/", "/api/", "/static/")):
+    if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/")):
         raise ValueError(f"the telemetry path {path!r} is that of another page of the exporter: {remedy}")
 
 
@@ -118,6 +125,8 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
 @web.middleware
 async def _refuse_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse a request with a long body, or one whose length nobody knows, and hang up."""
+    if request.method == hdrs.METH_POST and request.path == INTAKE:
+        return await handler(request)  # which reads it, and no more than so much
     if (request.content_length or 0) <= _MOST_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
         return await handler(request)
     answer = web.Response(status=413, text=f"No request needs a body of more than {_MOST_BODY} bytes.\n")

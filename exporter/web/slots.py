@@ -23,7 +23,7 @@ class Slots:
     """
 
     def __init__(self, slots: int = MOST) -> None:
-        self._free = slots
+        self._slots = self._free = slots
         self._turns = Turns()
 
     def limit(self, handler: Handler) -> Handler:
@@ -31,7 +31,7 @@ class Slots:
 
         async def limited(request: web.Request) -> web.StreamResponse:
             if not self._free:
-                return _busy()
+                return _busy(self._slots)
             self._free -= 1
             try:
                 return await self._turns.take(_sent(request, handler))
@@ -49,9 +49,9 @@ async def _sent(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-def _busy() -> web.Response:
+def _busy(slots: int) -> web.Response:
     return web.Response(
         status=503,
-        text=f"{MOST} pages are being read already; come again later.\n",
+        text=f"{slots} requests like this are in hand already; come again later.\n",
         headers={hdrs.RETRY_AFTER: "1"},
     )

@@ -29,7 +29,7 @@ ENGINE: Final = "engine_id"
 async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
     """Serve every engine that is asked for, and groups of them."""
     state = request.app[STATE]
-    _check_windows(query.window, state.api.windows())
+    check_windows(query.window, state.api.windows())
     _check_labels(query, state.api.labels(), group_by=query.group_by)
     await state.prepare()
     taken, now = state.api.snapshot(), state.api.now()
@@ -56,7 +56,7 @@ async def engine(request: web.Request, _query: Query) -> web.Response:
     wanted = request.match_info[ENGINE]
     for labels, findings in state.api.snapshot().engines:
         if id_of(labels) == wanted:
-            return await respond(request, _whole(engine_view(labels, findings)))
+            return await respond(request, whole(engine_view(labels, findings)))
     raise RequestError(HTTPStatus.NOT_FOUND, "There is no engine with this id; ask /api/v1/snapshot.")
 
 
@@ -93,10 +93,11 @@ async def events(request: web.Request, query: EventsQuery) -> web.Response:
     more = query.since is not None and len(found) > query.limit
     shown = found[: query.limit] if query.since is not None else found[-query.limit :]
     last = shown[-1].id if more else since.last
-    return await respond(request, _whole(EventsView(events=shown, gap=since.gap, last=last, more=more)))
+    return await respond(request, whole(EventsView(events=shown, gap=since.gap, last=last, more=more)))
 
 
-def _check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
+def check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
+    """Refuse windows that are not kept."""
     unknown = [name for name in wanted if name not in kept]
     if unknown:
         raise wrong_parameter("window", f"names one that is not kept; kept are {', '.join(kept)}")
@@ -135,7 +136,8 @@ async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[View]]) -
     yield b"}"
 
 
-async def _whole(view: View) -> AsyncIterator[bytes]:
+async def whole(view: View) -> AsyncIterator[bytes]:
+    """Yield a view in one piece."""
     yield view.model_dump_json().encode()
 
 

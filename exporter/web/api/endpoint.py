@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from pydantic import BaseModel
 
 from exporter.export.models import View
 from exporter.web.api.problems import RequestError
@@ -31,8 +32,15 @@ class Endpoint:
     content_type: str = "application/json"
     problems: Sequence[int] = ()
     """What it may be answered with besides what any request may be."""
+    body: type[BaseModel] | None = None
+    """What is sent to it by ``POST``, once or many times; what is sent to nobody is asked for by ``GET``."""
     costly: bool = False
     """Whether it is larger, the more engines there are."""
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """How it is asked for."""
+        return (hdrs.METH_POST,) if self.body else (hdrs.METH_GET, hdrs.METH_HEAD)
 
     @property
     def handler(self) -> Handler:

@@ -13,9 +13,11 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from exporter import __version__
 from exporter.event_log import EVENT_ID
 from exporter.export.models import View
+from exporter.requests.wire import MOST_REQUESTS
 from exporter.web.api.endpoint import Endpoint
 from exporter.web.api.problems import CONTENT_TYPE, ProblemView
 from exporter.web.api.queries import Query
+from exporter.web.api.requests import JSON, NDJSON
 from exporter.web.api.stream import CONTENT_TYPE as STREAM
 from exporter.web.api.stream import LAST_EVENT_ID
 
@@ -24,16 +26,20 @@ _INFO: Final = {
     "version": __version__,
     "summary": "What vLLM's speculative-decoding counters mean now",
     "description": "What is said under /api/v1/ stays: fields and parameters may be added, none is renamed, "
-    "removed or given another meaning. Every page answers HEAD too. With a web configuration, clients may "
-    "need a password or a certificate.",
+    "removed or given another meaning. Every page that answers GET answers HEAD too. With a web "
+    "configuration, clients may need a password or a certificate.",
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 _NOT_OF_A_SCHEMA: Final = {"title", "description"}
 _NO_DEFAULTS: Final[tuple[object, ...]] = ([], None)
 """What a parameter is where it is left out: no value, and not this one."""
 _DESCRIBED: Final = {
-    HTTPStatus.BAD_REQUEST: "A parameter is unknown or wrong.",
-    HTTPStatus.NOT_FOUND: "There is no such engine.",
+    HTTPStatus.BAD_REQUEST: "A parameter is unknown or wrong, or a body is no JSON.",
+    HTTPStatus.NOT_FOUND: "There is no such engine; or nothing is taken here.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long, or has too many requests.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is of another type, charset or encoding.",
+    HTTPStatus.TOO_MANY_REQUESTS: "All of it is above the rate; come again after `Retry-After` seconds.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Too many read at a time; come again after `Retry-After` seconds.",
 }
 
@@ -50,6 +56,7 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     models: list[tuple[type[Any], JsonSchemaMode]] = [
         *((model, "serialization") for model in dict.fromkeys(answered)),
         *((query, "validation") for query in dict.fromkeys(queries)),
+        *((each.body, "validation") for each in endpoints if each.body),
     ]
     refs, defined = models_json_schema(models, ref_template="#/components/schemas/{model}")
     schemas = {name: schema for name, schema in defined["$defs"].items() if not _is_query(name, queries)}
@@ -58,19 +65,34 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "info": _INFO,
         "security": [{}, {"password": []}],
         "paths": {
-            each.path: {
-                "get": {
+            path: {
+                each.methods[0].lower(): {
                     "operationId": each.name,
                     "summary": each.summary,
                     "parameters": list(_parameters(each, defined["$defs"])),
+                    **({"requestBody": _body(refs[each.body, "validation"])} if each.body else {}),
                     "responses": _responses(each, refs[each.model, "serialization"] if each.model else {}),
                 }
+                for each in endpoints
+                if each.path == path
             }
-            for each in endpoints
+            for path in dict.fromkeys(each.path for each in endpoints)
         },
         "components": {
             "schemas": schemas,
             "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def _body(one: dict[str, Any]) -> dict[str, Any]:
+    """Describe a body of one or many; lines of JSON are a text to OpenAPI."""
+    lines = {"type": "string", "description": "One JSON object in each line."}
+    return {
+        "required": True,
+        "content": {
+            JSON: {"schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MOST_REQUESTS}]}},
+            NDJSON: {"schema": lines},
         },
     }
 

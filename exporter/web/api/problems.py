@@ -20,7 +20,9 @@ ROOT: Final = "/api"
 _KEPT: Final = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
 _DETAILS: Final = {
     HTTPStatus.NOT_FOUND: "There is no such page; /api/v1/openapi.json names them all.",
-    HTTPStatus.METHOD_NOT_ALLOWED: "The API is only read: the methods are GET and HEAD.",
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "The API is only read, with GET and HEAD; only to /api/v1/requests something is sent, with POST."
+    ),
 }
 
 

@@ -136,6 +136,23 @@ class HistoryQuery(EngineQuery):
     )
 
 
+class RequestsQuery(Query):
+    """What of the single requests."""
+
+    window: Texts = Field(default=(), description="Only these windows, such as `5m`.", examples=[["5m"]])
+    model: Texts = Field(default=(), description="Only of these models, by the label `model_name`.")
+    request_type: Texts = Field(default=(), description="Only of these types.", examples=[["chat"]])
+    temperature: Texts = Field(
+        default=(), description="Only of these temperatures, by the bucket.", examples=[["to 0.7"]]
+    )
+
+    def selects(self, view: object) -> bool:
+        """Return whether something is asked for; what is of no type, say, is of all of them."""
+        named = {"window": self.window, "model_name": self.model, "request_type": self.request_type}
+        named["temperature"] = self.temperature
+        return all(not values or getattr(view, name, values[0]) in values for name, values in named.items())
+
+
 class EventFilter(Query):
     """Which events."""
 

@@ -7,10 +7,18 @@ from typing import Final
 from aiohttp import web
 
 from exporter.export.models import EngineView, EventsView, EventView, HistoryView, SnapshotView, TargetsView
-from exporter.web.api import answers, stream
+from exporter.export.request_models import RequestsView, SentRequest, TakenView
+from exporter.web.api import answers, requests, stream
 from exporter.web.api.endpoint import Endpoint
 from exporter.web.api.openapi import document
-from exporter.web.api.queries import EventFilter, EventsQuery, HistoryQuery, Query, SnapshotQuery
+from exporter.web.api.queries import (
+    EventFilter,
+    EventsQuery,
+    HistoryQuery,
+    Query,
+    RequestsQuery,
+    SnapshotQuery,
+)
 from exporter.web.exposition import each
 
 
@@ -66,6 +74,24 @@ ENDPOINTS: Final = (
         EventView,
         stream.CONTENT_TYPE,
         problems=(503,),
+    ),
+    Endpoint(
+        requests.PATH,
+        "requests",
+        "What single requests say of their speculation, by type and temperature, and of the mix",
+        requests.requests,
+        RequestsQuery,
+        RequestsView,
+        costly=True,
+    ),
+    Endpoint(
+        requests.PATH,
+        "take_requests",
+        "Take single requests, each with the metrics of its response",
+        requests.take,
+        model=TakenView,
+        body=SentRequest,
+        problems=(404, 408, 413, 415, 429, 503),
     ),
     Endpoint("/api/v1/openapi.json", "openapi", "This document", openapi),
 )

@@ -19,19 +19,26 @@ def described():
     return json.loads(document(ENDPOINTS))
 
 
+def method_of(endpoint):
+    """How it is asked for, as OpenAPI writes it."""
+    return endpoint.methods[0].lower()
+
+
 async def test_it_is_served(get, described):
     assert await get("/api/v1/openapi.json") == described
 
 
 def test_every_page_is_described_and_no_other(described):
-    assert list(described["paths"]) == [endpoint.path for endpoint in ENDPOINTS]
-    names = [page["get"]["operationId"] for page in described["paths"].values()]
+    pages = [(path, method) for path, methods in described["paths"].items() for method in methods]
+    assert pages == [(endpoint.path, method_of(endpoint)) for endpoint in ENDPOINTS]
+    names = [page["operationId"] for methods in described["paths"].values() for page in methods.values()]
+    assert names == [endpoint.name for endpoint in ENDPOINTS]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
 def test_a_page_has_the_parameters_that_it_reads_each_with_a_description(described, endpoint):
-    parameters = described["paths"][endpoint.path]["get"]["parameters"]
+    parameters = described["paths"][endpoint.path][method_of(endpoint)]["parameters"]
     assert [each["name"] for each in parameters if each["in"] == "query"] == list(endpoint.query.model_fields)
     assert all(each["description"] for each in parameters if each["in"] == "query")
     assert "null" not in json.dumps(parameters), "a URL has no null"
@@ -50,7 +57,7 @@ def test_a_parameter_says_what_it_is_where_it_is_left_out(described):
     defaults = [
         (page["get"]["operationId"], each["name"])
         for page in described["paths"].values()
-        for each in page["get"]["parameters"]
+        for each in page.get("get", {"parameters": []})["parameters"]
         if "default" in each["schema"]
     ]
     assert defaults == [("events", "limit")], "a list that is left out is no list"
@@ -73,7 +80,7 @@ def test_the_types_of_events_are_those_of_the_log(described):
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
 def test_a_page_names_its_model_and_its_problems(described, endpoint):
-    responses = described["paths"][endpoint.path]["get"]["responses"]
+    responses = described["paths"][endpoint.path][method_of(endpoint)]["responses"]
     (content,) = responses["200"]["content"].items()
     assert content[0] == endpoint.content_type
     if endpoint.model and endpoint.content_type == "application/json":
@@ -88,3 +95,12 @@ def test_every_reference_leads_somewhere(described):
     assert references <= schemas.keys()
     assert ProblemView.__name__ in references
     assert {endpoint.model.__name__ for endpoint in ENDPOINTS if endpoint.model} <= schemas.keys()
+
+
+def test_a_body_is_one_request_or_many_of_them_or_lines(described):
+    body = described["paths"]["/api/v1/requests"]["post"]["requestBody"]
+    assert body["required"]
+    one, many = body["content"]["application/json"]["schema"]["anyOf"]
+    assert one == many["items"] == {"$ref": "#/components/schemas/SentRequest"}
+    assert body["content"]["application/x-ndjson"]["schema"]["type"] == "string"
+    assert described["components"]["schemas"]["SentRequest"]["required"] == ["model", "metrics"]

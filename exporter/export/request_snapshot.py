@@ -1,0 +1,128 @@
+"""From what the requests say to what JSON says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from exporter.analysis.estimate import Estimate
+from exporter.export.engine_models import Estimated, View
+from exporter.export.request_models import (
+    PercentilesView,
+    RequestGroupView,
+    RequestModelView,
+    RequestSinceStartView,
+    RequestUserView,
+    RequestWindowView,
+)
+from exporter.requests.findings import Percentiles, RequestFindings, Summary, Totals
+from exporter.requests.request import Refusal
+
+
+def refused_view(refused: Mapping[Refusal, int]) -> dict[Refusal, int]:
+    """Return how many were refused, by each reason that there is."""
+    return {reason: refused.get(reason, 0) for reason in Refusal}
+
+
+def head(found: RequestFindings) -> dict[str, Any]:
+    """Return what is said of all requests together."""
+    return {
+        "enabled": found.enabled,
+        "taken": found.taken,
+        "refused": refused_view(found.refused),
+        "folded": dict(found.folded),
+    }
+
+
+def lists(found: RequestFindings) -> dict[str, Iterator[View]]:
+    """Return the lists, whose members are made as they are asked for."""
+    return {
+        "windows": _windows(found),
+        "groups": _groups(found),
+        "models": _models(found),
+        "since_start": _since_start(found),
+        "users": _users(found),
+    }
+
+
+def _windows(found: RequestFindings) -> Iterator[View]:
+    for name, window in found.windows.items():
+        yield RequestWindowView(window=name, seconds=window.seconds, partial=window.partial)
+
+
+def _groups(found: RequestFindings) -> Iterator[View]:
+    for name, window in found.windows.items():
+        for group in window.groups:
+            yield RequestGroupView(
+                window=name,
+                model_name=group.key.model_name,
+                request_type=group.key.request_type,
+                temperature=group.key.temperature,
+                effect=group.effect,
+                **_summary(group.summary),
+            )
+
+
+def _models(found: RequestFindings) -> Iterator[View]:
+    for name, window in found.windows.items():
+        for model in window.models:
+            yield RequestModelView(
+                window=name,
+                model_name=model.model_name,
+                mixed=model.mixed,
+                low_share=model.modes and model.modes.low_share,
+                low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
+                high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
+                advice=tuple(model.advice),
+                **_summary(model.summary),
+            )
+
+
+def _since_start(found: RequestFindings) -> Iterator[View]:
+    for key, group in found.since_start.items():
+        yield RequestSinceStartView(
+            model_name=key.model_name,
+            request_type=key.request_type,
+            temperature=key.temperature,
+            **_totals(group.totals),
+        )
+
+
+def _users(found: RequestFindings) -> Iterator[View]:
+    for each in found.users:
+        yield RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
+
+
+def _totals(totals: Totals) -> dict[str, Any]:
+    return {
+        "requests": totals.requests,
+        "drafts": totals.drafts,
+        "draft_tokens": totals.draft_tokens,
+        "accepted_tokens": totals.accepted_tokens,
+        "draft_acceptance_ratio": (
+            totals.accepted_tokens / totals.draft_tokens if totals.draft_tokens else None
+        ),
+    }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        **_totals(summary.totals),
+        "mean_acceptance_ratio": summary.mean_acceptance_ratio,
+        "acceptance_ratio": _percentiles(summary.acceptance_ratio),
+        "acceptance_length_tokens": _percentiles(summary.acceptance_length_tokens),
+        "time_per_output_token_seconds": _percentiles(summary.time_per_output_token_seconds),
+        "speedup_ratio": _estimated(summary.speedup_ratio),
+        "below_break_even": summary.below_break_even,
+        "judged": summary.judged,
+        "rejected": summary.rejected,
+        "repetitive": summary.repetitive,
+    }
+
+
+def _percentiles(found: Percentiles | None) -> PercentilesView | None:
+    return None if found is None else PercentilesView(p10=found.p10, p50=found.p50, p90=found.p90)
+
+
+def _estimated(found: Estimate | None) -> Estimated | None:
+    return None if found is None else Estimated(value=found.value, lower=found.lower, upper=found.upper)

@@ -1,0 +1,109 @@
+"""Single requests: taken from those who have them, and what they say together.
+
+No browser can be made to send any from another site: it asks first whether it may send JSON there, and nobody
+answers that it may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Final, NoReturn
+
+from aiohttp import hdrs, web
+
+from exporter.export.request_models import MistakeView, TakenView
+from exporter.export.request_snapshot import head, lists, refused_view
+from exporter.requests.records import NotJsonError
+from exporter.requests.request import Refusal
+from exporter.requests.wire import Batch, TooManyError
+from exporter.web.api.answers import check_windows, pieces, respond, whole
+from exporter.web.api.problems import RequestError
+from exporter.web.api.queries import Query, RequestsQuery
+from exporter.web.state import STATE
+
+PATH: Final = "/api/v1/requests"
+MOST_BODY: Final = 1024 * 1024
+"""Bytes of a body."""
+MOST_BODIES: Final = 8
+"""Bodies that are taken at a time: each may be held in memory as a whole."""
+_BODY_SECONDS: Final = 10.0
+"""For a body to arrive."""
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+_LINES: Final = {JSON: False, NDJSON: True}
+
+
+async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
+    """Serve what the requests say that are asked for."""
+    state = request.app[STATE]
+    check_windows(query.window, state.api.windows())
+    await state.prepare()
+    found = state.api.requests()
+    chosen = {name: filter(query.selects, views) for name, views in lists(found).items()}
+    return await respond(request, pieces({"time": state.api.now(), **head(found)}, chosen))
+
+
+async def take(request: web.Request, _query: Query) -> web.Response:
+    """Take the requests of a body."""
+    taking = request.app[STATE].api.intake()
+    if taking is None:
+        raise RequestError(
+            HTTPStatus.NOT_FOUND,
+            "No requests are taken here. Set `requests.ingest: true` in the exporter's configuration.",
+        )
+    lines = _is_lines(request)
+    body = await _body(request)
+    try:
+        batch = await taking(body, lines=lines)
+    except NotJsonError as error:
+        raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
+    except TooManyError as error:
+        raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
+    if batch.refused[Refusal.RATE] and not batch.requests:
+        detail = "More requests come in a second than are taken; `requests.rate` of the configuration."
+        raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
+    return await respond(request, whole(_taken(batch)))
+
+
+def _taken(batch: Batch) -> TakenView:
+    return TakenView(
+        taken=len(batch.requests),
+        refused=refused_view(batch.refused),
+        mistakes=tuple(MistakeView(index=each.index, detail=each.detail) for each in batch.mistakes),
+    )
+
+
+def _is_lines(request: web.Request) -> bool:
+    """Return whether the body is NDJSON."""
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        _unsupported("A body must not be packed: send it without Content-Encoding.")
+    lines = _LINES.get(request.content_type)
+    if lines is None or hdrs.CONTENT_TYPE not in request.headers:
+        _unsupported(f"The Content-Type must be {JSON} or {NDJSON}.")
+    if (request.charset or "utf-8").lower() not in {"utf-8", "utf8"}:
+        _unsupported("The charset must be UTF-8.")
+    return lines
+
+
+def _unsupported(detail: str) -> NoReturn:
+    raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
+
+
+async def _body(request: web.Request) -> bytes:
+    """Return the body; who sends it too slowly, or too much of it, is refused."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > MOST_BODY:
+                    detail = f"A body has {MOST_BODY} bytes at most; send the requests in parts."
+                    raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    except TimeoutError:
+        detail = f"The body did not arrive within {_BODY_SECONDS:.0f} seconds."
+        raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
+    return b"".join(parts)
