@@ -41,7 +41,7 @@ def advice(said: Summary, modes: Modes | None, groups: Mapping[GroupKey, Sums], 
 
 
 def _of(judged: Sequence[Judged], wanted: Effect) -> list[Judged]:
-    return [group for group in judged if effect(group.speedup) is wanted]
+    return [group for group in judged if effect(group.sums.pay) is wanted]
 
 
 def _on_modes(said: Summary, modes: Modes | None) -> Iterator[str]:

@@ -76,7 +76,7 @@ class Effect(StrEnum):
     GAINS = "gains"
     """The lower bound of its speed-up is above 1."""
     LOSES = "loses"
-    """The upper bound is below 1."""
+    """The upper bound is below 1; by a default cost alone, also its drafts give hardly a token."""
     UNCLEAR = "unclear"
 
 

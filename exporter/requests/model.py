@@ -31,8 +31,8 @@ def hides_losers(pay: PaySums, said: Summary) -> bool:
     """Return whether more than a tenth of the requests lose while all together gain.
 
     That is p10 below break-even and the mean above. Of short requests, chance alone is below for a tenth, so
-    that only those count which say enough of themselves.
+    that only those count which say enough of themselves. By a usual cost alone nobody is said to lose.
     """
-    if pay.telling < LEAST_REQUESTS or said.speedup_ratio is None:
+    if pay.guessed or pay.telling < LEAST_REQUESTS or said.speedup_ratio is None:
         return False
     return said.speedup_ratio.value > 1 and 10 * pay.telling_below > pay.telling

@@ -25,6 +25,9 @@ from exporter.requests.sums import PaySums
 LEAST_REQUESTS: Final = 30
 """Below, the error of a ratio estimator is itself not known (Cochran, section 6.8), nor can a mix be told."""
 
+HARDLY_A_TOKEN: Final = 1.2
+"""The acceptance length below which speculation is called harmful where its cost is not known."""
+
 
 def speedup_estimate(sums: PaySums) -> Estimate | None:
     """Return the speed-up with its bounds; None of fewer than ``LEAST_REQUESTS``."""
@@ -39,8 +42,15 @@ def speedup_estimate(sums: PaySums) -> Estimate | None:
     return Estimate(value, max(0.0, value - half), value + half, error, number - 1)
 
 
-def effect(speedup: Estimate | None) -> Effect:
-    """Return what speculation does to the requests, by the bounds."""
+def effect(sums: PaySums) -> Effect:
+    """Return what speculation does to the requests, by the bounds.
+
+    By what a method usually costs alone, nobody is said to lose whose drafts give more than hardly a token:
+    such a cost knows neither the models nor the load, and is rather too high.
+    """
+    speedup = speedup_estimate(sums)
     if speedup is None or speedup.lower <= 1 <= speedup.upper:
         return Effect.UNCLEAR
-    return Effect.GAINS if speedup.lower > 1 else Effect.LOSES
+    if speedup.lower > 1:
+        return Effect.GAINS
+    return Effect.UNCLEAR if sums.guessed and sums.x >= HARDLY_A_TOKEN * sums.drafts else Effect.LOSES

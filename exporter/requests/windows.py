@@ -78,8 +78,7 @@ async def _sums_since(rows: Rows, edges: Sequence[float], cost: CostOf) -> list[
 async def _window(length: float, groups: Mapping[GroupKey, Sums], *, partial: bool) -> WindowFindings:
     found = []
     for key, one in groups.items():
-        said = summary(one)
-        found.append(GroupFindings(key, said, effect(said.speedup_ratio)))
+        found.append(GroupFindings(key, summary(one), effect(one.pay)))
         await asyncio.sleep(0)
     models = []
     for model_name in dict.fromkeys(key.model_name for key in groups):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.analysis.cost import CostSource
 from exporter.requests.findings import Effect
 from exporter.requests.model import hides_losers
 from exporter.requests.summary import summary
@@ -107,3 +108,19 @@ def test_without_a_known_cost_nobody_can_be_hidden(make_board, make_request, loo
     assert (model.summary.speedup_ratio, model.summary.judged) == (None, 0)
     assert model.mixed  # there are two populations all the same
     assert any("configure `cost`" in sentence for sentence in model.advice)
+
+
+def test_by_a_cost_that_is_only_usual_nobody_is_hidden(make_board, make_request, look, make_cost):
+    board, cost = make_board(), make_cost(0.4, 0.1, CostSource.DEFAULT)
+    for number in range(100):
+        board.take(make_request(**(WELL if number % 20 else BADLY)), 1000.0)
+    (model,) = look(board, 1000.0, costs=lambda *_: cost).windows["5m"].models
+    assert (model.summary.below_break_even, model.mixed) == (5, False)
+    for _ in range(10):
+        board.take(make_request(**BADLY), 1000.0)
+    assert not hides_losers_at(look(board, 1000.0, costs=lambda *_: cost))
+
+
+def hides_losers_at(found):
+    (model,) = found.windows["5m"].models
+    return any("All together gain" in sentence for sentence in model.advice)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.estimate import Estimate
 from exporter.requests.findings import Effect, GroupKey
 from exporter.requests.group import Group
 from exporter.requests.kept import Kept
@@ -25,8 +24,12 @@ AT_A_TENTH = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
 def pay_fixture(make_cost):
     """The sums over requests of so many drafts and accepted tokens each, K = 4."""
 
-    def pay(requests, ratio=0.1, fixed=0.1):
-        kept, group, cost = Kept(10_000), Group(GroupKey("llama", "chat", "0")), make_cost(ratio, fixed)
+    def pay(requests, ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
+        kept, group, cost = (
+            Kept(10_000),
+            Group(GroupKey("llama", "chat", "0")),
+            make_cost(ratio, fixed, source),
+        )
         for drafts, accepted in requests:
             kept.add(Request("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
         return pay_sums(kept.since(0.0), lambda target: cost)
@@ -98,20 +101,26 @@ def test_the_bounds_hold_the_truth_about_as_often_as_they_say(pay):
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "expected"),
-    [
-        (1.01, 1.2, Effect.GAINS),
-        (0.8, 0.99, Effect.LOSES),
-        (0.9, 1.1, Effect.UNCLEAR),
-        (1.0, 1.2, Effect.UNCLEAR),
-    ],
+    ("accepted", "expected"),
+    [(60, Effect.GAINS), (50, Effect.UNCLEAR), (40, Effect.LOSES)],
 )
-def test_the_bounds_say_what_speculation_does(lower, upper, expected):
-    assert effect(Estimate((lower + upper) / 2, lower, upper, 0.1, 40)) is expected
+def test_the_bounds_say_what_speculation_does(pay, accepted, expected):
+    # 100 drafts of four take 150 plain steps: 50 accepted tokens make that even.
+    requests = [(100, accepted + turn % 5 - 2) for turn in range(40)]
+    assert effect(pay(requests)) is expected
 
 
-def test_without_bounds_nobody_knows(pay):
-    assert effect(None) is Effect.UNCLEAR
+def test_of_too_few_requests_nobody_knows(pay):
+    assert effect(pay([(100, 300)] * 10)) is Effect.UNCLEAR
+
+
+@pytest.mark.parametrize(
+    ("accepted", "expected"), [(15, Effect.LOSES), (25, Effect.UNCLEAR), (99, Effect.GAINS)]
+)
+def test_by_a_cost_that_is_only_usual_nobody_loses_whose_drafts_give_more_than_hardly_a_token(
+    pay, accepted, expected
+):
+    assert effect(pay([(100, accepted)] * 40, source=CostSource.DEFAULT)) is expected
 
 
 def drawn(generator):
