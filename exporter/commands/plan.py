@@ -21,7 +21,7 @@ from exporter.plan.dtype import DTYPES, dtype_of
 from exporter.plan.measured import read
 from exporter.plan.memory import Gpus, Part
 from exporter.plan.method import DRAFT_MODEL, METHODS, drafter_of
-from exporter.plan.plan import Outcome, Plan, Wanted, plan
+from exporter.plan.plan import USUAL_TOKENS, Outcome, Plan, Wanted, plan
 from exporter.plan.sizes import parse_memory
 from exporter.report.markdown import markdown_report
 from exporter.report.paint import Paint, paint_for
@@ -93,6 +93,8 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
     draft = drafter_of(
         arguments.method, target, arguments.draft, arguments.draft_dtype, arguments.draft_kv_bytes_per_token
     )
+    seen = None if arguments.measured is None else read(arguments.measured)
+    usual = USUAL_TOKENS if seen is None else min(seen.tokens, MOST_TOKENS)
     return Wanted(
         target=Part(target, over),
         draft=None if draft is None else Part(draft, of_draft),
@@ -101,14 +103,14 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
         engines=arguments.gpus // over,
         context=arguments.context,
         batch=arguments.batch,
-        tokens=arguments.tokens,
+        tokens=arguments.tokens or usual,
         acceptance=arguments.acceptance,
         element_bytes=_ELEMENT_BYTES[arguments.kv_cache_dtype],
         throughput=arguments.throughput,
         draft_cost_ratio=arguments.cost_draft_cost_ratio,
         fixed_cost_ratio=arguments.cost_fixed_cost_ratio,
         verify_cost_ratio=arguments.cost_verify_cost_ratio,
-        measured=None if arguments.measured is None else read(arguments.measured),
+        measured=seen,
     )
 
 
@@ -167,7 +169,13 @@ def _add_gpus(parser: argparse.ArgumentParser) -> None:
 
 def _add_pay(parser: argparse.ArgumentParser) -> None:
     pay = parser.add_argument_group("what it brings")
-    _add(pay, "--tokens", "NUMBER", _whole(1, MOST_TOKENS), "drafted at a time (default: 4)", default=4)
+    _add(
+        pay,
+        "--tokens",
+        "NUMBER",
+        _whole(1, MOST_TOKENS),
+        "drafted at a time (default: 4, or as was measured)",
+    )
     _add(
         pay,
         "--acceptance",

@@ -37,6 +37,7 @@ class CautionName(StrEnum):
     BATCH = "batch"
     COMPUTE_BOUND = "compute_bound"
     NEVER_PAYS = "never_pays"
+    OTHER_METHOD = "other_method"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,16 @@ def _never_pays(plan: Plan) -> str:
     return f"With {tokens} draft tokens no acceptance is enough: drafting costs more than it can give."
 
 
+def _other_method(plan: Plan) -> str:
+    seen = plan.wanted.measured
+    if seen is None or seen.method in ("", plan.wanted.method):
+        return ""
+    return (
+        f"The observation is of {seen.method}, and the plan of {plan.wanted.method}: another drafter is "
+        "accepted and costs otherwise."
+    )
+
+
 _CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
     CautionName.TARGET_ALONE: _target_alone,
     CautionName.HEADS: _heads,
@@ -188,5 +199,6 @@ _CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
     CautionName.BATCH: _batch,
     CautionName.COMPUTE_BOUND: _compute_bound,
     CautionName.NEVER_PAYS: _never_pays,
+    CautionName.OTHER_METHOD: _other_method,
 }
 """Each returns nothing where there is nothing to beware of."""

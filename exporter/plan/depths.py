@@ -11,7 +11,7 @@ Matias 2023, arXiv 2211.17192, section 3). Then it breaks even where 1 + a + …
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from exporter.analysis.cost import Cost
@@ -33,7 +33,7 @@ class Depth:
     break_even_token_acceptance: float | None
     """The a at which it is no slower than none; None where even 1 is too low."""
     break_even_acceptance: float
-    """The share of draft tokens that must be accepted, c + c0/k: above 1 where nothing is enough."""
+    """The share of draft tokens that must be accepted, c + c0/(cov·k): above 1 where nothing is enough."""
     measured: bool
     """Whether all its positions were measured; else they are assumed or extrapolated."""
 
@@ -47,6 +47,7 @@ class Drafts:
     measured: int = 0
     """How many of these were measured."""
     coverage: float = 1.0
+    """cov, above 0."""
 
     def speedup(self, tokens: int, cost: Cost) -> float:
         """Return S(k)."""
@@ -69,17 +70,19 @@ def continued(positions: Sequence[float], decay: float, coverage: float) -> Draf
 
 def depths(drafts: Drafts, cost_at: Callable[[int], Cost]) -> tuple[Depth, ...]:
     """Return S(1) … S(``MOST_TOKENS``); ``cost_at`` says the cost of so many tokens."""
-    return tuple(
-        Depth(
-            tokens,
-            drafts.speedup(tokens, cost),
-            cost.draft_cost_ratio,
-            break_even_token_acceptance(tokens, cost),
-            cost.draft_cost_ratio + cost.fixed_cost_ratio / tokens,
-            measured=tokens <= drafts.measured,
-        )
-        for tokens in range(1, MOST_TOKENS + 1)
-        for cost in (cost_at(tokens),)
+    return tuple(_depth(drafts, tokens, cost_at(tokens)) for tokens in range(1, MOST_TOKENS + 1))
+
+
+def _depth(drafts: Drafts, tokens: int, cost: Cost) -> Depth:
+    # Steps that draft nothing pay the fixed cost too: the drafts must bring it in.
+    of_drafts = replace(cost, fixed_cost_ratio=cost.fixed_cost_ratio / drafts.coverage)
+    return Depth(
+        tokens,
+        drafts.speedup(tokens, cost),
+        cost.draft_cost_ratio,
+        break_even_token_acceptance(tokens, of_drafts),
+        cost.draft_cost_ratio + of_drafts.fixed_cost_ratio / tokens,
+        measured=tokens <= drafts.measured,
     )
 
 

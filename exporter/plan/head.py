@@ -100,7 +100,7 @@ def _of_target(config: Configuration, kind: Head) -> Parameters:
         layers=with_it.layers - without.layers + kind.joined * hidden * hidden + hidden,
         experts=experts,
         expert_share=with_it.expert_share if experts else 1.0,
-        output=_USUAL_DRAFT_VOCABULARY * hidden if kind.own_output else 0,
+        output=min(_USUAL_DRAFT_VOCABULARY, config.positive("vocab_size")) * hidden if kind.own_output else 0,
     )
 
 

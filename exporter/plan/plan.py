@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from exporter.plan.cost import Basis, Costs, Reading
 from exporter.plan.depths import Depth, Drafts, best, depths, geometric
@@ -11,6 +12,8 @@ from exporter.plan.measured import Measured
 from exporter.plan.memory import Gpus, Part, Room, room
 from exporter.plan.method import VERIFY_COST_RATIO, fixed_cost_ratio
 from exporter.plan.payoff import Payoff
+
+USUAL_TOKENS: Final = 4
 
 
 class Outcome(StrEnum):
@@ -38,7 +41,7 @@ class Wanted:
     """The tokens of a sequence, prompt and answer."""
     batch: int = 32
     """Sequences at a time."""
-    tokens: int = 4
+    tokens: int = USUAL_TOKENS
     """K, how many tokens are drafted at a time."""
     acceptance: float = 0.7
     """Of a token, given that those before it were accepted."""

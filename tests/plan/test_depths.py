@@ -45,6 +45,17 @@ def test_a_window_says_the_same(make_window, counts, cost):
     )
 
 
+@given(st.integers(1, 1000), costs)
+def test_a_drafter_that_seldom_drafts_has_to_bring_in_what_every_step_pays(make_window, drafted, cost):
+    window = make_window(
+        drafted, 2 * drafted, drafted, positions=[drafted, 0],
+        decode_steps=1000, generation_tokens=2000 + drafted, first_tokens=1000,
+    )  # fmt: skip
+    (_, found, *_) = depths(continued([1.0, 0.0], 0.0, drafted / 1000), lambda _: cost)
+    assert found.speedup == pytest.approx(measured_depth.depths(window, cost)[1].speedup)
+    assert found.break_even_acceptance == pytest.approx(break_even_acceptance_ratio(window, cost))
+
+
 @given(costs, st.integers(1, MOST_TOKENS))
 def test_it_breaks_even_where_it_is_neither_faster_nor_slower(cost, tokens):
     least = break_even_token_acceptance(tokens, cost)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from exporter.plan.cautions import cautions
 from exporter.plan.configuration import ModelError
 from exporter.plan.cost import Basis
 from exporter.plan.measured import measured, read
@@ -59,6 +60,20 @@ async def test_the_return_is_what_was_gained_for_the_memory(seen):
     low, high = payoff.bounds
     assert low < each < high
     assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
+
+
+async def test_as_many_tokens_are_planned_as_were_drafted_unless_others_are_asked_for(seen):
+    _, file = await seen("harmful")
+    view, _ = await seen("harmful")
+    assert planned(*PAIR, "--measured", file).wanted.tokens == view.engines[0].configured_tokens
+    assert planned(*PAIR, "--measured", file, "--tokens", "2").depth.tokens == 2
+
+
+async def test_an_observation_of_another_method_is_warned_of(seen):
+    _, file = await seen("harmful")
+    assert "other_method" not in {str(each.name) for each in cautions(planned(*PAIR, "--measured", file))}
+    found = cautions(planned("--target", "8B", "--method", "ngram", "--measured", file))
+    assert "The observation is of draft_model, and the plan of ngram" in str(found)
 
 
 async def test_a_harmful_draft_returns_less_than_nothing(seen):

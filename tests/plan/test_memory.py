@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +55,21 @@ def test_a_llama_takes_the_cache_that_its_heads_need(llamas):
     assert found.drafting.cache_bytes == left
     assert found.drafting.tokens == left // (448 * 1024)
     assert found.drafting.sequences == left // (448 * 1024 * 8192)
+
+
+def test_a_real_vllm_holds_as_much(folder):
+    """vLLM 0.32 on the CPU, whose blocks have 128 tokens, with 1 GiB of KV cache, said at its start:
+
+    "GPU KV cache size: 262,144 tokens" of the target, "174,720 tokens" with a draft of half its layers.
+    """
+    config = {**LLAMA_8B, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64, "hidden_size": 256,
+              "intermediate_size": 512, "vocab_size": 512}  # fmt: skip
+    target, draft = (folder(f"{layers} layers", {**config, "num_hidden_layers": layers}) for layers in (4, 2))
+    found = planned("--target", target, "--draft", draft, "--overhead", "0", "--utilisation", "1",
+                    "--gpu-memory", "80GB", "--context", "1024")  # fmt: skip
+    for seen, tokens in ((found.alone, 262_144), (found.drafting, 174_720)):
+        cache = replace(seen, cache_bytes=2**30)
+        assert cache.tokens // 128 * 128 == tokens
 
 
 def test_a_cache_in_fp8_holds_twice_as_much(llamas):
