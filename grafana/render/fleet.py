@@ -8,6 +8,7 @@ from typing import Any
 
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
 QWEN = "Qwen/Qwen3-32B"
+MISTRAL = "mistralai/Mistral-Small-3.2-24B"
 CODER = "Qwen/Qwen3-Coder-30B"
 
 Section = Mapping[str, Any]
@@ -24,6 +25,8 @@ class Server:
     cost: Section = field(default_factory=lambda: {"draft_cost_ratio": 0.08})
     changes: Section = field(default_factory=dict)
     """What is different from the scenario of that name."""
+    sends: bool = False
+    """Whether what its responses say is sent to the fleet's exporter."""
     arm: str = ""
     """Where it has one, an exporter stands beside the server alone, and Prometheus gives it this label."""
 
@@ -62,6 +65,7 @@ FLEET = (
     Server("code-1", "k-change", CODER, "mtp"),
     Server("code-2", "ngram", CODER, "ngram", {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}),
     Server("batch", "harmful", QWEN, "draft_model", {"draft_cost_ratio": 0.3}),
+    Server("assist", "mixed", MISTRAL, "draft_model", {"draft_cost_ratio": 0.45}, sends=True),
     Server("trial-off", "steady", QWEN, changes={"speculation": {"tokens": 0}}, arm="baseline"),
     Server("trial-eagle3", "steady", QWEN, "eagle3", arm="eagle3"),
     Server(

@@ -52,7 +52,7 @@ class Stack:
 
     def __init__(self, folder: Path) -> None:
         self.prometheus = f"http://127.0.0.1:{free_port()}"
-        self.exporter = ""
+        self.exporter = f"127.0.0.1:{free_port()}"
         """The address of the exporter that watches the fleet, which is its label ``instance``."""
         self._folder = folder
         self._running: list[subprocess.Popen[bytes]] = []
@@ -65,13 +65,17 @@ class Stack:
     def _simulate(self, server: Server) -> dict[str, Any]:
         address = f"127.0.0.1:{free_port()}"
         scenario = _scenario(server, self._folder)
-        self._start(server.name, PROGRAM, "simulate", "--scenario", scenario, "--listen-address", address)
+        sending = ("--requests.url", f"http://{self.exporter}") if server.sends else ()
+        self._start(
+            server.name, PROGRAM, "simulate", "--scenario", scenario, "--listen-address", address, *sending
+        )
         return server.target(f"http://{address}/metrics")
 
-    def _watch(self, name: str, targets: list[dict[str, Any]]) -> str:
+    def _watch(self, name: str, targets: list[dict[str, Any]], address: str) -> str:
         """Start an exporter; return its address."""
-        config, address = self._folder / f"{name}.exporter.yml", f"127.0.0.1:{free_port()}"
-        config.write_text(yaml.safe_dump({"targets": targets}), encoding="utf-8")
+        config = self._folder / f"{name}.exporter.yml"
+        told = {"targets": targets, "requests": {"ingest": True}}
+        config.write_text(yaml.safe_dump(told), encoding="utf-8")
         self._start(name, PROGRAM, "run", "--config.file", config, "--web.listen-address", address)
         return address
 
@@ -93,9 +97,9 @@ class Stack:
         """Start everything: one exporter for the fleet, and one beside each arm of the experiment."""
         told = [(server, self._simulate(server)) for server in FLEET]
         fleet = [target for server, target in told if not server.arm]
-        self.exporter = self._watch("exporter", fleet)
+        self._watch("exporter", fleet, self.exporter)
         arms = {
-            self._watch(f"{server.name}-exporter", [target]): {"arm": server.arm}
+            self._watch(f"{server.name}-exporter", [target], f"127.0.0.1:{free_port()}"): {"arm": server.arm}
             for server, target in told
             if server.arm
         }

@@ -107,10 +107,10 @@ class Running:
 class Exporter(Running):
     """The installed program, with a configuration file of its own."""
 
-    def __init__(self, folder, config, *flags, name="exporter"):
+    def __init__(self, folder, config, *flags, name="exporter", port=None):
         self.config_path = folder / f"{name}.yml"
         self.config_path.write_text(config)
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         address = ("--web.listen-address", f"127.0.0.1:{self.port}")
         super().__init__(name, [PROGRAM, "run", "--config.file", self.config_path, *address, *flags], folder)
@@ -124,11 +124,11 @@ class Exporter(Running):
 class Simulator(Running):
     """A stand-in vLLM, as users start it."""
 
-    def __init__(self, folder, scenario, name="simulator", port=None):
+    def __init__(self, folder, scenario, *flags, name="simulator", port=None):
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}/metrics"
         address = ("--listen-address", f"127.0.0.1:{self.port}")
-        super().__init__(name, [PROGRAM, "simulate", "--scenario", scenario, *address], folder)
+        super().__init__(name, [PROGRAM, "simulate", "--scenario", scenario, *address, *flags], folder)
 
 
 class Prometheus(Running):

@@ -23,6 +23,16 @@ outputs: {spread: 0}
 """
 """Requests of one length: in windows as short as these, others would differ by chance, and arms not be compared."""
 
+ASKED = (
+    SCENARIO
+    + """
+mix:
+  - {request_type: chat, temperature: 0, share: 1}
+  - {request_type: creative, temperature: 1, share: 1}
+"""
+)
+"""Kinds that are alike in all but their names; the responses of this server are sent to the exporter."""
+
 DROP = (
     SCENARIO
     + """
@@ -102,12 +112,16 @@ def interpolated(uid, expr, target="steady"):
 
 @pytest.fixture(scope="module")
 def stack(start, e2e, prometheus_tools, tmp_path_factory):
-    """Three simulated servers and an exporter with short windows, watched for 100 s by a Prometheus of itself too."""
+    """Three simulated servers and an exporter with short windows, watched for 100 s by a Prometheus of itself too.
+
+    What the responses of one of them say is sent to the exporter.
+    """
     scenarios = tmp_path_factory.mktemp("scenarios")
-    targets = []
-    for name, text in (("steady", SCENARIO), ("restart", RESTART), ("drop", DROP)):
+    targets, port = [], e2e.free_port()
+    sending = {"steady": ("--requests.url", f"http://127.0.0.1:{port}")}
+    for name, text in (("steady", ASKED), ("restart", RESTART), ("drop", DROP)):
         (scenarios / f"{name}.yml").write_text(text)
-        server = start(e2e.Simulator, scenarios / f"{name}.yml", name=name)
+        server = start(e2e.Simulator, scenarios / f"{name}.yml", *sending.get(name, ()), name=name)
         targets.append(
             {"name": name, "url": server.url, "cost": COST, "speculative": {"method": "draft_model"}}
         )
@@ -121,8 +135,10 @@ def stack(start, e2e, prometheus_tools, tmp_path_factory):
                 "targets": targets,
                 "reference": {"acceptance_ratio": 0.6},
                 "experiments": [EXPERIMENT],
+                "requests": {"ingest": True},
             }
         ),
+        port=port,
     )
     exporter.wait_for(f"{exporter.url}/-/ready")
     other = start(e2e.Prometheus, {}, name="other")
