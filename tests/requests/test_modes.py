@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,15 @@ from exporter.requests.modes import LEAST_DISTANCE, modes
 TOKENS = 4
 
 
+@cache
+def of_single_tokens(share):
+    """How many of single tokens survive, if that share of four in a row does."""
+    return next(p / 1000 for p in range(1001) if sum((p / 1000) ** i for i in (1, 2, 3, 4)) / 4 >= share)
+
+
 def accepted(generator, share, drafts):
     """What is accepted of a request, whose tokens survive one by one so that ``share`` of them do."""
-    single = next(p / 1000 for p in range(1001) if sum((p / 1000) ** i for i in (1, 2, 3, 4)) / 4 >= share)
-    total = 0
+    single, total = of_single_tokens(share), 0
     for _ in range(drafts):
         for _ in range(TOKENS):
             if generator.random() >= single:
