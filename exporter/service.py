@@ -35,7 +35,7 @@ from exporter.targets.discovery import Discoverer
 from exporter.tasks import Background, cancel, spawn
 from exporter.together import Together
 from exporter.web.app import create_app
-from exporter.web.listen import ListenAddress, Server, serve
+from exporter.web.listen import Address, Server, serve
 from exporter.web.security.guard import Guard
 from exporter.web.security.live import LiveWebConfig
 from exporter.web.state import AppState
@@ -56,7 +56,7 @@ _log = structlog.get_logger()
 class Options:
     """What does not change with a reload."""
 
-    addresses: Sequence[ListenAddress]
+    addresses: Sequence[Address]
     telemetry_path: str = "/metrics"
     lifecycle: bool = False
     """Whether ``/-/reload`` is served."""

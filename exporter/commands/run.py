@@ -23,7 +23,7 @@ from exporter.descriptors import raise_limit
 from exporter.log import configure_log
 from exporter.service import Options, Service
 from exporter.tasks import Background
-from exporter.web.listen import parse_listen_address
+from exporter.web.listen import parse_address
 
 DEFAULT_ADDRESS: Final = ":7732"
 
@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     flags.one("--shard.count", "NUMBER", "how many exporters share the targets")
     flags.one("--shard.index", "NUMBER", "which of them this is, from 0, or auto for a StatefulSet's pod")
     flags.several(
-        "--web.listen-address", "ADDRESS", f"where to serve; repeatable (default {DEFAULT_ADDRESS})"
+        "--web.listen-address",
+        "ADDRESS",
+        f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})",
     )
     flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
     flags.switch("--web.enable-lifecycle", "let POST /-/reload read the configuration again")
@@ -96,9 +98,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             return config
 
         options = Options(
-            addresses=[
-                parse_listen_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]
-            ],
+            addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
             telemetry_path=arguments.web_telemetry_path,
             lifecycle=arguments.web_enable_lifecycle,
             watched=_watched(arguments),

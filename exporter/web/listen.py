@@ -10,11 +10,13 @@ import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from exporter.web import unix
 from exporter.web.answering import Answering
 from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls, in_hand
 
@@ -57,6 +59,9 @@ class ListenAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+Address = ListenAddress | unix.UnixAddress
+
+
 def parse_listen_address(value: str) -> ListenAddress:
     """Read ``:7732``, ``0.0.0.0:7732``, ``[::1]:7732`` or ``localhost:7732``; ListenError for all else."""
     match = _ADDRESS.fullmatch(value)
@@ -66,6 +71,18 @@ def parse_listen_address(value: str) -> ListenAddress:
             f" interfaces, with a port up to {_MAX_PORT}, such as :7732"
         )
     return ListenAddress(match["ipv6"] or match["host"], int(match["port"]))
+
+
+def parse_address(value: str) -> Address:
+    """Read the same, or ``unix:/run/exporter.sock``."""
+    if not value.startswith(unix.PREFIX):
+        return parse_listen_address(value)
+    path = value.removeprefix(unix.PREFIX)
+    if not path.startswith("/") or path.endswith("/") or "\0" in path:
+        raise ListenError(
+            f"{value!r} is not the path of a socket: write it whole, such as unix:/run/exporter.sock"
+        )
+    return unix.UnixAddress(Path(path))
 
 
 class Plain:
@@ -84,15 +101,31 @@ class Plain:
 class Server:
     """A running server; ``urls`` holds one URL an address, with the real port."""
 
-    def __init__(self, runner: web.AppRunner, door: Door, sockets: Sequence[socket.socket]) -> None:
+    def __init__(
+        self, runner: web.AppRunner, door: Door, local: Door, files: Sequence[unix.UnixSocket]
+    ) -> None:
         self._runner = runner
         self.door = door
-        self._sockets = sockets
+        self._local = local
+        self._files = files
+        self._sockets: list[socket.socket] = []
         self.urls: tuple[str, ...] = ()
+
+    def open(self, ports: Sequence[socket.socket]) -> None:
+        """Take connections from these sockets, and from those of files."""
+        files = [each.listening for each in self._files]
+        for listening in ports:
+            self.door.open(listening)
+        for listening in files:
+            self._local.open(listening)
+        self._sockets = [*ports, *files]
 
     async def close(self) -> None:
         """Stop listening and let the requests under way end, for at most ``DRAIN_SECONDS``."""
         await self.door.close()
+        await self._local.close()
+        for file in self._files:
+            file.remove()
         for listening in self._sockets:
             listening.close()
         await self._runner.cleanup()
@@ -100,13 +133,19 @@ class Server:
 
 async def serve(
     app: web.Application,
-    addresses: Sequence[ListenAddress],
+    addresses: Sequence[Address],
     tls: Tls | None = None,
     connections: int = MOST_CONNECTIONS,
 ) -> Server:
-    """Listen on all the addresses or, with ListenError, on none."""
+    """Listen on all the addresses or, with ListenError, on none.
+
+    Unix sockets have a door of their own, without TLS: strangers at the others take none of its places.
+    """
+    ports = [address for address in addresses if isinstance(address, ListenAddress)]
+    paths = [address for address in addresses if isinstance(address, unix.UnixAddress)]
     with ExitStack() as undo:
-        sockets = [undo.enter_context(await _bind(address)) for address in addresses]
+        sockets = [undo.enter_context(await _bind(address)) for address in ports]
+        files = [_bind_file(address, undo) for address in paths]
         undo.pop_all()
     app.middlewares.insert(0, in_hand)
     runner = web.AppRunner(app, shutdown_timeout=DRAIN_SECONDS)
@@ -114,11 +153,13 @@ async def serve(
     assert runner.server is not None  # noqa: S101  it is there after the setup
     tls = tls or Plain()
     answer = partial(Answering, runner.server, loop=asyncio.get_running_loop(), **_limits())
-    server = Server(runner, Door(answer, tls, connections), sockets)
-    for bound in sockets:
-        server.door.open(bound)
+    server = Server(runner, Door(answer, tls, connections), Door(answer, Plain(), connections), files)
+    server.open(sockets)
     scheme = "https" if tls.context() else "http"
-    server.urls = tuple(_url(scheme, *pair) for pair in zip(addresses, sockets, strict=True))
+    server.urls = (
+        *(_url(scheme, *pair) for pair in zip(ports, sockets, strict=True)),
+        *(str(address) for address in paths),
+    )
     return server
 
 
@@ -143,6 +184,18 @@ def _logger() -> logging.Logger:
         lambda record: not isinstance((record.exc_info or (None, None))[1], HttpProcessingError)
     ]
     return logger
+
+
+def _bind_file(address: unix.UnixAddress, undo: ExitStack) -> unix.UnixSocket:
+    try:
+        found = unix.bind(address)
+    except OSError as error:
+        raise ListenError(
+            f"cannot listen on {address}: {error.strerror or error}, or choose another path"
+        ) from error
+    undo.callback(found.listening.close)
+    undo.callback(found.remove)
+    return found
 
 
 async def _bind(address: ListenAddress) -> socket.socket:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
+import stat
 
 import aiohttp
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.web import listen
-from exporter.web.listen import ListenAddress, ListenError, parse_listen_address, serve
+from exporter.web.listen import ListenAddress, ListenError, parse_address, parse_listen_address, serve
+from exporter.web.unix import UnixAddress
 
 
 @pytest.mark.parametrize(
@@ -155,3 +158,83 @@ async def test_closing_does_not_wait_for_ever(app, monkeypatch):
         await server.close()
         with pytest.raises(aiohttp.ClientError):
             await asking
+
+
+@pytest.fixture
+def address(tmp_path):
+    return parse_address(f"unix:{tmp_path}/exporter.sock")
+
+
+async def text_at(address):
+    connector = aiohttp.UnixConnector(str(address.path))
+    async with aiohttp.ClientSession(connector=connector) as session, session.get("http://local/") as answer:
+        return await answer.text()
+
+
+async def test_a_unix_socket_is_listened_on_by_owner_and_group_and_taken_away_at_the_end(app, address):
+    server = await serve(app, [address, parse_listen_address("127.0.0.1:0")])
+    assert server.urls[0].startswith("http://127.0.0.1:")
+    assert server.urls[1] == str(address)
+    assert stat.S_IMODE(address.path.stat().st_mode) == 0o660
+    assert await text_at(address) == "here"
+    await server.close()
+    assert not address.path.exists()
+
+
+async def test_there_is_no_tls_on_a_unix_socket(app, address):
+    class Encrypted(listen.Plain):
+        def context(self):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    server = await serve(app, [address], Encrypted())
+    assert await text_at(address) == "here"
+    await server.close()
+
+
+async def test_a_socket_that_an_exporter_left_behind_makes_room(app, address):
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(address.path))
+    server = await serve(app, [address])
+    assert await text_at(address) == "here"
+    await server.close()
+
+
+async def test_a_socket_that_somebody_listens_on_stays(app, address):
+    first = await serve(app, [address])
+    with pytest.raises(ListenError, match="another program listens there; stop it, or choose another path"):
+        await serve(web.Application(), [address])
+    assert await text_at(address) == "here"
+    await first.close()
+
+
+async def test_what_is_no_socket_is_never_removed(app, address):
+    address.path.write_text("kept")
+    with pytest.raises(ListenError, match="is there and is no socket"):
+        await serve(app, [address])
+    assert address.path.read_text() == "kept"
+
+
+async def test_another_exporters_socket_in_the_same_place_is_not_taken_away(app, address):
+    server = await serve(app, [address])
+    address.path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(address.path))
+        await server.close()
+        assert address.path.exists()
+
+
+async def test_where_one_address_cannot_be_had_the_socket_goes_too(app, address, tmp_path):
+    with pytest.raises(ListenError, match="No such file or directory, or choose another path"):
+        await serve(app, [address, UnixAddress(tmp_path / "nowhere" / "a.sock")])
+    assert not address.path.exists()
+
+
+async def test_a_path_that_is_too_long_is_told(app, tmp_path):
+    with pytest.raises(ListenError, match="AF_UNIX path too long"):
+        await serve(app, [UnixAddress(tmp_path / ("a" * 200))])
+
+
+@pytest.mark.parametrize("value", ["unix:", "unix:a.sock", "unix:/run/", "unix:/a\0b"])
+def test_what_is_no_path_of_a_socket_is_refused(value):
+    with pytest.raises(ListenError, match=r"write it whole, such as unix:/run/exporter\.sock"):
+        parse_address(value)
