@@ -8,8 +8,6 @@ from exporter.requests.request import Request
 from exporter.requests.slots import Slots
 from exporter.requests.temperatures import Temperatures
 
-MOST_USERS = 20
-"""Users told apart, by requests; the others are ``other``."""
 _ALWAYS = frozenset({OTHER, UNKNOWN})
 """Labels that need no slot."""
 
@@ -22,7 +20,7 @@ class Names:
         self._models = Slots[str](settings.models)
         self._types = Slots[str](settings.types)
         self._groups = Slots[GroupKey](settings.groups)
-        self._users = Slots[str](MOST_USERS)
+        self._users = Slots[str](settings.users.most if settings.users else 0)
 
     def key(self, request: Request) -> GroupKey:
         """Count a request and return the group that it belongs to."""

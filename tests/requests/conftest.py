@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from exporter.analysis.cost import Cost, CostSource
-from exporter.config.request_settings import RequestSettings
+from exporter.config.request_settings import RequestSettings, RequestUsers
 from exporter.requests.board import RequestBoard
 from exporter.requests.request import Request
 
@@ -46,3 +46,9 @@ def look_fixture(make_cost):
         return asyncio.run(board.findings(windows, now, costs or (lambda model_name, target: cost)))
 
     return look
+
+
+@pytest.fixture(name="users")
+def users_fixture():
+    """Ten users are told apart; the board does not ask how they were hashed."""
+    return RequestUsers.model_construct(most=10)

@@ -154,8 +154,8 @@ def test_a_model_that_loses_its_name_is_other_with_all_of_its_groups(make_board,
     assert {key.model_name for key in found.since_start} == {"other", "new"}
 
 
-def test_users_are_told_apart_by_model(make_board, make_request, look):
-    board = make_board()
+def test_users_are_told_apart_by_model(make_board, make_request, look, users):
+    board = make_board(users=users)
     for user, model_name in (
         ("u1", "llama"),
         ("u1", "qwen"),
@@ -168,14 +168,14 @@ def test_users_are_told_apart_by_model(make_board, make_request, look):
     assert users == {("u1", "llama"): 2, ("u1", "qwen"): 1, ("u2", "llama"): 1}
 
 
-def test_users_beyond_the_most_are_other(make_board, make_request, look):
-    board = make_board()
+def test_users_beyond_the_most_are_other(make_board, make_request, look, users):
+    board = make_board(users=users)
     for number in range(30):
         board.take(make_request(user=f"u{number}"), 1000.0)
     found = look(board, 1000.0)
-    assert len(found.users) == 21
-    assert {one.user: one.summary.totals.requests for one in found.users}["other"] == 10
-    assert found.folded["user"] == 10
+    assert len(found.users) == 11
+    assert {one.user: one.summary.totals.requests for one in found.users}["other"] == 20
+    assert found.folded["user"] == 20
 
 
 def test_each_request_is_judged_at_the_cost_of_its_own_target(make_board, make_request, make_cost, look):

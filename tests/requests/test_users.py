@@ -9,8 +9,8 @@ def test_where_no_users_are_sent_there_are_none(make_board, make_request, look):
     assert look(board, 1000.0).users == []
 
 
-def test_users_are_those_of_the_longest_window(make_board, make_request, look):
-    board = make_board()
+def test_users_are_those_of_the_longest_window(make_board, make_request, look, users):
+    board = make_board(users=users)
     board.take(make_request(30, 60, user="a"), 1000.0)
     board.take(make_request(30, 90, user="b"), 1200.0)
     board.take(make_request(30, 30, user="b"), 1290.0)
