@@ -180,10 +180,7 @@ def _other_method(plan: Plan) -> str:
     seen = plan.wanted.measured
     if seen is None or seen.method in ("", plan.wanted.method):
         return ""
-    return (
-        f"The observation is of {seen.method}, and the plan of {plan.wanted.method}: another drafter is "
-        "accepted and costs otherwise."
-    )
+    return f"The observation is not of {plan.wanted.method}: another drafter is accepted and costs otherwise."
 
 
 _CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {

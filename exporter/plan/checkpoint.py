@@ -17,6 +17,7 @@ from exporter.plan.quantisation import dtype_of_checkpoint
 
 _LARGEST: Final = 256 * 2**20
 """Bytes; no file that is read here is as large."""
+_MOST_PARAMETERS: Final = 10**15
 _LENGTH: Final = 8
 """Bytes with which a safetensors file says how long its header is."""
 
@@ -36,7 +37,7 @@ def model_of(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> 
         parameters = parse_parameters(text)
     except ValueError:
         return _local(Path(text), dtype, kv_bytes_per_token)
-    if not 0 < parameters < float("1e15"):
+    if not 1 <= parameters < _MOST_PARAMETERS:
         raise ModelError(f"{text!r} is no size of a model")
     return counted_model(text, parameters, dtype or Dtype("bfloat16", SIXTEEN), kv_bytes_per_token)
 
@@ -81,7 +82,7 @@ def _size_of_files(folder: Path) -> int | None:
     if index.exists():
         metadata = _json(index).get("metadata")
         size = metadata.get("total_size") if isinstance(metadata, dict) else None
-        return size if isinstance(size, int) and size > 0 else None
+        return size if type(size) is int and size > 0 else None
     single = folder / "model.safetensors"
     if not single.exists():
         return None
@@ -98,9 +99,10 @@ def _vocabulary(file: Path) -> str | None:
     document = _json(file)
     model = document.get("model")
     tokens = model.get("vocab") if isinstance(model, dict) else None
+    listed = document.get("added_tokens")
     added = [
         (token.get("id"), token.get("content"))
-        for token in document.get("added_tokens") or []
+        for token in (listed if isinstance(listed, list) else [])
         if isinstance(token, dict)
     ]
     return hashlib.sha256(json.dumps([tokens, added], sort_keys=True).encode()).hexdigest()

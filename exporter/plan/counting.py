@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from exporter.plan.attention import attention_parameters, cache_layers
-from exporter.plan.configuration import Configuration
+from exporter.plan.configuration import Configuration, ModelError
 from exporter.plan.shape import Parameters, Shape
+
+MOST_LAYERS: Final = 10_000
 
 
 def shape_of(config: Configuration) -> Shape:
@@ -14,6 +18,8 @@ def shape_of(config: Configuration) -> Shape:
         ModelError: A number is missing.
     """
     layers = config.positive("num_hidden_layers")
+    if layers > MOST_LAYERS:
+        raise ModelError(f"num_hidden_layers is {layers}, no number that a model has")
     return Shape(
         parameters(config, layers),
         cache_layers(config, layers),

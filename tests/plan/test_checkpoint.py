@@ -46,7 +46,14 @@ def test_a_single_file_is_as_large_as_what_follows_its_header(folder):
 
 
 @pytest.mark.parametrize(
-    "index", [{}, {"metadata": None}, {"metadata": {"total_size": "1"}}, {"metadata": {"total_size": 0}}]
+    "index",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"total_size": "1"}},
+        {"metadata": {"total_size": 0}},
+        {"metadata": {"total_size": True}},
+    ],
 )
 def test_an_index_without_a_size_says_nothing(folder, index):
     assert model_of(folder("m", LLAMA_8B, **{"model.safetensors.index.json": index}), None, None).counted
@@ -119,11 +126,17 @@ def test_tokens_are_what_makes_a_vocabulary(folder):
     assert model_of(folder("d", LLAMA_8B), None, None).vocabulary is None
 
 
+@pytest.mark.parametrize("content", [{}, {"model": 1}, {"added_tokens": 5}, {"added_tokens": [1, None]}])
+def test_an_odd_tokenizer_is_read_as_far_as_it_goes(folder, content):
+    assert model_of(folder("m", LLAMA_8B, **{"tokenizer.json": content}), None, None).vocabulary
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("nowhere", "neither a number of parameters, such as 8B, nor a config.json"),
         ("0B", "no size of a model"),
+        ("0.9", "no size of a model"),
         ("9" * 15 + "T", "no size of a model"),
         ("", "neither a number of parameters|cannot be read|config.json"),
     ],

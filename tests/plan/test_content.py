@@ -110,6 +110,19 @@ def test_a_search_has_no_weights():
     assert "without the draft," not in found
 
 
+def test_a_search_says_that_its_return_is_for_nothing():
+    words = ("--target", "8B", "--method", "ngram", "--throughput", "100")
+    assert "It takes no memory of the GPUs" in " ".join(text(planned(*words)).split())
+    assert "It would fit with the target in 8 bits." in text(planned(*words, "--gpu-memory", "19GB"), 120)
+
+
+def test_a_cost_says_what_it_rests_on():
+    pair = ("--target", "8B", "--draft", "1B")
+    assert "It is as it was given." in text(planned(*pair, "--cost.draft-cost-ratio", "0.1"))
+    assert "An estimate by the weights alone." in text(planned(*pair))
+    assert "What verifying and searching usually cost" in text(planned("--target", "8B", "--method", "ngram"))
+
+
 def test_what_is_missing_is_said_of_the_model_that_it_is_missing_of(folder):
     target = folder("t", LLAMA_8B)
     found = " ".join(text(planned("--target", target, "--draft", "1B")).split())

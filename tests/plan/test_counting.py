@@ -117,6 +117,17 @@ def test_layers_may_be_named_one_by_one():
     assert [(each.layers, each.window) for each in attention] == [(1, None), (2, 512)]
 
 
+def test_the_first_layers_of_a_qwen2_see_everything_where_the_others_have_a_window():
+    config = {"model_type": "qwen2", **CASES["qwen2"][0], "use_sliding_window": True, "max_window_layers": 21}
+    attention = shape_of(Configuration({**config, "sliding_window": 4096})).attention
+    assert [(each.layers, each.window) for each in attention] == [(21, None), (7, 4096)]
+
+
+def test_so_many_layers_that_counting_them_would_take_long_are_none():
+    with pytest.raises(ModelError, match="num_hidden_layers is 999999999, no number"):
+        shape_of(Configuration({**LLAMA_8B, "num_hidden_layers": 999_999_999}))
+
+
 def test_a_layer_of_an_unknown_kind_is_not_guessed_at():
     config = {**LLAMA_8B, "layer_types": ["linear_attention"] * 32, "sliding_window": 512}
     with pytest.raises(ModelError, match=r"linear_attention.*number of parameters"):

@@ -60,7 +60,7 @@ def test_a_llama_takes_the_cache_that_its_heads_need(llamas):
 def test_a_real_vllm_holds_as_much(folder):
     """vLLM 0.32 on the CPU, whose blocks have 128 tokens, with 1 GiB of KV cache, said at its start:
 
-    "GPU KV cache size: 262,144 tokens" of the target, "174,720 tokens" with a draft of half its layers.
+    "CPU KV cache size: 262,144 tokens" of the target, "174,720 tokens" with a draft of half its layers.
     """
     config = {**LLAMA_8B, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64, "hidden_size": 256,
               "intermediate_size": 512, "vocab_size": 512}  # fmt: skip
