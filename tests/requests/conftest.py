@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from exporter.analysis.cost import Cost, CostSource
-from exporter.config.request_settings import RequestSettings, RequestUsers
+from exporter.config.request_settings import RequestSettings
 from exporter.requests.board import RequestBoard
 from exporter.requests.request import Request
 
@@ -49,6 +49,8 @@ def look_fixture(make_cost):
 
 
 @pytest.fixture(name="users")
-def users_fixture():
-    """Ten users are told apart; the board does not ask how they were hashed."""
-    return RequestUsers.model_construct(most=10)
+def users_fixture(tmp_path):
+    """Users are told apart, ten of them."""
+    salt = tmp_path / "salt"
+    salt.write_text("0123456789abcdef")
+    return {"salt_file": str(salt), "most": 10}
