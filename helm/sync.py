@@ -24,6 +24,7 @@ _SOURCES: Final = {
     "files/dashboards/": "grafana/dashboards/*.json",
     "files/prometheus/alerts-": "config/prometheus/alerts/*.yml",
     "files/prometheus/rules-": "config/prometheus/rules/*.yml",
+    "files/middleware/": "exporter/inside/spec_decode_requests.py",
 }
 _LEFT_OUT: Final = frozenset({"raw-counters.yml"})
 """For those who have no exporter."""

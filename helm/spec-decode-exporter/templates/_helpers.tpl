@@ -111,6 +111,14 @@ A cluster that is asked at an api_server is another one. */}}
 {{- fail "config is for mode: fleet; that of the sidecars is sidecar.config" -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.sidecar.middleware.enabled -}}
+{{- if eq .Values.mode "fleet" -}}
+{{- fail "sidecar.middleware is for mode: sidecar; to a fleet exporter, mount the file yourself (docs/requests-inside.md)" -}}
+{{- end -}}
+{{- if not (get (get .Values.sidecar.config "requests" | default dict) "ingest") -}}
+{{- fail "sidecar.middleware sends requests to the sidecar, which takes none: set sidecar.config.requests.ingest to true" -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq .Values.mode "fleet") .Values.sidecar.config -}}
 {{- fail "sidecar.config is for mode: sidecar; that of the fleet exporter is config" -}}
 {{- end -}}

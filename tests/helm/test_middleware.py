@@ -1,0 +1,85 @@
+"""The file by which vLLM tells its sidecar of requests, as a ConfigMap, and what vLLM's container needs for it."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from exporter.inside import spec_decode_requests
+from tests.helm.rendering import CHART, render_chart
+
+FILE = Path(spec_decode_requests.__file__)
+ON = {"config": {"requests": {"ingest": True}}, "middleware": {"enabled": True}}
+OWN_CHART = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: vllm
+spec:
+  containers:
+    - name: vllm
+      env:
+        {{- include "spec-decode-exporter.middlewareEnv" (index .Subcharts "spec-decode-exporter") | nindent 8 }}
+      volumeMounts:
+        {{- include "spec-decode-exporter.middlewareVolumeMounts" (index .Subcharts "spec-decode-exporter") | nindent 8 }}
+  volumes:
+    {{- include "spec-decode-exporter.middlewareVolumes" (index .Subcharts "spec-decode-exporter") | nindent 4 }}
+"""
+
+
+def of_the_file(rendered):
+    return [one for one in rendered.of("ConfigMap") if FILE.name in one["data"]]
+
+
+def test_the_file_is_whole_and_in_every_namespace_of_the_pods(render):
+    made = of_the_file(render({"mode": "sidecar", "sidecar": {**ON, "namespaces": ["a", "b"]}}))
+    assert [one["metadata"]["namespace"] for one in made] == ["a", "b"]
+    for one in made:
+        text = one["data"][FILE.name]
+        assert text.rstrip() == FILE.read_text().rstrip()
+        ast.parse(text)
+
+
+def test_there_is_none_unless_it_is_asked_for(render):
+    assert of_the_file(render({"mode": "sidecar", "sidecar": {"config": ON["config"]}})) == []
+
+
+def test_what_the_container_needs_fits_together(tmp_path):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
+    (tmp_path / "templates" / "pod.yaml").write_text(OWN_CHART)
+    shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
+    rendered = render_chart(tmp_path, {CHART.name: {"mode": "sidecar", "sidecar": {**ON, "port": 9000}}})
+    pod = rendered.one("Pod")["spec"]
+    (volume,), (container,) = pod["volumes"], pod["containers"]
+    (mount,) = container["volumeMounts"]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    assert mount["name"] == volume["name"]
+    assert environment["PYTHONPATH"] == mount["mountPath"]
+    assert environment["SPEC_DECODE_REQUESTS_URL"] == "http://127.0.0.1:9000/api/v1/requests"
+    assert [volume["configMap"]["name"]] == [one["metadata"]["name"] for one in of_the_file(rendered)]
+
+
+def test_the_address_that_it_sends_to_by_default_is_the_sidecar_s():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    default = spec_decode_requests.read_address(spec_decode_requests.Settings().url)
+    assert default.port == values["sidecar"]["port"]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"sidecar": {"middleware": {"enabled": True}}}, "mode: sidecar"),
+        ({"mode": "sidecar", "sidecar": {"middleware": {"enabled": True}}}, "requests.ingest"),
+        (
+            {"mode": "sidecar", "sidecar": {**ON, "config": {"requests": {"ingest": False}}}},
+            "requests.ingest",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(refused, values, why):
+    assert why in refused(values)
