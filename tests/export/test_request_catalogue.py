@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.estimate import Estimate
 from exporter.config.request_settings import RequestSettings
 from exporter.config.schema import Metrics
 from exporter.export.catalogue import NAMES
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.export.request_catalogue import REQUEST_METRICS
+from exporter.requests.board import RequestBoard
 from exporter.requests.findings import (
-    OTHER,
     Effect,
     GroupFindings,
     GroupKey,
@@ -30,8 +32,8 @@ from exporter.requests.findings import (
     UserFindings,
     WindowFindings,
 )
-from exporter.requests.request import Refusal
-from exporter.requests.since_start import ACCEPTANCE_LENGTH_BOUNDS, ACCEPTANCE_RATIO_BOUNDS
+from exporter.requests.request import Refusal, Request
+from exporter.requests.since_start import ACCEPTANCE_LENGTH_BOUNDS, ACCEPTANCE_RATIO_BOUNDS, Observed
 from exporter.web.exposition import Exposition
 from exporter.web.negotiation import Format
 
@@ -52,6 +54,7 @@ SUMMARY = Summary(
 NOTHING = Summary(Totals(2), None, None, None, None, None, 0, 0, 0, 0)
 """Requests that drafted nothing."""
 
+BOUNDS = (ACCEPTANCE_RATIO_BOUNDS, ACCEPTANCE_LENGTH_BOUNDS)
 CHAT = GroupKey("llama", "chat", "to 0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
 SINCE = GroupTotals(
@@ -176,44 +179,36 @@ def test_a_workload_of_one_kind_is_0_and_not_absent():
 
 
 class TestTheNumberOfSeries:
-    """The bounds of the configuration are the bounds of the page."""
+    """The bounds of the configuration are the bounds of the page, whatever strangers send (decision 10)."""
 
-    @pytest.fixture(name="series_of")
-    def series_of_fixture(self):
-        def series_of(findings):
-            return sum(len(family.samples) for family in families_of(findings))
+    @pytest.fixture(name="board")
+    def board_fixture(self):
+        """The board of the defaults, of which other models, types, temperatures and users come than it tells apart."""
+        board = RequestBoard(RequestSettings(ingest=True))
+        for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
+            request = Request(f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}")
+            board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
+        return board
 
-        return series_of
+    async def test_the_defaults_allow_5769_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 68, every model its 12."""
+        cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
+        findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
+        groups, models = len(findings.since_start), len(findings.windows["5m"].models)
+        assert (groups, models) == (60 + 21, 20 + 1)
+        samples = [sample for family in families_of(findings) for sample in family.samples]
+        of_users = [sample for sample in samples if "user" in sample.labels]
+        assert len(samples) - len(of_users) <= 81 * 68 + 21 * 12 + 9 == 5769
+        assert len(of_users) <= 2 * 21 * 21 == 882
 
-    SINCE_REAL = replace(
-        SINCE,
-        acceptance_ratio=Histogram(ACCEPTANCE_RATIO_BOUNDS, [1] * (len(ACCEPTANCE_RATIO_BOUNDS) + 1), 1.0),
-        acceptance_length_tokens=Histogram(
-            ACCEPTANCE_LENGTH_BOUNDS, [1] * (len(ACCEPTANCE_LENGTH_BOUNDS) + 1), 9.0
-        ),
-    )
-
-    def _most(self, groups, models):
-        keys = [GroupKey(f"m{number % models}", f"t{number}", "0") for number in range(groups)]
+    def test_a_group_is_68_and_a_model_12(self):
+        """The defaults. Whoever adds a row looks at the decision about series of requests."""
         windows = {
-            label: WindowFindings(
-                seconds,
-                False,
-                [GroupFindings(key, SUMMARY, Effect.GAINS) for key in keys],
-                [replace(model(), model_name=f"m{number}") for number in range(models)],
-            )
-            for label, seconds in (("30s", 30.0), ("5m", 300.0))
+            label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
+            for label in ("30s", "5m")
         }
-        return found(windows=windows, since_start=dict.fromkeys(keys, self.SINCE_REAL), users=())
-
-    def test_a_group_is_68_and_a_model_12(self, series_of):
-        """Two windows, the defaults. Whoever adds a row looks at the decision about series of requests."""
-        own = series_of(self._most(0, 0))
-        assert series_of(self._most(1, 1)) - own == 68 + 12
-        assert series_of(self._most(2, 1)) - own == 2 * 68 + 12
-
-    def test_the_defaults_allow_4400_at_most(self, series_of):
-        settings = RequestSettings()
-        most = self._most(settings.groups, settings.models + 1)
-        assert series_of(most) <= 4400
-        assert OTHER not in [key.model_name for key in most.since_start]
+        since = GroupTotals(SINCE.totals, *(Observed(bounds).histogram() for bounds in BOUNDS))
+        findings = found(
+            windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
+        )
+        assert sum(len(family.samples) for family in families_of(findings)) == 68 + 12 + 9
