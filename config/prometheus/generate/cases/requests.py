@@ -82,7 +82,7 @@ def asked(*phases: tuple[float, float | None]) -> Series:
     def flat(value: float) -> Gauge:
         return gauge(*((length, value if any_ else None) for length, any_ in there))
 
-    group = {
+    group: dict[str, Counter | Gauge] = {
         of("spec_decode_request_speedup_ratio_upper", _GROUP, **_LONG): flat(2.4),
         of("spec_decode_request_speedup_ratio", _GROUP, **_LONG): flat(2.3),
         of("spec_decode_window_requests", _GROUP, **_LONG): flat(300),
