@@ -19,13 +19,15 @@ from tests.conftest import FakeClock, settle
 from tests.e2e.faster_clock import Network, Server
 
 _TURNS = 5
+_SENT_EVERY = 5.0
+"""Seconds from one batch of requests to the next, where they are taken."""
 
 
 class MovedFleet:
     """A running exporter."""
 
-    def __init__(self, service: Service, clock: FakeClock, state: AppState) -> None:
-        self.service, self.clock, self.state = service, clock, state
+    def __init__(self, service: Service, clock: FakeClock, state: AppState, network: Network) -> None:
+        self.service, self.clock, self.state, self._network = service, clock, state, network
 
     @property
     def url(self) -> str:
@@ -33,8 +35,14 @@ class MovedFleet:
         return self.service.urls[0]
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        await self.clock.advance(seconds, _TURNS)
+        """Let time pass, and what the servers' responses say arrive now and then."""
+        if self.state.api.intake() is None:
+            await self.clock.advance(seconds, _TURNS)
+            return
+        while seconds > 0:
+            await self.clock.advance(min(seconds, _SENT_EVERY), _TURNS)
+            await self._network.send(self.service)
+            seconds -= _SENT_EVERY
 
 
 @contextlib.asynccontextmanager
@@ -43,9 +51,9 @@ async def moved_fleet(
 ) -> AsyncIterator[MovedFleet]:
     """Serve an exporter that watches these servers; ``config`` is more of its configuration."""
     clock = FakeClock(wall=wall)
-    network = Network(servers, clock)
     targets = [server.target() for server in servers]
     settings = Config.model_validate({"targets": targets, **config})
+    network = Network(servers, clock, telling=settings.requests.ingest)
     with (
         mock.patch("exporter.watch.Client", return_value=network),
         mock.patch("exporter.service.create_app", side_effect=create_app) as created,
@@ -54,6 +62,6 @@ async def moved_fleet(
         await service.start()
         try:
             await settle()
-            yield MovedFleet(service, clock, created.call_args.args[0])
+            yield MovedFleet(service, clock, created.call_args.args[0], network)
         finally:
             await service.close()

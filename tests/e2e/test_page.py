@@ -37,6 +37,8 @@ DROP = Server(
     changes={"acceptance": {"mean": 0.8}, "phases": [{"at": "200s", "acceptance": {"mean": 0.1}}]},
     told=COST,
 )
+MIXED = Server("mixed", "mixed", told={"cost": {"draft_cost_ratio": 0.45}})
+TAKEN = {"requests": {"ingest": True}}
 HARMFUL = Server("harmful", "harmful", told={"cost": {"draft_cost_ratio": 0.3}})
 
 SCROLL = """async () => {
@@ -481,17 +483,57 @@ async def test_it_works_behind_a_prefix(open_page):
             assert link.startswith(url), link
 
 
+async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
+    async with moved_fleet([MIXED], **TAKEN) as fleet:
+        await fleet.advance(310)
+        page = await open_page(fleet.url)
+        section = page.locator("section[data-key=requests]")
+        row = section.locator("tbody tr", has_text="creative")
+        assert await row.locator(".verdict").inner_text() == "Loses"
+        assert (
+            await section.locator("tbody tr").first.locator("th").inner_text() == "creative\ntemperature to 1"
+        )
+        said = await section.locator(".columns title").text_content()
+        assert "in two heaps: 4" in said
+        known = {
+            (name, labels): value
+            for (name, _, labels), value in (await metrics_of(fleet.url)).items()
+            if "creative" in labels
+        }
+        shown = await numbers(row.locator("td").nth(1).locator("data"))
+        name, group = "spec_decode_request_acceptance_quantile_ratio", ("creative", "to 1")
+        medians = [known[name, ("p50", *group, window)] for window in ("30s", "5m")]
+        assert shown == [*medians, *(known[name, (each, *group, "5m")] for each in ("p10", "p90"))]
+
+
+async def test_requests_stay_while_their_numbers_change(open_page):
+    async with moved_fleet([MIXED], **TAKEN) as fleet:
+        await fleet.advance(60)
+        page = await open_page(fleet.url)
+        count = page.locator("section[data-key=requests] tbody tr", has_text="chat").locator("td data").first
+        before = await count.inner_text()
+        await count.evaluate("one => { one.isTheSame = true }")
+        await fleet.advance(30)
+        await page.wait_for_function(
+            "before => [...document.querySelectorAll('.groups tbody tr')].find(row => row.textContent.includes('chat'))"
+            ".querySelector('td data').textContent !== before",
+            arg=before,
+        )
+        assert await count.evaluate("one => one.isTheSame")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1280])
 async def test_axe_finds_nothing_to_object_to(open_page, scheme, width):
     servers = [
         STEADY,
+        MIXED,
         DROP,
         HARMFUL,
         Server("off", changes={"speculation": {"tokens": 0}}),
         Server("gone", answers=Gone),
     ]
-    async with moved_fleet(servers) as fleet:
+    async with moved_fleet(servers, **TAKEN) as fleet:
         await fleet.advance(310)
         page = await open_page(
             fleet.url,
