@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from exporter.analysis.cost import Cost, CostSource
+from exporter.config.request_settings import RequestSettings
+from exporter.config.schema import Config
+from exporter.event_log import EventLog
+from exporter.intake import Intake, costs_of
+from exporter.requests.board import RequestBoard
+from exporter.requests.findings import RequestFindings
+from exporter.requests.records import NotJsonError
+from exporter.requests.request import Refusal
+from tests.requests.test_wire import RECORD, changed
+
+SETTINGS = RequestSettings(ingest=True, rate=100)
+
+
+class Watch:
+    """Stands in for the watch over a target whose engines cost something."""
+
+    def __init__(self, name, *costs):
+        self.target = self
+        self.name = name
+        self._costs = costs
+
+    def costs(self):
+        return iter(self._costs)
+
+
+class Fleet(list):
+    """Stands in for a fleet of such watches."""
+
+    config = Config()
+
+
+@pytest.fixture
+def events():
+    return EventLog("a1")
+
+
+@pytest.fixture
+def intake(clock, events):
+    return Intake(SETTINGS, Fleet(), events, clock)
+
+
+def body(*records):
+    return json.dumps(records).encode()
+
+
+async def test_what_is_taken_is_found(intake):
+    batch = await intake.take(body(RECORD, changed("metrics", None)), lines=False)
+    assert (len(batch.requests), batch.refused) == (1, {Refusal.WITHOUT_METRICS: 1})
+    found = await intake.findings()
+    assert (found.enabled, found.taken, found.refused[Refusal.WITHOUT_METRICS]) == (True, 1, 1)
+    assert list(found.windows) == ["30s", "5m"]
+
+
+async def test_where_none_are_taken_nothing_is_said(intake):
+    await intake.take(body(RECORD), lines=False)
+    intake.adopt(RequestSettings())
+    assert not intake.is_open
+    assert await intake.findings() == RequestFindings()
+
+
+async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(intake):
+    await intake.take(body(RECORD), lines=False)
+    intake.adopt(RequestSettings())
+    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert (await intake.findings()).taken == 1
+    intake.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
+    assert (await intake.findings()).taken == 0
+
+
+async def test_a_reload_may_change_the_rate(intake):
+    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    batch = await intake.take(body(*[RECORD] * 10), lines=False)
+    assert (len(batch.requests), batch.refused) == (7, {Refusal.RATE: 3})
+    assert (await intake.findings()).refused == {Refusal.RATE: 3}
+
+
+async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, clock):
+    async def refused():
+        with capture_logs() as logged:
+            await intake.take(body(7, changed("metrics", None)), lines=False)
+        return logged
+
+    (line,) = await refused()
+    assert (line["event"], line["malformed"], line["without_metrics"]) == ("requests_refused", 1, 1)
+    clock.now += 59
+    assert await refused() == []
+    clock.now += 1
+    (line,) = await refused()
+    assert (line["malformed"], line["without_metrics"], line["contradictory"], line["rate"]) == (2, 2, 0, 0)
+
+
+async def test_a_body_that_is_no_json_is_counted_once(intake):
+    with pytest.raises(NotJsonError):
+        await intake.take(b"nonsense", lines=False)
+    assert (await intake.findings()).refused == {Refusal.MALFORMED: 1}
+
+
+async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(intake, monkeypatch):
+    async def broken(*_given):
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    with capture_logs() as logged:
+        with monkeypatch.context() as patched:
+            patched.setattr(RequestBoard, "findings", broken)
+            for _ in range(3):
+                assert (await intake.findings()).windows == {}
+        assert (await intake.findings()).windows
+    assert [line["event"] for line in logged] == ["requests_failed"]
+
+
+def cost(ratio, source=CostSource.MEASURED, fixed=0.0):
+    return Cost(ratio, fixed, source, 8.0)
+
+
+def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
+    fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(0.3, fixed=0.2)))])
+    costs = costs_of(fleet)
+    assert costs("llama", "one") == cost(0.1)
+    assert costs("llama", "two") == cost(0.3, fixed=0.2)
+    for unknown in ("", "elsewhere"):
+        assert costs("llama", unknown) == Cost(0.2, 0.1, CostSource.MEASURED, None)
+    assert costs("qwen", "one") is None
+
+
+def test_what_is_known_more_surely_outweighs_the_rest():
+    watches = [
+        Watch("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
+    ]
+    assert costs_of(Fleet(watches))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
+
+
+async def test_a_mix_is_an_event_of_its_model(intake, clock, events, monkeypatch):
+    from tests.requests.test_teller import said
+
+    async def found(*_given):
+        await asyncio.sleep(0)
+        return said(mixed=True)
+
+    monkeypatch.setattr(RequestBoard, "findings", found)
+    for _ in range(2):
+        with capture_logs() as logged:
+            await intake.findings()
+        clock.now += 60
+    (event,) = events.since().events
+    assert (event.type, event.target, event.model_name) == ("mixed_workload_began", "", "llama")
+    assert (event.engine, event.engine_id, event.bad) == (None, None, True)
+    (line,) = logged
+    assert (line["event_id"], line["model_name"], "target" in line) == ("a1-1", "llama", False)
