@@ -64,6 +64,7 @@ def _connections() -> dict[str, Fault]:
         "hangs-up": _fault("closes the connection at once", says_and_closes(b""), "refused", "without an answer"),
         "hangs-first": _fault("accepts and says nothing", says_and_hangs(b""), "timeout", "no whole answer"),
         "hangs-in-head": _fault("hangs in its headers", says_and_hangs(half_head), "timeout", "no whole answer"),
+        "hangs-after-head": _fault("sends its headers and no page", says_and_hangs(head("Content-Length: 99", TEXT)), "timeout", "no whole answer"),
         "hangs-in-body": _fault("hangs in the page", says_and_hangs(half_body), "timeout", "no whole answer"),
         "hangs-after": _fault("sends the page and leaves its end open", says_and_hangs(
             head(CHUNKED, TEXT) + b"%x\r\n%s\r\n" % (len(page()), page())), "timeout", "no whole answer"),
@@ -131,6 +132,7 @@ def _formats() -> dict[str, Fault]:
         "zero-bytes": _fault("a page of zero bytes", says(answer(bytes(1000))), "malformed", "not a metric"),
         "a-zero-byte-in-a-name": _fault("a model's name with a zero byte", says(answer(page(model="a\0b"))), READ),
         "duplicates": _fault("the same series twice", says(answer(page() * 2)), "malformed", "the same series"),
+        "contradicts-itself": _fault("the same series twice, with two values", says(answer(page() + page(drafts=11))), "malformed", "the same series"),
         "label-twice": _fault("a label twice", says(answer(page('vllm:num_preemptions_total{a="1",a="2"} 1'))), "malformed", "label twice"),
         "open-quote": _fault("a label that does not end", says(answer(page('vllm:num_preemptions_total{a="1} 1'))), "malformed", "no readable"),
         "no-value": _fault("a sample without a value", says(answer(page("vllm:num_preemptions_total"))), "malformed", ""),
@@ -144,8 +146,10 @@ def _values() -> dict[str, Fault]:
     return {
         "nan": _fault("a counter that is not a number", says(answer(page(drafts="NaN"))), "malformed", "no counter can have"),
         "infinite": _fault("an infinite counter", says(answer(page(drafts="+Inf"))), "malformed", "no counter can have"),
+        "minus-infinite": _fault("a counter infinitely below 0", says(answer(page(drafts="-Inf"))), "malformed", "no counter can have"),
         "negative": _fault("a counter below 0", says(answer(page(drafts=-1))), "malformed", "no counter can have"),
         "beyond-2-53": _fault("a counter beyond 2^53", says(answer(page(drafts=2**53))), "malformed", "no counter can have"),
+        "beyond-all": _fault("a counter of 10^300", says(answer(page(drafts="1e300"))), "malformed", "no counter can have"),
         "decreasing": _fault("counters that go down at every poll", each_time_another(lambda n: answer(page(drafts=10**6 - n))), READ),
         "leaping": _fault("counters that leap by 2^52 and back", each_time_another(lambda n: answer(page(drafts=n % 2 * 2**52))), READ),
         "contradictory": _fault("more tokens accepted than drafted", each_time_another(lambda n: answer(page(drafts=10 * n, accepted=99 * n))), READ),
