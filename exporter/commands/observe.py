@@ -17,9 +17,11 @@ from exporter.clock import SystemClock
 from exporter.commands.flags import Flags, UsageError
 from exporter.commands.loop import Unwaited, run_loop
 from exporter.commands.observe_config import TOKEN, read_config
+from exporter.commands.observe_requests import NotReadError, exporter_url, read_requests
 from exporter.commands.run_config import SPECULATIVE_CONFIG
 from exporter.commands.simulated import simulated
 from exporter.config.units import format_duration, parse_duration
+from exporter.export.models import ObservationView
 from exporter.log import configure_log
 from exporter.observation import Observation
 from exporter.report.meanwhile import FORMATS, Meanwhile, NotWrittenError, Streams, meanwhile_of
@@ -81,6 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.add_argument(
         "--simulate", metavar="SCENARIO", help="watch an embedded simulated vLLM instead of real servers"
     )
+    parser.add_argument(
+        "--requests",
+        metavar="URL",
+        type=exporter_url,
+        help="an exporter that takes requests, such as localhost:7732: what it says of them is in the report",
+    )
     add_settings(Flags(parser, environ))
 
 
@@ -135,10 +143,21 @@ async def _observe(arguments: argparse.Namespace) -> int:
             return _INTERRUPTED
         finally:
             meanwhile.end()
-        seen = observation.observed().view()
+        seen = await _with_requests(observation.observed().view(), arguments.requests)
         with suppress(BrokenPipeError):
             meanwhile.report(seen)
         return exit_status(seen)
+
+
+async def _with_requests(seen: ObservationView, url: str | None) -> ObservationView:
+    """Add what the exporter at ``url`` says of requests; what is wrong with it is told beside the report."""
+    if url is None:
+        return seen
+    try:
+        return seen.model_copy(update={"requests": await read_requests(url)})
+    except NotReadError as error:
+        print(f"spec-decode-exporter: no requests: {error}", file=sys.stderr)  # noqa: T201
+        return seen
 
 
 async def _watched(observation: Observation, seconds: float, meanwhile: Meanwhile) -> None:

@@ -26,6 +26,7 @@ from exporter.export.engine_models import (
     WindowView,
 )
 from exporter.export.experiment_models import ArmView, ArmWindowView, ExperimentView
+from exporter.export.request_models import RequestsView
 from exporter.log_events import EVENT_TYPES
 
 __all__ = [
@@ -169,6 +170,9 @@ class ObservationView(SnapshotView):
     seconds: float = Field(description="How long it took, and how long the last window of each engine is.")
     targets: tuple[TargetView, ...] = Field(description="Every server, those that were not reached too.")
     events: tuple[EventView, ...] = Field(description="What happened meanwhile, oldest first.")
+    requests: RequestsView | None = Field(
+        default=None, description="What an exporter says of single requests; null where none was asked."
+    )
 
 
 class EventsView(View):

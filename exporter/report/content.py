@@ -23,6 +23,7 @@ from exporter.report.depths import GIVE_COST, depths
 from exporter.report.happenings import QUIET, happening
 from exporter.report.needs import DOUBTS, needs
 from exporter.report.parts import Bar, Chart, Engine, Fact, Figure, Note, Part, Report, Section, Tone
+from exporter.report.requests import requests
 from exporter.scrape.engines import Latency
 
 _VERDICTS: Final[Mapping[Verdict, tuple[str, Tone]]] = {
@@ -67,6 +68,7 @@ def report(view: ObservationView) -> Report:
             for event in view.events
             if event.type not in QUIET and event.target not in unseen
         ),
+        tuple(requests(view.requests)) if view.requests else (),
     )
 
 

@@ -30,6 +30,8 @@ def markdown_report(report: Report, paint: Paint) -> str:
         lines += _table(("", "", "target", "engine"), rows)
     for engine in report.engines:
         lines += _engine(engine, paint)
+    for section in report.requests:
+        lines += [f"## {section.title}", "", *_parts(section.parts, paint)]
     if report.events:
         lines += ["## What happened", "", *_parts(report.events, paint)]
     return "\n".join(lines).rstrip("\n") + "\n"

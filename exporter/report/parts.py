@@ -114,3 +114,5 @@ class Report:
     engines: tuple[Engine, ...]
     events: tuple[Note, ...]
     """What happened meanwhile: strangers' words in part."""
+    requests: tuple[Section, ...] = ()
+    """What single requests say, one for each model."""

@@ -28,6 +28,8 @@ def text_report(report: Report, paint: Paint) -> str:
         lines += ["", *_overview(report.engines, paint)]
     for engine in report.engines:
         lines += ["", *_engine(engine, paint)]
+    for section in report.requests:
+        lines += ["", *_section(section, paint)]
     if report.events:
         lines += ["", paint.bold("What happened"), *_parts(report.events, paint)]
     return "".join(f"{line}\n" for line in lines)
