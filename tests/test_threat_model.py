@@ -28,14 +28,22 @@ def test_every_row_of_a_table_has_a_test_or_says_that_there_is_none():
 
 def test_port_files_and_labels_each_have_a_part():
     headings = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
-    assert {"The port (7732)", "The servers' pages", "Labels", "Files"} <= set(headings)
+    assert {"The port (7732)", "Requests that are sent", "The servers' pages", "Labels", "Files"} <= set(
+        headings
+    )
 
 
 def test_the_bounds_that_it_names_are_those_of_the_code():
+    from exporter.requests.record import MOST_NAME as MOST_REQUEST_NAME
+    from exporter.requests.records import MOST_CHARACTERS
     from exporter.scrape.reader import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+    from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODY
     from exporter.web.door import MOST_CONNECTIONS
     from exporter.web.slots import MOST
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
     assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
     assert f"{MOST} at a time, then 503" in TEXT
+    assert f"| {MOST_BODY // 2**20} MiB, {_BODY_SECONDS:.0f} s, {MOST_BODIES} at a time" in TEXT
+    assert f"sees {MOST_CHARACTERS // 2**10} KiB at a time" in TEXT
+    assert f"names of {MOST_REQUEST_NAME} characters that can be printed" in TEXT

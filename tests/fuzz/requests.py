@@ -14,13 +14,21 @@ from multidict import MultiDict
 
 from exporter.event_log import EventLog, UnknownEventError
 from exporter.web.api.problems import RequestError
-from exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery, read
+from exporter.web.api.queries import (
+    EngineQuery,
+    EventsQuery,
+    HistoryQuery,
+    Query,
+    RequestsQuery,
+    SnapshotQuery,
+    read,
+)
 from exporter.web.negotiation import Format, choose_format, choose_gzip
 from exporter.web.page.query import Query as PageQuery
 from exporter.web.security.guard import _credentials
 from tests.fuzz.harness import Harness, sane
 
-_MODELS = (Query, EngineQuery, SnapshotQuery, HistoryQuery, EventsQuery)
+_MODELS = (Query, EngineQuery, SnapshotQuery, HistoryQuery, RequestsQuery, EventsQuery)
 _HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.AUTHORIZATION, "Last-Event-ID")
 _LOOP = asyncio.new_event_loop()
 _LOG = EventLog("19af3c1d2e0")

@@ -20,6 +20,7 @@ TARGETS = {
     "reference": "sealed.REFERENCE",
     "query": "requests.QUERY",
     "headers": "requests.HEADERS",
+    "sent-requests": "wire.SENT",
 }
 
 

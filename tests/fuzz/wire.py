@@ -1,0 +1,59 @@
+"""What is sent to us of single requests: a JSON document, and lines of it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from exporter.requests.record import MOST_NAME
+from exporter.requests.records import NotJsonError
+from exporter.requests.request import Request
+from exporter.requests.wire import MOST_MISTAKES, Batch, read
+from tests.fuzz.harness import Harness, sane
+
+_LOOP = asyncio.new_event_loop()
+_MOST = 2**63
+
+
+def check_sent(data: bytes) -> None:
+    """A body, as either kind."""
+    for lines in (False, True):
+        try:
+            batch = _LOOP.run_until_complete(read(data, lines=lines, salt=b"0123456789abcdef"))
+        except NotJsonError as error:
+            sane(error, 200)
+        else:
+            _check(batch)
+
+
+def _check(batch: Batch) -> None:
+    assert len(batch.mistakes) == min(MOST_MISTAKES, sum(batch.refused.values()))
+    for mistake in batch.mistakes:
+        assert mistake.detail.isascii()
+        assert len(mistake.detail) < 200
+    for request in batch.requests:
+        _check_request(request)
+
+
+def _check_request(request: Request) -> None:
+    assert 0 <= request.accepted_tokens <= request.draft_tokens <= request.drafts * request.tokens
+    assert max(request.drafts, request.draft_tokens, request.tokens) < _MOST
+    assert request.model_name
+    for name in (request.model_name, request.request_type, request.target):
+        assert name.isprintable()
+        assert len(name) <= MOST_NAME
+    assert request.user == "" or len(request.user) == 16
+    for number in (request.temperature, request.decode_seconds, request.completion_tokens):
+        assert number is None or 0 <= number < _MOST
+    assert all(type(value) is not dict for value in dataclasses.astuple(request))
+
+
+SENT = Harness(
+    check_sent,
+    (
+        "model", "metrics", "speculative_decoding", "num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens",
+        "num_spec_tokens", "acceptance_histogram", "generation_time_ms", "usage", "completion_tokens", "request_type",
+        "temperature", "n", "stream", "target", "user", "NaN", "1e400", "[", "]", "{", "}", ",", "\n", '"', "\\ud800",
+    ),
+    json=True,
+)  # fmt: skip
