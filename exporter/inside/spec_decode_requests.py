@@ -56,6 +56,8 @@ RECORDS = 8192
 """The most records that wait to be sent."""
 BATCH = 500
 """The most records that are sent at once."""
+BATCH_BYTES = 512 << 10
+"""The most that they may take, one alone excepted: the exporter takes bodies of up to 1 MiB."""
 SECONDS = 1.0
 """How often what has come is sent."""
 TIMEOUT = 2.0
@@ -315,24 +317,27 @@ class Reporter:
             exchange = self._exchanges.popleft()
             self._held -= exchange.size
         try:
-            self._records.append(self._record(exchange))
+            record = self._record(exchange)
+            if record["model"]:  # vLLM answers "null" to a client that has left
+                self._records.append(json.dumps(record).encode())
         except Exception as error:
             self.failed(error)
 
-    def _record(self, exchange: Exchange) -> bytes:
+    def _record(self, exchange: Exchange) -> dict[str, Any]:
         record = read_answer(exchange)
         record.update(read_request(exchange, self._keys, self.settings))
         record["stream"] = exchange.stream
         if self.settings.target:
             record["target"] = self.settings.target
-        return json.dumps(record).encode()
+        return record
 
     def _send(self, now: float) -> None:
         """Send a batch. One that the exporter may have taken is not sent again: it would count twice."""
         dropped, batch = self.dropped, []
         try:
             connection = connect(self.settings)
-            batch, self._records = self._records[:BATCH], self._records[BATCH:]
+            batch = self._batch()
+            self._records = self._records[len(batch) :]
             try:
                 post(connection, self.settings, b"\n".join(batch), dropped)
             finally:
@@ -345,6 +350,14 @@ class Reporter:
         else:
             self._pause = 0.0
             self._drop(-dropped)
+
+    def _batch(self) -> list[bytes]:
+        size = 0
+        for number, record in enumerate(self._records[:BATCH]):
+            size += len(record) + 1
+            if number and size > BATCH_BYTES:
+                return self._records[:number]
+        return self._records[:BATCH]
 
     def _drop(self, number: int) -> None:
         with self._lock:

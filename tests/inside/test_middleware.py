@@ -379,6 +379,12 @@ async def test_what_vllm_keeps_to_itself_is_reported_without_metrics(wrap, expor
     ]
 
 
+async def test_what_vllm_says_to_a_client_that_has_left_is_no_answer(wrap, exporter):
+    app = await same(wrap, *json_exchange(text=b"null"))
+    assert reported(app, exporter) == []
+    assert app._reporter.dropped == 0
+
+
 async def test_times_alone_are_metrics_without_speculation(wrap, exporter):
     app = await same(wrap, *json_exchange(text=answer({**METRICS, "speculative_decoding": None})))
     (record,) = reported(app, exporter)

@@ -11,7 +11,9 @@ import pytest
 import trustme
 
 from exporter.inside import spec_decode_requests as inside
-from tests.inside.harness import Exporter, application, json_exchange, run
+from exporter.requests.request import Refusal
+from exporter.requests.wire import read
+from tests.inside.harness import SCOPE, Exporter, answer, application, json_exchange, run
 
 
 @pytest.fixture
@@ -32,6 +34,14 @@ async def test_batches_are_bounded(reporter, exporter):
     one = await reporter(inside.BATCH + 1, URL=exporter.url)
     one.work(0.0)
     assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH, 1]
+
+
+async def test_batches_are_bounded_in_bytes_but_for_one_that_is_longer_alone(reporter, exporter, monkeypatch):
+    monkeypatch.setattr(inside, "BATCH_BYTES", 20)
+    one = await reporter(0, URL=exporter.url)
+    one._records = [b"1" * 9, b"1" * 10, b"1" * 30, b"1"]
+    one.work(0.0)
+    assert [text.split() for _, text in exporter.requests] == [[b"1" * 9], [b"1" * 10], [b"1" * 30], [b"1"]]
 
 
 async def test_nothing_is_sent_where_there_is_nothing(reporter, exporter):
@@ -193,3 +203,20 @@ def test_a_service_s_variables_are_no_settings(monkeypatch, caplog):
     monkeypatch.setenv("SPEC_DECODE_REQUESTS_SERVICE_HOST", "10.0.0.1")
     assert inside.Middleware(None)._reporter is not None
     assert "there is no setting SPEC_DECODE_REQUESTS_SERVICE_HOST" in caplog.text
+
+
+async def test_the_exporter_takes_what_it_sends(settings, exporter):
+    """By its own reader: requests with speculation, and those of which vLLM says nothing."""
+    settings(URL=exporter.url, USER_FIELD="user")
+    exchanges = [json_exchange(b'{"temperature":0.5,"user":"ann"}'), json_exchange(text=answer(None))]
+    for incoming, outgoing in exchanges:
+        app = inside.Middleware(application(outgoing))
+        await run(app, incoming, {**SCOPE, "headers": [(b"x-request-type", b"chat")]})
+        app._reporter.work(0.0)
+    body = b"\n".join(text for _, text in exporter.requests)
+    batch = await read(body, lines=True, salt=None)
+    assert batch.refused == {Refusal.WITHOUT_METRICS: 1}
+    (request,) = batch.requests
+    assert (request.model_name, request.request_type, request.temperature) == ("tiny", "chat", 0.5)
+    assert (request.drafts, request.draft_tokens, request.accepted_tokens, request.tokens) == (4, 16, 6, 4)
+    assert (request.completion_tokens, request.decode_seconds, request.stream) == (10, 0.088, False)

@@ -56,6 +56,8 @@ RECORDS = 8192
 """The most records that wait to be sent."""
 BATCH = 500
 """The most records that are sent at once."""
+BATCH_BYTES = 512 << 10
+"""The most that they may take, one alone excepted: the exporter takes bodies of up to 1 MiB."""
 SECONDS = 1.0
 """How often what has come is sent."""
 TIMEOUT = 2.0
@@ -334,7 +336,8 @@ class Reporter:
         dropped, batch = self.dropped, []
         try:
             connection = connect(self.settings)
-            batch, self._records = self._records[:BATCH], self._records[BATCH:]
+            batch = self._batch()
+            self._records = self._records[len(batch) :]
             try:
                 post(connection, self.settings, b"\n".join(batch), dropped)
             finally:
@@ -347,6 +350,14 @@ class Reporter:
         else:
             self._pause = 0.0
             self._drop(-dropped)
+
+    def _batch(self) -> list[bytes]:
+        size = 0
+        for number, record in enumerate(self._records[:BATCH]):
+            size += len(record) + 1
+            if number and size > BATCH_BYTES:
+                return self._records[:number]
+        return self._records[:BATCH]
 
     def _drop(self, number: int) -> None:
         with self._lock:

@@ -1,0 +1,87 @@
+"""Load the middleware into a vLLM, and keep what it sends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from process import HOST, get
+from truth import Truth, of_response, total
+
+FOLDER = Path(__file__).parents[3] / "exporter" / "inside"
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+PLAIN_FLAGS = ("--enable-force-include-usage", "--chat-template", TEMPLATE)
+FLAGS = ("--middleware", "spec_decode_requests.Middleware", *PLAIN_FLAGS)
+TAPPED_FLAGS = ("--middleware", "tap.Inner", *FLAGS, "--middleware", "tap.Outer")
+"""The last one is the outermost."""
+COUNTERS = {
+    "drafts": "vllm:spec_decode_num_drafts_total",
+    "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
+    "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
+    "generation_tokens": "vllm:generation_tokens_total",
+}
+
+
+class Receiver:
+    """Takes records as the exporter does; it stands in for it, so that vLLM and the middleware alone are tried."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self._server = ThreadingHTTPServer((HOST, 0), self._handler())
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables by which vLLM finds the middleware, and the middleware this."""
+        url = f"http://{HOST}:{self._server.server_port}/api/v1/requests"
+        return {"PYTHONPATH": f"{FOLDER}:{Path(__file__).parent}", "SPEC_DECODE_REQUESTS_URL": url}
+
+    def truth(self) -> Truth:
+        """Add up what came."""
+        return total(of_response(record) for record in list(self.records))
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        records = self.records
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                records.extend(json.loads(line) for line in body.splitlines())
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *words: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[Receiver]:
+        """Take records until the block ends."""
+        thread = threading.Thread(target=self._server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+
+def counted(url: str) -> Mapping[str, float]:
+    """Return what the server has counted since it began, summed over its engines."""
+    page = get(f"{url}/metrics")
+    return {name: sample(page, series) for name, series in COUNTERS.items()}
+
+
+def sample(page: str, series: str) -> float:
+    """Sum up the samples of a name."""
+    found = re.findall(rf"^{re.escape(series)}{{.*?}} (\S+)$", page, re.MULTILINE)
+    return sum(map(float, found))
