@@ -253,9 +253,9 @@ _REFUSED: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestsRefused",
-        "is silent about nine requests of somebody who tries it out",
-        _sent(counter((60, 0)), malformed=counter((30, 0), (1, 0.15), (29, 0))),
-        at=40,
+        "is silent about somebody who tries it out, with less than a request a minute",
+        _sent(counter((60, 0)), malformed=counter((60, 0.015))),
+        at=60,
     ),
     AlertCase(
         "SpecDecodeRequestsRefused",
