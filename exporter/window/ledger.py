@@ -21,45 +21,72 @@ MEAN_GAUGES = (Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS, Gauge.KV_CACHE_US
 
 _MOST_GAUGE = 2**31
 
-# The columns of a row: time covered, the counters, the gauges' sums, the positions.
+# An increment is kept as two rows. That of counts has the counters, then the positions; that of times has
+# what half of 64 bits does not hold: the time covered, the gauges' sums, and the counters of nanoseconds.
+_COUNTS, _TIMES = range(2)
+_NANOSECONDS = (Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS)
+_COUNTED = tuple(counter for counter in Counter if counter not in _NANOSECONDS)
+_POSITIONS = len(_COUNTED)
 _COVERED = 0
-_COUNTERS = 1
-_GAUGES = _COUNTERS + len(Counter)
-_POSITIONS = _GAUGES + len(MEAN_GAUGES)
+_GAUGES = 1
+_COLUMNS = {
+    **{counter: (_COUNTS, place) for place, counter in enumerate(_COUNTED)},
+    **{counter: (_TIMES, place) for place, counter in enumerate(_NANOSECONDS, _GAUGES + len(MEAN_GAUGES))},
+}
+"""In which row a counter is, and in which column of it."""
+
+Totals = tuple[Rows, Rows]
+"""Running totals of counts, and of times."""
+
+
+def rows_of(increment: Increment, gauges: Sequence[float | None]) -> tuple[list[int], list[int]]:
+    """Return an increment's counts and times, with the values of ``MEAN_GAUGES`` at its end."""
+    counters = increment.counters
+    covered = round((increment.end - increment.begin) * NANO)
+    return (
+        [*(counters[counter] for counter in _COUNTED), *increment.positions],
+        [covered, *map(_fixed, gauges), *(counters[counter] for counter in _NANOSECONDS)],
+    )
 
 
 class Increments:
     """The increments of a window, oldest first, column by column."""
 
     def __init__(
-        self, totals: Rows, begins: Sequence[float] = (), polled: Sequence[int] | None = None
+        self,
+        totals: Totals,
+        begins: Sequence[float] = (),
+        places: Sequence[int] | None = None,
+        polled: Sequence[int] | None = None,
     ) -> None:
         """Take rows of running totals, one more than there are increments, and when each of these begins.
 
-        ``polled`` are the polls up to each row; an increment that nothing was added to is one.
+        With ``places``, only these rows count. ``polled`` are the polls up to each row that counts; an
+        increment that nothing was added to is one.
         """
         self._totals = totals
         self._begins = begins
-        self._polled = range(len(totals)) if polled is None else polled
+        self._places = range(len(totals[_COUNTS])) if places is None else places
+        self._polled = self._places if polled is None else polled
 
     def __len__(self) -> int:
-        return max(0, len(self._totals) - 1)
+        return max(0, len(self._places) - 1)
 
     def counter(self, counter: Counter) -> list[int]:
         """Return how far the counter moved in each increment."""
-        return self._column(_COUNTERS + counter)
+        return self._column(*_COLUMNS[counter])
 
     def position(self, position: int) -> list[int]:
         """Return the accepted tokens of a draft position in each increment."""
-        return self._column(_POSITIONS + position)
+        return self._column(_COUNTS, _POSITIONS + position)
 
     def gauge(self, gauge: Gauge) -> list[float]:
         """Return one of ``MEAN_GAUGES`` at the end of each increment; of merged ones, their sum."""
-        return [value / NANO for value in self._column(_GAUGES + MEAN_GAUGES.index(gauge))]
+        return [value / NANO for value in self._column(_TIMES, _GAUGES + MEAN_GAUGES.index(gauge))]
 
     def seconds(self) -> list[float]:
         """Return the time that each increment covers."""
-        return [nanoseconds / NANO for nanoseconds in self._column(_COVERED)]
+        return [nanoseconds / NANO for nanoseconds in self._column(_TIMES, _COVERED)]
 
     def polls(self) -> list[int]:
         """Return how many polls each increment is the sum of."""
@@ -89,17 +116,30 @@ class Increments:
 
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
-        return Increments(self._totals.at(places), polled=[self._polled[place] for place in places])
+        return Increments(
+            self._totals,
+            places=[self._places[place] for place in places],
+            polled=[self._polled[place] for place in places],
+        )
 
     def plus(self, other: Increments) -> Increments:
         """Return the sums of as many increments of another engine and these, one by one."""
-        pairs = zip(self._totals, other._totals, strict=True)
-        sums = Rows.of([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs])
-        return Increments(sums, polled=list(map(add, self._polled, other._polled)))
+        counts, times = (_added(*pair) for pair in zip(self._rows(), other._rows(), strict=True))
+        return Increments((counts, times), polled=list(map(add, self._polled, other._polled)))
 
-    def _column(self, column: int) -> list[int]:
-        values = self._totals.column(column)
+    def _rows(self) -> list[Rows]:
+        return [rows.at(self._places) for rows in self._totals]
+
+    def _column(self, row: int, column: int) -> list[int]:
+        values = self._totals[row].column(column)
+        if not isinstance(self._places, range):  # some of them, perhaps one twice
+            values = [values[place] for place in self._places]
         return list(map(sub, values[1:], values))
+
+
+def _added(one: Rows, other: Rows) -> Rows:
+    pairs = zip(one, other, strict=True)
+    return Rows.of([list(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +156,9 @@ class Window:
     """Accepted tokens for each of the K draft positions."""
     gauges: tuple[float | None, ...]
     """Means over the polls, in the order of ``MEAN_GAUGES``."""
-    increments: Increments = field(default_factory=lambda: Increments(Rows.of([])), repr=False, compare=False)
+    increments: Increments = field(
+        default_factory=lambda: Increments((Rows.of([]), Rows.of([]))), repr=False, compare=False
+    )
     """What it is the sum of."""
 
     def __getitem__(self, counter: Counter) -> int | None:
@@ -147,29 +189,26 @@ _STEP_COUNTERS = (Counter.DECODE_STEPS, Counter.DECODE_NANOSECONDS)
 
 
 class Ledger:
-    """A ring of one engine's increments."""
+    """The rings of one engine's increments."""
 
     def __init__(self, longest: float) -> None:
         """Keep what windows up to ``longest`` seconds need."""
-        self._ring = Ring(longest)
+        self._rings = (Ring(longest), Ring(longest))
 
     def keep(self, longest: float) -> None:
         """Keep what windows up to ``longest`` seconds need, from now on."""
-        self._ring.keep = longest
+        for ring in self._rings:
+            ring.keep = longest
 
     def clear(self) -> None:
         """Start every window anew."""
-        self._ring.clear()
+        for ring in self._rings:
+            ring.clear()
 
     def add(self, increment: Increment, gauges: Sequence[float | None], interval: float) -> None:
         """Add an increment and the values of ``MEAN_GAUGES`` at its end; ``interval`` is that of polling."""
-        row = [
-            round((increment.end - increment.begin) * NANO),
-            *increment.counters,
-            *map(_fixed, gauges),
-            *increment.positions,
-        ]
-        self._ring.add(increment.begin, increment.end, row, interval)
+        for ring, row in zip(self._rings, rows_of(increment, gauges), strict=True):
+            ring.add(increment.begin, increment.end, row, interval)
 
     def window(self, length: float, interval: float, newest: float, known: Known) -> Window:
         """Sum the increments that begin no earlier than ``length`` and half an interval before ``newest``.
@@ -177,21 +216,22 @@ class Ledger:
         A whole interval would be a knife edge, on which jitter decides whether one increment more is in.
         """
         edge = newest - length - interval / 2
-        rows = self._ring.since(edge)
-        sums = difference(rows[0], rows[-1])
-        sums += [0] * (_POSITIONS + known.tokens - len(sums))
-        polls = len(rows) - 1
+        totals = (self._rings[_COUNTS].since(edge), self._rings[_TIMES].since(edge))
+        counts, times = sums = [difference(rows[0], rows[-1]) for rows in totals]
+        counts += [0] * (_POSITIONS + known.tokens - len(counts))
+        times += [0] * (_GAUGES + len(MEAN_GAUGES) + len(_NANOSECONDS) - len(times))
+        polls = len(totals[_COUNTS]) - 1
         return Window(
             length=length,
-            seconds=sums[_COVERED] / NANO,
+            seconds=times[_COVERED] / NANO,
             polls=polls,
             counters=_told(sums, known, length),
-            positions=tuple(sums[_POSITIONS : _POSITIONS + known.tokens]),
+            positions=tuple(counts[_POSITIONS : _POSITIONS + known.tokens]),
             gauges=tuple(
-                sums[_GAUGES + place] / NANO / polls if polls and told else None
+                times[_GAUGES + place] / NANO / polls if polls and told else None
                 for place, told in enumerate(known.gauges)
             ),
-            increments=Increments(rows, self._ring.begins(edge)),
+            increments=Increments(totals, self._rings[_COUNTS].begins(edge)),
         )
 
 
@@ -200,11 +240,16 @@ def _fixed(gauge: float | None) -> int:
     return round(min(max(gauge or 0, -_MOST_GAUGE), _MOST_GAUGE) * NANO)
 
 
-def _told(sums: Sequence[int], known: Known, length: float) -> tuple[int | None, ...]:
+def _told(sums: Sequence[Sequence[int]], known: Known, length: float) -> tuple[int | None, ...]:
     # Jitter may leave a window a little short of its length.
-    short = length < SLOW_STEPS_SECONDS or sums[_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
+    short = length < SLOW_STEPS_SECONDS or sums[_TIMES][_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
     late = _STEP_COUNTERS if known.slow_steps and short else ()
     return tuple(
-        sums[_COUNTERS + counter] if known.counters[counter] and counter not in late else None
+        _sum_of(counter, sums) if known.counters[counter] and counter not in late else None
         for counter in Counter
     )
+
+
+def _sum_of(counter: Counter, sums: Sequence[Sequence[int]]) -> int:
+    row, column = _COLUMNS[counter]
+    return sums[row][column]

@@ -7,32 +7,36 @@ from itertools import accumulate
 import pytest
 
 from exporter.scrape.engines import Counter
-from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window
+from exporter.window.counts import Increment
+from exporter.window.ledger import MEAN_GAUGES, Increments, Window, rows_of
 from exporter.window.ring import Rows
 
 
-def _row(seconds=1.0, positions=(), gauges=(0.0, 0.0, 0.0), **counters):
+def _rows(seconds=1.0, positions=(), gauges=(0.0, 0.0, 0.0), **counters):
     """One increment as the ledger keeps it; counters by their names in lower case."""
     names = [one.name.lower() for one in Counter]
     assert counters.keys() <= set(names), counters
-    return [
-        round(seconds * NANO),
-        *(counters.get(name, 0) for name in names),
-        *(round(value * NANO) for value in gauges),
-        *positions,
-    ]
+    counts = tuple(counters.get(name, 0) for name in names)
+    return rows_of(Increment(0.0, seconds, counts, tuple(positions)), gauges)
+
+
+def _totals(rows):
+    """Add up row by row."""
+    empty = [0] * max(map(len, rows), default=0)
+    return Rows.of(
+        list(
+            accumulate(rows, lambda before, row: list(map(sum, zip(before, row, strict=True))), initial=empty)
+        )
+    )
 
 
 @pytest.fixture(scope="session")
 def make_increments():
     def make_increments(*increments):
         """Make increments, each of a dict of counters, and ``positions``, ``gauges`` and ``seconds``."""
-        rows = [_row(**one) for one in increments]
-        empty = [0] * max(map(len, rows), default=0)
-        totals = accumulate(
-            rows, lambda before, row: list(map(sum, zip(before, row, strict=True))), initial=empty
-        )
-        return Increments(Rows.of(list(totals)))
+        rows = [_rows(**one) for one in increments]
+        counts, times = [[row[which] for row in rows] for which in (0, 1)]
+        return Increments((_totals(counts), _totals(times)))
 
     return make_increments
 

@@ -111,7 +111,7 @@ def test_rows_hold_what_they_were_made_of_with_0_where_one_is_shorter(given_rows
     assert [list(rows.column(column)) for column in range(width + 1)] == [
         [row[column] if column < width else 0 for row in expected] for column in range(width + 1)
     ]
-    later = Rows(rows._flat, rows.width, min(first, len(rows)), len(rows))
+    later = Rows(rows._blocks, rows.width, min(first, len(rows)), len(rows))
     assert [list(row) for row in later] == expected[first:]
     assert list(later.column(0)) == [row[0] for row in expected[first:]]
 
@@ -149,4 +149,22 @@ def test_rows_that_were_asked_for_never_change_whatever_follows(increments, data
 
 def test_the_memory_of_forgotten_rows_is_given_back():
     ring = filled([[1, 2, 3]] * 5000)
-    assert len(ring._flat) <= 3 * (10 + 1) * (1 + 1 / 4) + 3
+    assert sum(map(len, ring._blocks)) <= 3 * (10 + 1 + 16)
+
+
+def test_totals_are_held_in_32_bits_until_they_need_more():
+    ring = filled([[2**29]] * 3)
+    assert {block.itemsize for block in ring._blocks} == {4}
+    ring = filled([[2**30]] * 5)
+    assert {block.itemsize for block in ring._blocks} == {8}
+    assert [list(row) for row in ring.since(0.0)] == [[2**30 * row] for row in range(6)]
+
+
+def test_totals_that_grow_for_long_begin_at_the_oldest_row_and_stay_in_32_bits():
+    ring = filled([[2**27]] * 500, keep=8.0)
+    assert {block.itemsize for block in ring._blocks} == {4}
+    assert total(ring, 492.0) == [8 * 2**27]
+
+
+def test_totals_below_0_are_held_too():
+    assert total(filled([[-(2**40)], [5]]), 0.0) == [5 - 2**40]
