@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 def records(body: bytes, *, lines: bool) -> Iterator[Record]:
-    """Yield the records of an object, of an array of objects, or with ``lines`` of NDJSON.
+    """Yield the records of an object, of an array of objects, or of NDJSON, which ``lines`` is for certain.
 
     Raises:
         NotJsonError: it is no JSON, as far as it was read.
@@ -71,10 +71,19 @@ def _document(text: str) -> Iterator[Record]:
     begin = _after_space(text, 0)
     if text.startswith("[", begin):
         yield from _array(text, begin + 1)
-    elif len(text) - begin > MOST_CHARACTERS:
-        raise NotJsonError(f"The body is one request of more than {MOST_CHARACTERS} characters.")
     else:
-        yield Record(len(text), _Part(text[begin:]).alone())
+        yield from _object_or_lines(text)
+
+
+def _object_or_lines(text: str) -> Iterator[Record]:
+    """Yield one object, or several lines of them: some log shippers call those JSON too."""
+    value, end = _Part(text).next(0)
+    rest = _after_space(text, end)
+    if "\n" in text[end:rest]:
+        yield from _lines(text)
+        return
+    _check_end(text, rest)
+    yield Record(rest, value)
 
 
 def _array(text: str, begin: int) -> Iterator[Record]:

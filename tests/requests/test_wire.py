@@ -118,6 +118,12 @@ def test_an_array_and_lines_say_the_same():
     assert [request.model_name for request in in_array.requests] == ["a", "b", "c"]
 
 
+def test_lines_that_are_called_json_are_lines_all_the_same():
+    lines = b"\n".join(json.dumps(changed("model", each)).encode() for each in "abc")
+    assert batch_of(lines).requests == batch_of(lines, lines=True).requests
+    assert len(batch_of(json.dumps(RECORD, indent=1).encode()).requests) == 1
+
+
 def test_nothing_is_nothing():
     assert batch_of([]).requests == batch_of(b" \n\n", lines=True).requests == []
 
