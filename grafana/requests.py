@@ -130,8 +130,7 @@ def _tiles() -> Band:
 def _columns() -> list[Column]:
     percent, times = {"unit": "percentunit", "decimals": 0}, {"unit": style.TIMES, "decimals": 2}
     spread = [
-        Column(f"Accepted {name}", _row("request_acceptance_quantile_ratio", percentile=name), percent)
-        for name in _DRAWN
+        Column(name, _row("request_acceptance_quantile_ratio", percentile=name), percent) for name in _DRAWN
     ]
     return [
         Column("Effect", _effect(), cell(words=style.EFFECTS, width=90)),
@@ -144,13 +143,13 @@ def _columns() -> list[Column]:
         Column("At most", _row("request_speedup_ratio_upper"), times),
         *spread,
         Column(
-            "Length p50",
+            "Length",
             _row("request_acceptance_length_quantile_tokens", percentile="p50"),
             {"decimals": 2},
         ),
-        Column("Below break-even", _row("requests_below_break_even_ratio"), percent),
+        Column("Losing", _row("requests_below_break_even_ratio"), percent),
         Column(
-            "Time per token p50",
+            "Per token",
             _row("request_time_per_output_token_seconds", percentile="p50"),
             {"unit": "s", "decimals": 1},
         ),
@@ -161,9 +160,10 @@ def _columns() -> list[Column]:
 def _table() -> Panel:
     return rows(
         "Who gains and who loses",
-        "One row for each model, type and temperature, over the long window. It gains where the lower 95 "
-        "% bound of its speed-up is above 1, and loses where the upper one is below. Percentiles are "
-        "over requests.",
+        "One row for each model, type and temperature, over the long window. It gains where the lower "
+        "95 % bound of its speed-up is above 1, and loses where the upper one is below. p10 to p90 are "
+        "acceptance rates over requests; losing is the share of requests below break-even, per token "
+        "the median time per output token.",
         {
             "request_type": "Type",
             "temperature": "Temperature",
@@ -191,12 +191,12 @@ def _quantiles(label: str, title: str) -> Panel:
             f"{{{{{label}}}}} {name}",
             {"custom.lineStyle": {"fill": "dash", "dash": dash}} if dash else {},
         )
-        for name, dash in _DRAWN.items()
+        for name, dash in (("p10", _DRAWN["p10"]), ("p50", None))
     ]
     return lines(
         title,
-        "Accepted over drafted tokens at the lowest tenth of the requests (dotted), in the middle, and "
-        "at the highest tenth (dashed); as exact as the buckets of the histogram.",
+        "Accepted over drafted tokens of the request in the middle, and at the lowest tenth (dotted); as "
+        "exact as the buckets of the histogram.",
         queries,
         _shares(),
     )
