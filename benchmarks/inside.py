@@ -1,6 +1,6 @@
 """What the middleware costs: processor time for each message, and in a real vLLM the latency of tokens.
 
-    VLLM_VENV=… VLLM_MODELS=… python -m benchmarks.inside [--rounds 12] [--streams 1 8 16] [--tokens 100]
+    VLLM_VENV=… VLLM_MODELS=… python -m benchmarks.inside [--rounds 12] [--seconds 900] [--tokens 100]
 
 The environment is the one of ``tests/e2e/vllm/run``; without it only the first table is made. Two servers run
 at the same time, one with the middleware, and are asked in turns: what else the machine does meets both.
@@ -197,7 +197,10 @@ def measured(arguments: argparse.Namespace) -> dict[tuple[int, str], Figures]:
     """Ask both servers in turns, each first in every other round; the first round is not counted."""
     figures: dict[tuple[int, str], Figures] = defaultdict(Figures)
     with servers() as both:
+        end = time.monotonic() + arguments.seconds
         for number in range(arguments.rounds + 1):
+            if time.monotonic() > end:
+                break
             for streams in arguments.streams:
                 for way in WAYS if number % 2 else WAYS[::-1]:
                     kept = figures[streams, way] if number else Figures()
@@ -207,6 +210,7 @@ def measured(arguments: argparse.Namespace) -> dict[tuple[int, str], Figures]:
 
 def report(figures: dict[tuple[int, str], Figures], streams: Sequence[int]) -> None:
     """Print a table: every figure with and without, and the ratio."""
+    print(f"\n{len(figures[streams[0], WAYS[0]].cpu)} rounds.")
     print("\n| Streams | | without | with | with / without |\n|---|---|---|---|---|")
     for number in streams:
         without, wrapped = (figures[number, way] for way in WAYS)
@@ -241,6 +245,7 @@ def p99(values: Sequence[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=900, help="no round begins later")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--tokens", type=int, default=100)
     arguments = parser.parse_args()

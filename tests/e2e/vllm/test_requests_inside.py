@@ -66,19 +66,19 @@ def chunks_of(answer):
 
 
 def completion(prompt, temperature, **more):
-    body = {"model": MODEL, "prompt": prompt, "max_tokens": 60, "temperature": temperature, "seed": 7}
+    body = {"model": MODEL, "prompt": prompt, "max_tokens": 24, "temperature": temperature, "seed": 7}
     return "/v1/completions", {**body, **more}
 
 
 def conversation(prompt, temperature, **more):
     messages = [{"role": "user", "content": prompt}]
-    body = {"model": MODEL, "messages": messages, "max_tokens": 60, "temperature": temperature, "seed": 7}
+    body = {"model": MODEL, "messages": messages, "max_tokens": 24, "temperature": temperature, "seed": 7}
     return "/v1/chat/completions", {**body, **more}
 
 
 def all_kinds():
     """Requests of every kind that vLLM answers twice alike, and some that it refuses."""
-    for prompt in PROMPTS:
+    for prompt in PROMPTS[:3]:
         for more in ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}):
             yield completion(prompt, 0, **more)
             yield conversation(prompt, 0, **more)
