@@ -84,6 +84,25 @@ def test_what_comes_out_is_what_kubernetes_takes(build):
     kubernetes_validate.validate(objects["vllm"], "1.29", strict=True)
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_the_sidecar_s_pages_may_have_tls_and_passwords(build, kind):
+    import kubernetes_validate
+
+    workload = build(WORKLOAD.format(kind=kind, name="vllm", label=MARK), "sidecar", "sidecar-web")["vllm"]
+    pod = workload["spec"]["template"]["spec"]
+    (sidecar,) = [one for one in pod["initContainers"] if one["name"] == "spec-decode-exporter"]
+    variables = {one["name"]: one["value"] for one in sidecar["env"]}
+    mounts = {one["name"]: one["mountPath"] for one in sidecar["volumeMounts"]}
+    file = variables["SPEC_DECODE_EXPORTER_WEB_CONFIG_FILE"]
+    assert file == f"{mounts['spec-decode-exporter-web']}/web-config.yml"
+    assert "SPEC_DECODE_EXPORTER_TARGET" in variables
+    assert "httpGet" not in sidecar["livenessProbe"]
+    assert sidecar["livenessProbe"]["tcpSocket"] == {"port": "spec-decode"}
+    assert names(pod, "volumes") == {"spec-decode-exporter-state", "spec-decode-exporter-web"}
+    assert names(pod, "initContainers") == {"spec-decode-exporter", "fetch"}
+    kubernetes_validate.validate(workload, "1.36", strict=True)
+
+
 def test_another_workload_stays_as_it_is(build):
     before = WORKLOAD.format(kind="Deployment", name="other", label="app: vllm")
     assert build(before, "sidecar")["other"] == yaml.safe_load(before)
