@@ -96,6 +96,17 @@ async def _stills(browser: Browser, fleet: MovedFleet) -> None:
         await page.context.close()
 
 
+async def _requests(browser: Browser) -> None:
+    """Take the section of single requests, of a mix of them."""
+    server = Server("chat-1", "mixed", {"model_name": shown.LLAMA}, {"cost": {"draft_cost_ratio": 0.45}})
+    async with moved_fleet([server], WALL, requests={"ingest": True}) as fleet:
+        await fleet.advance(320)
+        page = await _open(browser, fleet.url, 1280, 1400)
+        section = page.locator("section[data-key=requests]")
+        _save(Image.open(io.BytesIO(await section.screenshot())), OUT / "requests.png")
+        await page.context.close()
+
+
 async def _moving(browser: Browser, fleet: MovedFleet) -> None:
     """Take a picture every four seconds while acceptance drops and comes back."""
     page = await _open(browser, fleet.url, 1120, 860)
@@ -137,6 +148,7 @@ async def draw() -> None:
         async with moved_fleet(FLEET, WALL) as fleet:
             await fleet.advance(DROP_AT + 154)
             await _stills(browser, fleet)
+        await _requests(browser)
         await browser.close()
 
 
