@@ -15,7 +15,7 @@ from exporter.config.load import ConfigError, load
 from exporter.service import Options, Service
 from exporter.state_file import StateFile
 from exporter.watch import TargetWatch
-from exporter.web.listen import parse_listen_address
+from exporter.web.listen import parse_address, parse_listen_address
 
 PAGE = """\
 # TYPE vllm:spec_decode_num_drafts_total counter
@@ -415,3 +415,45 @@ class TestAFileThatIsWatched:
         watching.mounted.unlink()
         await clock.advance(5.0)
         assert self.events(watching) == ["reload_failed"]
+
+
+async def test_requests_are_taken_after_a_reload_and_judged_by_what_drafting_costs_their_model(
+    service, server, clock, until, file
+):
+    record = {
+        "model": "m",
+        "target": "one",
+        "metrics": {
+            "speculative_decoding": {
+                "num_spec_steps": 40,
+                "num_draft_tokens": 80,
+                "num_accepted_draft_tokens": 4,
+                "num_spec_tokens": 2,
+            }
+        },
+    }
+    url = f"{service.urls[0]}api/v1/requests"
+    async with aiohttp.ClientSession() as session:
+        assert (await session.post(url, json=record)).status == 404
+        file.write_text(f"{file.read_text()}cost: {{draft_cost_ratio: 0.2}}\nrequests: {{ingest: true}}\n")
+        assert (await get(service, "-/reload", "POST"))[0] == 200
+        await polled(server, clock, until, 10)
+        assert (await session.post(url, json=[record] * 30)).status == 200
+        said = await (await session.get(url)).json()
+    (group,) = [group for group in said["groups"] if group["window"] == "5m"]
+    # 1.1 tokens a step, which takes as long as 1.4 plain ones.
+    assert group["speedup_ratio"]["value"] == pytest.approx(1.1 / 1.4)
+    assert group["below_break_even"] == group["judged"] == 30
+
+
+async def test_the_server_beside_it_may_send_its_requests_through_a_unix_socket(file, clock, tmp_path):
+    file.write_text(f"{file.read_text()}requests: {{ingest: true}}\n")
+    options = Options([parse_address(f"unix:{tmp_path}/exporter.sock")])
+    service = Service(lambda: load(file, environ={}), options, clock)
+    await service.start()
+    connector = aiohttp.UnixConnector(f"{tmp_path}/exporter.sock")
+    async with aiohttp.ClientSession(connector=connector) as session:
+        answer = await session.post("http://local/api/v1/requests", json={"model": "m", "metrics": {}})
+        assert (await answer.json())["refused"]["without_metrics"] == 1
+    await service.close()
+    assert not (tmp_path / "exporter.sock").exists()

@@ -45,6 +45,8 @@ EVERY_PAGE = [
     ("GET", "/-/healthy"),
     ("GET", "/-/ready"),
     ("POST", "/-/reload"),
+    ("GET", "/api/v1/requests"),
+    ("POST", "/api/v1/requests"),
     ("GET", "/no/such/page"),
     ("DELETE", "/metrics"),
     ("OPTIONS", "/"),
