@@ -413,4 +413,4 @@ def test_what_prometheus_client_renders_is_read_as_its_own_parser_reads_it(
 def test_ten_megabytes_of_anything_take_no_time(page):
     begun = time.process_time()
     outcome(page)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 20

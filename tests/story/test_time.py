@@ -133,7 +133,7 @@ async def reloading(clock, network, monkeypatch):
         await service.close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_ten_thousand_reloads_leave_nothing_behind(reloading, clock):
     def held():
         gc.collect()

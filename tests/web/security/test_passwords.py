@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import threading
 import time
 
@@ -169,5 +168,6 @@ async def test_known_and_unknown_names_take_the_same_time(hashed):
             begin = time.perf_counter()
             await passwords.match(users, name, b"%d" % attempt)
             times.append(time.perf_counter() - begin)
-    known, unknown = (statistics.median(times) for times in taken.values())
+    # The least: what else the machine does adds to some of them, and takes from none.
+    known, unknown = (min(times) for times in taken.values())
     assert 0.5 < known / unknown < 2
