@@ -80,6 +80,10 @@ def test_a_tool_s_temperature_is_not_that_of_the_request():
     assert inside.top_level(json.dumps(request).encode(), KEYS) == {"temperature": 0.2}
 
 
+def test_a_key_that_ends_like_one_is_another():
+    assert inside.top_level(json.dumps({'a"n': 1}).encode(), KEYS) == {}
+
+
 def test_a_value_that_is_too_long_is_none():
     assert inside.top_level(json.dumps({"metadata": {"a": "b" * 10_000}}).encode(), KEYS) == {
         "metadata": None
