@@ -29,7 +29,8 @@ _INTRODUCTION: Final = """\
 
 The exporter needs no configuration: without one it watches a vLLM at `http://localhost:8000/metrics`.
 `--config.file=FILE` names a file in YAML. `spec-decode-exporter check-config FILE` lists every mistake
-in it, each with its line, a hundred at most; it may have 4 MiB. [config/exporter.yml](../config/exporter.yml) is a small example,
+in it, each with its line, a hundred at most; it may have 4 MiB.
+[config/exporter.yml](../config/exporter.yml) is a small example,
 [config/exporter-full.yml](../config/exporter-full.yml) shows every key. Editors that know JSON Schema
 can check a file as it is written: put `# yaml-language-server: $schema=PATH` with the path of
 [configuration.schema.json](configuration.schema.json) into its first line.

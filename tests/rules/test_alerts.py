@@ -10,7 +10,13 @@ import pytest
 from .shipped import SETTINGS, alerts, nodes
 
 ALERTS = alerts()
-DASHBOARDS = {"spec-decode-overview", "spec-decode-engine", "spec-decode-experiments", "spec-decode-requests", "spec-decode-exporter"}
+DASHBOARDS = {
+    "spec-decode-overview",
+    "spec-decode-engine",
+    "spec-decode-experiments",
+    "spec-decode-requests",
+    "spec-decode-exporter",
+}
 
 each = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 
