@@ -35,6 +35,11 @@ class FakeClock:
     def wall(self) -> float:
         return self.now + self.offset
 
+    @property
+    def asleep(self) -> int:
+        """How many wait for a moment to come."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
     async def sleep_until(self, moment: float) -> None:
         if moment <= self.now:
             await asyncio.sleep(0)

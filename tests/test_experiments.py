@@ -68,9 +68,12 @@ class Fleet:
 
     async def polled(self, seconds):
         for _ in range(seconds):
-            before = self.taken
+            before, asleep = self.taken, self.clock.asleep
             await self.clock.advance(1.0)
-            await self.until(lambda before=before: self.taken >= before + 3)
+            # Not only asked, but waiting for their next beats again.
+            await self.until(
+                lambda: self.taken >= before + 3 and self.clock.asleep >= asleep  # noqa: B023  waited for here
+            )
 
     async def reload(self, text):
         self.file.write_text(text)
