@@ -53,24 +53,19 @@ class Increments:
     """The increments of a window, oldest first, column by column."""
 
     def __init__(
-        self,
-        totals: Totals,
-        begins: Sequence[float] = (),
-        places: Sequence[int] | None = None,
-        polled: Sequence[int] | None = None,
+        self, totals: Totals, begins: Sequence[float] = (), polled: Sequence[int] | None = None
     ) -> None:
         """Take rows of running totals, one more than there are increments, and when each of these begins.
 
-        With ``places``, only these rows count. ``polled`` are the polls up to each row that counts; an
-        increment that nothing was added to is one.
+        ``polled`` are the polls up to each row; an increment that nothing was added to is one.
         """
         self._totals = totals
         self._begins = begins
-        self._places = range(len(totals[_COUNTS])) if places is None else places
-        self._polled = self._places if polled is None else polled
+        self._polled = range(len(totals[_COUNTS])) if polled is None else polled
+        self._merged: dict[int, Increments] = {}
 
     def __len__(self) -> int:
-        return max(0, len(self._places) - 1)
+        return max(0, len(self._polled) - 1)
 
     def counter(self, counter: Counter) -> list[int]:
         """Return how far the counter moved in each increment."""
@@ -100,10 +95,10 @@ class Increments:
         group = -(-len(self) // most)
         if group <= 1:
             return self
-        kept = list(range(len(self), -1, -group))
-        if kept[-1]:
-            kept.append(0)
-        return self.between(kept[::-1])
+        if most not in self._merged:  # kept, since all that is judged by them asks for them again
+            kept = list(range(len(self), -1, -group))
+            self._merged[most] = self.between([*([0] if kept[-1] else []), *kept[::-1]])
+        return self._merged[most]
 
     @property
     def begins(self) -> Sequence[float]:
@@ -116,24 +111,16 @@ class Increments:
 
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
-        return Increments(
-            self._totals,
-            places=[self._places[place] for place in places],
-            polled=[self._polled[place] for place in places],
-        )
+        counts, times = (rows.at(places) for rows in self._totals)
+        return Increments((counts, times), polled=[self._polled[place] for place in places])
 
     def plus(self, other: Increments) -> Increments:
         """Return the sums of as many increments of another engine and these, one by one."""
-        counts, times = (_added(*pair) for pair in zip(self._rows(), other._rows(), strict=True))
+        counts, times = (_added(*pair) for pair in zip(self._totals, other._totals, strict=True))
         return Increments((counts, times), polled=list(map(add, self._polled, other._polled)))
-
-    def _rows(self) -> list[Rows]:
-        return [rows.at(self._places) for rows in self._totals]
 
     def _column(self, row: int, column: int) -> list[int]:
         values = self._totals[row].column(column)
-        if not isinstance(self._places, range):  # some of them, perhaps one twice
-            values = [values[place] for place in self._places]
         return list(map(sub, values[1:], values))
 
 
