@@ -26,6 +26,7 @@ from exporter.scrape.errors import REASONS
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.reader import MOST_ENGINES
 from exporter.scrape.sample import EngineName, Reading
+from exporter.scrape.schedule import phase
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
 from exporter.window.ledger import Window
@@ -208,6 +209,7 @@ class TargetWatch:
                 max_duty_cycle=poll.max_duty_cycle,
                 shortest_window=config.windows[0],
                 filtered=poll.filter == "auto",
+                histogram_phase=phase(f"histograms of {target.url}"),
             ),
             clock=self._clock,
             receive=self._receive,
@@ -254,7 +256,8 @@ class TargetWatch:
         return began_anew
 
     def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
-        engine = EngineWatch(self._config.windows, self._assumptions())
+        own_phase = phase(f"judgement of {name} at {self.target.url}")
+        engine = EngineWatch(self._config.windows, self._assumptions(), own_phase)
         learnt = self._baselines.known(self._key(name))
         if learnt is not None:
             engine.remember(learnt)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Counts
 
 import pytest
 from structlog.testing import capture_logs
 
+from exporter.analysis.engine import JUDGED_EVERY
+from exporter.analysis.judgement import Judge
 from exporter.baselines import Baselines, Key
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
@@ -554,3 +557,30 @@ async def test_events_of_targets_and_engines_are_kept_once_each(clock, server):
         clock.wall() - 1,
         clock.wall() - 1,
     ]
+
+
+async def test_engines_that_are_met_together_are_not_judged_together_ever_after(
+    watch, clock, server, monkeypatch
+):
+    server.engines = {("m", str(number)): 0 for number in range(20)}
+    judged, judge = [], Judge.judge
+
+    def counted(self, facts, moment):
+        judged.append(moment)
+        return judge(self, facts, moment)
+
+    monkeypatch.setattr(Judge, "judge", counted)
+    await polls(watch, clock, 26)
+    each = Counts(judged)
+    assert each[min(each)] == 20  # at the first poll, all of them
+    later = [each[moment] for moment in sorted(each) if moment > min(each) + JUDGED_EVERY]
+    assert sum(later) == 20 * 20 / JUDGED_EVERY
+    assert max(later) < 15
+
+
+def test_targets_that_are_met_together_are_not_asked_for_histograms_together_ever_after(clock, monkeypatch):
+    paces = []
+    monkeypatch.setattr("exporter.watch.Poller", lambda *_, pace, **__: paces.append(pace))
+    for number in range(20):
+        TargetWatch(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, Baselines())
+    assert len({pace.histogram_phase for pace in paces}) > 4

@@ -23,6 +23,7 @@ from exporter.analysis.step_times import StepTimes
 from exporter.event import Event
 from exporter.scrape.engines import Counter, Latency
 from exporter.scrape.sample import Buckets, Sample
+from exporter.scrape.schedule import Seldom
 from exporter.window.counts import Counts, Increment
 from exporter.window.engine import EngineHistory, Totals
 from exporter.window.ledger import Window
@@ -59,15 +60,20 @@ class EngineWatch:
     is shown, and so are the other engines.
     """
 
-    def __init__(self, windows: Sequence[float], assumptions: Assumptions | None = None) -> None:
-        """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``."""
+    def __init__(
+        self, windows: Sequence[float], assumptions: Assumptions | None = None, phase: float = 0.0
+    ) -> None:
+        """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``.
+
+        ``phase``, 0 to 1, says where in every ``JUDGED_EVERY`` seconds it is judged.
+        """
         assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
         self._windows = tuple(windows)
         self._judge = Judge(assumptions, longest=windows[-1])
         self._judgement = UNREACHABLE
         self._judged_at = -inf
-        self._told_at = -inf
+        self._telling = Seldom(JUDGED_EVERY, phase)
         self._teller = Teller()
         self._containment = Containment()
         self._experience = Experience(assumptions)
@@ -262,9 +268,9 @@ class EngineWatch:
 
     def _judge_in_time(self, moment: float) -> list[Event]:
         """Judge every few seconds, however often others ask, and return what is new in it."""
-        if moment < self._told_at + JUDGED_EVERY:
+        if not self._telling.is_due(moment):
             return []
-        self._told_at = moment
+        self._telling.done(moment)
         judgement = self.judge()
         history = self.history
         # An empty window, as it is after a start, would only tell that the engine is idle.

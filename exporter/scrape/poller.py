@@ -19,7 +19,7 @@ from exporter.scrape.errors import PollError, Reason, StatusError
 from exporter.scrape.filter import PageChoice
 from exporter.scrape.reader import Reader, Shown
 from exporter.scrape.sample import Reading
-from exporter.scrape.schedule import DutyCycle, back_off, next_beat, phase
+from exporter.scrape.schedule import DutyCycle, Seldom, back_off, next_beat, phase
 from exporter.scrape.server_info import PATH, ServedSpeculation, served_speculation, writable
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
@@ -41,6 +41,8 @@ class Pace:
     shortest_window: float
     filtered: bool
     """Whether to ask for filtered pages where the server gives them."""
+    histogram_phase: float = 0.0
+    """By what part of its interval the second poll with histograms comes earlier: see ``Seldom``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Poller:
         self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window)
         self._offset = phase(url)
         self._failures_in_a_row = 0
-        self._latencies_at: float | None = None
+        self._with_latencies = Seldom(pace.histogram_interval, pace.histogram_phase)
         self._log = structlog.get_logger(target=name)
         self._foreign = False
         self._knows_version = False
@@ -134,7 +136,8 @@ class Poller:
     async def poll(self) -> None:
         """Ask once. Whatever comes, this returns, and the record says what it was."""
         self.record.polls += 1
-        with_latencies = self._wants_latencies()
+        # Histograms are most of a page's cost: they are read now and then, beginning with the first poll.
+        with_latencies = self._with_latencies.is_due(self._clock.monotonic(), self.interval / 2)
         try:
             answer, reading = await self._ask(with_latencies=with_latencies)
             await self._succeeded(answer, reading, with_latencies=with_latencies)
@@ -158,13 +161,6 @@ class Poller:
             reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
             wait = back_off(wait, self._failures_in_a_row, reason)
         return next_beat(now + wait - beat, beat, self._offset)
-
-    def _wants_latencies(self) -> bool:
-        """Histograms are most of a page's cost: they are read now and then, beginning with the first poll."""
-        if self._latencies_at is None:
-            return True
-        since = self._clock.monotonic() - self._latencies_at
-        return since >= self._pace.histogram_interval - self.interval / 2
 
     async def _ask(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
         url = self._choice.filtered(with_latencies=with_latencies)
@@ -220,10 +216,11 @@ class Poller:
         self._duty.answered(moment, answer.seconds)
         self._note_engine(reading)
         began_anew = self._receive(Polled(reading, moment, wall, self.interval))
-        self._latencies_at = moment if with_latencies else self._latencies_at
+        if with_latencies:
+            self._with_latencies.done(moment)
         if began_anew:
             self._choice.forget()
-            self._latencies_at = None
+            self._with_latencies.begin_anew()
         self._note_success(answer, wall)
         if (began_anew or not self._knows_version) and reading.engine_kind == "vllm":
             self._knows_version = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from hashlib import blake2b
-from math import ceil, floor
+from math import ceil, floor, inf, isfinite
 
 from exporter.scrape.errors import Reason
 
@@ -39,6 +39,32 @@ def phase(key: str) -> float:
 def next_beat(now: float, interval: float, offset: float) -> float:
     """Return the first beat after ``now``; beats are at ``(n + offset) · interval`` (monotonic)."""
     return (floor((now + _EARLY) / interval - offset) + 1 + offset) * interval
+
+
+class Seldom:
+    """Says when something is due that is done less often than polled: at once, and then every so often.
+
+    Where the second time comes earlier for some than for others, it falls on a beat of their own: what is met
+    together would otherwise have it done together for ever after.
+    """
+
+    def __init__(self, interval: float, phase: float = 0.0) -> None:
+        """Be due every ``interval`` seconds; the second time earlier, by ``phase`` (0 to 1) of them."""
+        self._interval = interval
+        self._phase = phase
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Be due at once."""
+        self._due = -inf
+
+    def is_due(self, now: float, early: float = 0.0) -> bool:
+        """Return whether it should be done ``now`` (monotonic), or in no more than ``early`` seconds."""
+        return now >= self._due - early
+
+    def done(self, now: float) -> None:
+        """Wait until it is due again."""
+        self._due = now + self._interval * (1 if isfinite(self._due) else 1 - self._phase)
 
 
 def back_off(interval: float, failures: int, reason: Reason) -> float:

@@ -15,6 +15,7 @@ from exporter.scrape.schedule import (
     REFUSED_BACK_OFF,
     REMEMBERED_SECONDS,
     DutyCycle,
+    Seldom,
     back_off,
     next_beat,
     phase,
@@ -157,3 +158,43 @@ def test_what_is_remembered_does_not_grow_with_the_polls():
     for poll in range(10_000):
         duty.answered(1000 + poll * 0.1, poll)
     assert len(duty._answers) <= REMEMBERED_SECONDS / 0.1 + 2
+
+
+# What is done less often than polled.
+
+
+def times_due(seldom, moments, early=0.0):
+    """At which of the moments it was due, and then done."""
+    found = []
+    for moment in moments:
+        if seldom.is_due(moment, early):
+            seldom.done(moment)
+            found.append(moment)
+    return found
+
+
+def test_what_is_done_seldom_is_due_at_once_and_then_every_so_often():
+    assert times_due(Seldom(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
+
+
+def test_the_second_time_comes_earlier_by_the_phase_and_the_others_keep_the_interval():
+    assert times_due(Seldom(8.0, phase=0.75), range(100, 121)) == [100, 102, 110, 118]
+
+
+def test_a_poll_that_is_a_little_early_counts_where_that_is_allowed():
+    assert times_due(Seldom(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
+    assert times_due(Seldom(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
+
+
+def test_what_begins_anew_is_due_at_once_and_spread_anew():
+    seldom = Seldom(8.0, phase=0.5)
+    assert times_due(seldom, range(100, 106)) == [100, 104]
+    seldom.begin_anew()
+    assert times_due(seldom, range(106, 120)) == [106, 110, 118]
+
+
+@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
+def test_no_phase_makes_it_rarer(phases):
+    for own in phases:
+        found = times_due(Seldom(5.0, own), [100 + 0.25 * poll for poll in range(200)])
+        assert max(after - before for before, after in pairwise(found)) <= 5.25
