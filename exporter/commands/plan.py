@@ -32,7 +32,13 @@ FORMATS: Final[Mapping[str, Callable[[Plan, Paint], str]]] = {
     "json": lambda found, _: as_json(found),
     "markdown": lambda found, paint: markdown_report(report(found), paint),
 }
-STATUS: Final[Mapping[Outcome, int]] = {Outcome.FITS: 0, Outcome.TIGHT: 0, Outcome.DOES_NOT_FIT: 2}
+STATUS: Final[Mapping[Outcome, int]] = {
+    Outcome.FITS: 0,
+    Outcome.TIGHT: 0,
+    Outcome.WEIGHTS_FIT: 3,
+    Outcome.DOES_NOT_FIT: 2,
+    Outcome.REFUSED: 2,
+}
 """The exit status, for scripts."""
 
 T = TypeVar("T")
@@ -44,9 +50,11 @@ config.json of Hugging Face's format, or the folder with it.
 """
 _EPILOG: Final = """\
 exit status:
-  0  it fits
+  0  it fits, if with fewer sequences at a time than are wanted
   1  the command line or a file is wrong
-  2  it does not fit: no KV cache is left, or not enough for one sequence
+  2  it does not fit: no KV cache is left, or not enough for one sequence; or
+     vLLM refuses it
+  3  the weights fit; whether one sequence does beside them is not known
 """
 _ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1}
 

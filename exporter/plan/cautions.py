@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from exporter.plan.memory import Part
+from exporter.plan import refusals, words
 from exporter.plan.method import DRAFT_MODEL
 from exporter.plan.plan import Outcome, Plan
+from exporter.plan.sizes import gigabytes
 
 TARGET_SHARE: Final = 0.70
 DRAFT_SHARE: Final = 0.15
+CACHE_SHARE: Final = 0.05
 """Shares of all GPUs' memory."""
 LARGEST_RATIO: Final = 1 / 8
 SMALLEST_RATIO: Final = 1 / 12
@@ -35,8 +37,10 @@ class CautionName(StrEnum):
     TENSOR_PARALLEL = "tensor_parallel"
     HEADS = "heads"
     BATCH = "batch"
+    LITTLE_CACHE = "little_cache"
     COMPUTE_BOUND = "compute_bound"
     NEVER_PAYS = "never_pays"
+    LOSES = "loses"
     OTHER_METHOD = "other_method"
 
 
@@ -82,17 +86,12 @@ def _draft_share(plan: Plan) -> str:
 
 
 def _vocabulary(plan: Plan) -> str:
-    draft, target = plan.wanted.draft, plan.wanted.target
-    if draft is None or plan.wanted.method != DRAFT_MODEL:
+    method, target, draft = plan.wanted.method, plan.wanted.target, plan.wanted.draft
+    if refused := refusals.vocabulary(method, target, draft):
+        return refused
+    if draft is None or method != DRAFT_MODEL:
         return ""
-    own, other = draft.model.shape, target.model.shape
-    if own is not None and other is not None and own.vocab_size != other.vocab_size:
-        return (
-            f"The draft has {own.vocab_size:,} tokens and the target {other.vocab_size:,}: vLLM refuses them "
-            "unless both have one vocabulary."
-        )
-    known = {draft.model.vocabulary, target.model.vocabulary} - {None}
-    if len(known) > 1:
+    if len({draft.model.vocabulary, target.model.vocabulary} - {None}) > 1:
         return "The tokenizers have different tokens: what the draft proposes means something else."
     return ""
 
@@ -125,27 +124,13 @@ def _tensor_parallel(plan: Plan) -> str:
     draft, target = plan.wanted.draft, plan.wanted.target
     if draft is None or draft.tensor_parallel == target.tensor_parallel:
         return ""
-    allowed = "" if plan.wanted.method == DRAFT_MODEL else "1 or "
-    return (
-        f"The draft's tensor parallel size is {draft.tensor_parallel} and the target's "
-        f"{target.tensor_parallel}: vLLM takes {allowed}the target's. It is planned with a copy on each GPU "
-        "or group of them."
-    )
+    refused = refusals.tensor_parallel(plan.wanted.method, target, draft)
+    copied = "The draft is planned with a copy on each GPU or group of them."
+    return f"{refused} {copied}" if refused else copied
 
 
 def _heads(plan: Plan) -> str:
-    parts = [plan.wanted.target, *([] if plan.wanted.draft is None else [plan.wanted.draft])]
-    odd = [part for part in parts if _does_not_divide(part)]
-    if not odd:
-        return ""
-    shape, over = odd[0].model.shape, odd[0].tensor_parallel
-    heads = 0 if shape is None else shape.attention_heads
-    return f"{heads} attention heads cannot be divided over {over} GPUs: vLLM refuses that."
-
-
-def _does_not_divide(part: Part) -> bool:
-    shape = part.model.shape
-    return shape is not None and shape.attention_heads % part.tensor_parallel != 0
+    return refusals.heads(plan.wanted.target, plan.wanted.draft)
 
 
 def _batch(plan: Plan) -> str:
@@ -156,6 +141,16 @@ def _batch(plan: Plan) -> str:
     return (
         f"Of {wanted:,} sequences of {plan.wanted.context:,} tokens {most:,} fit at a time{without}. The "
         "others wait, or are preempted: that can cost more than drafting gains."
+    )
+
+
+def _little_cache(plan: Plan) -> str:
+    size = plan.drafting.cache_bytes
+    share = size / plan.wanted.gpus.all_bytes
+    if plan.outcome is not Outcome.WEIGHTS_FIT or share >= CACHE_SHARE:
+        return ""
+    return (
+        f"{gigabytes(size)} of KV cache, {100 * share:.1f} % of the GPUs' memory, are little to serve from."
     )
 
 
@@ -172,8 +167,19 @@ def _compute_bound(plan: Plan) -> str:
 def _never_pays(plan: Plan) -> str:
     if plan.depth.break_even_token_acceptance is not None:
         return ""
-    tokens = plan.wanted.tokens
-    return f"With {tokens} draft tokens no acceptance is enough: drafting costs more than it can give."
+    tokens = words.tokens(plan.wanted.tokens)
+    return f"With {tokens} at a time no acceptance is enough: drafting costs more than it can give."
+
+
+def _loses(plan: Plan) -> str:
+    speedup, wanted = plan.depth.speedup, plan.wanted
+    if speedup >= 1 or plan.depth.break_even_token_acceptance is None:
+        return ""
+    instead = f"draft {words.tokens(plan.best_tokens)} at a time" if plan.best_tokens else "do not speculate"
+    return (
+        f"At {words.acceptance(wanted)}, {words.tokens(wanted.tokens)} at a time make it slower, "
+        f"{speedup:.2f} times as fast as without: {instead}."
+    )
 
 
 def _other_method(plan: Plan) -> str:
@@ -194,8 +200,10 @@ _CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
     CautionName.LARGE_DRAFT: _large_draft,
     CautionName.SMALL_DRAFT: _small_draft,
     CautionName.BATCH: _batch,
+    CautionName.LITTLE_CACHE: _little_cache,
     CautionName.COMPUTE_BOUND: _compute_bound,
     CautionName.NEVER_PAYS: _never_pays,
+    CautionName.LOSES: _loses,
     CautionName.OTHER_METHOD: _other_method,
 }
 """Each returns nothing where there is nothing to beware of."""

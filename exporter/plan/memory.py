@@ -46,11 +46,8 @@ class Part:
 
     def bytes_over(self, gpus: int) -> int:
         """Return what its weights take over all GPUs, copies included."""
-        return (
-            gpus * ceil(self.model.weight_bytes / self.tensor_parallel)
-            if self._is_copied(gpus)
-            else (self.model.weight_bytes)
-        )
+        whole = self.model.weight_bytes
+        return gpus * ceil(whole / self.tensor_parallel) if self._is_copied(gpus) else whole
 
     def sequence_bytes(self, gpus: int, context: int, element_bytes: int) -> int | None:
         """Return what a sequence takes of the KV cache over all GPUs; None where that is not known."""
@@ -72,6 +69,8 @@ class Room:
     """The KV cache: the same less the overhead; below 0 where it does not fit."""
     sequence_bytes: int | None
     """What a sequence of the wanted length takes of it; None where that is not known."""
+    least_sequence_bytes: int
+    """What it takes at least: the part of those models of which it is known."""
     context: int
     """That length, in tokens."""
 
@@ -94,8 +93,8 @@ class Room:
 
     @property
     def fits(self) -> bool:
-        """Whether vLLM would start: there is a KV cache, and a whole sequence fits into it."""
-        return self.cache_bytes > 0 and self.sequences != 0
+        """Whether there is a KV cache, and a whole sequence is not known to be larger."""
+        return self.cache_bytes > 0 and self.least_sequence_bytes <= self.cache_bytes
 
 
 def room(gpus: Gpus, parts: Sequence[Part], context: int, element_bytes: int) -> Room:
@@ -116,5 +115,6 @@ def room(gpus: Gpus, parts: Sequence[Part], context: int, element_bytes: int) ->
         left_bytes=left,
         cache_bytes=left - gpus.number * gpus.overhead_bytes,
         sequence_bytes=sum(known) if len(known) == len(each) else None,
+        least_sequence_bytes=sum(known),
         context=context,
     )

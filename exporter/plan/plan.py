@@ -12,6 +12,7 @@ from exporter.plan.measured import Measured
 from exporter.plan.memory import Gpus, Part, Room, room
 from exporter.plan.method import VERIFY_COST_RATIO, fixed_cost_ratio
 from exporter.plan.payoff import Payoff
+from exporter.plan.refusals import refusals
 
 USUAL_TOKENS: Final = 4
 
@@ -22,8 +23,12 @@ class Outcome(StrEnum):
     FITS = "fits"
     TIGHT = "tight"
     """They do, but not as many sequences as are wanted."""
+    WEIGHTS_FIT = "weights_fit"
+    """There is some room for the KV cache; whether one sequence fits into it is not known."""
     DOES_NOT_FIT = "does_not_fit"
     """There is no room for the KV cache, or not for one sequence: vLLM would not start."""
+    REFUSED = "refused"
+    """There is room, and vLLM would not start for another reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,9 @@ class Plan:
     """What comes of it."""
 
     wanted: Wanted
+    outcome: Outcome
+    refusals: tuple[str, ...]
+    """Why vLLM would not start, memory aside."""
     alone: Room
     """Of the target without a draft."""
     drafting: Room
@@ -69,15 +77,7 @@ class Plan:
     best_tokens: int
     """How many tokens to draft; 0 where no number of them pays."""
     payoff: Payoff | None
-    """None where no throughput is known."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """Whether it fits."""
-        if not self.drafting.fits:
-            return Outcome.DOES_NOT_FIT
-        sequences = self.drafting.sequences
-        return Outcome.TIGHT if sequences is not None and sequences < self.wanted.batch else Outcome.FITS
+    """None where no throughput is known, or vLLM would not start."""
 
     @property
     def depth(self) -> Depth:
@@ -98,19 +98,23 @@ def plan(wanted: Wanted) -> Plan:
         room(wanted.gpus, parts, wanted.context, wanted.element_bytes)
         for parts in ([wanted.target], [wanted.target, *draft])
     )
-    costs = _costs(wanted, drafting)
+    costs, refused = _costs(wanted, drafting), refusals(wanted.method, wanted.target, wanted.draft)
     drafts = geometric(wanted.acceptance) if wanted.measured is None else wanted.measured.drafts
     table = depths(drafts, costs.at)
-    return Plan(
-        wanted,
-        alone,
-        drafting,
-        costs,
-        drafts,
-        table,
-        best(table),
-        _payoff(wanted, drafting, table),
-    )
+    outcome = _outcome(wanted, drafting, refused)
+    starts = outcome not in (Outcome.DOES_NOT_FIT, Outcome.REFUSED)
+    payoff = _payoff(wanted, drafting, table) if starts else None
+    return Plan(wanted, outcome, refused, alone, drafting, costs, drafts, table, best(table), payoff)
+
+
+def _outcome(wanted: Wanted, drafting: Room, refused: tuple[str, ...]) -> Outcome:
+    if not drafting.fits:
+        return Outcome.DOES_NOT_FIT
+    if refused:
+        return Outcome.REFUSED
+    if drafting.sequences is None:
+        return Outcome.WEIGHTS_FIT
+    return Outcome.TIGHT if drafting.sequences < wanted.batch else Outcome.FITS
 
 
 def _costs(wanted: Wanted, drafting: Room) -> Costs:

@@ -22,10 +22,11 @@ def run(*words):
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (("--gpu-memory", "141GB"), 0),
+        (("--gpu-memory", "141GB"), 3),
         (("--gpu-memory", "141GB", "--target.kv-bytes-per-token", "327680", "--draft.kv-bytes-per-token", "131072", "--batch", "100"), 0),
         (("--gpu-memory", "80GB"), 2),
-        (("--gpu-memory", "80GB", "--target.dtype", "fp8"), 0),
+        (("--gpu-memory", "80GB", "--target.dtype", "fp8"), 3),
+        (("--gpu-memory", "141GB", "--draft.tensor-parallel", "1"), 2),
     ],
 )  # fmt: skip
 def test_the_exit_status_says_whether_it_fits(words, status, capsys):

@@ -34,8 +34,10 @@ def test_a_usual_pair_on_enough_memory_is_nothing_to_beware_of():
         (("--draft.tensor-parallel", "1"), "tensor_parallel"),
         (("--batch", "51"), None),
         (("--batch", "52"), "compute_bound"),
-        (("--cost.draft-cost-ratio", "0.975"), None),
+        (("--cost.draft-cost-ratio", "0.975", "--acceptance", "1"), None),
         (("--cost.draft-cost-ratio", "0.976"), "never_pays"),
+        (("--acceptance", "0.35"), "loses"),
+        (("--acceptance", "0.42"), None),
     ],
 )
 def test_each_has_its_limit(words, name):
@@ -45,6 +47,21 @@ def test_each_has_its_limit(words, name):
 @pytest.mark.parametrize(("draft", "says"), [("21.1B", False), ("21.2B", True)])
 def test_a_draft_above_15_percent_of_the_memory_is_too_large(draft, says):
     assert ("draft_share" in warned(*QUIET, "--draft", draft)) is says
+
+
+@pytest.mark.parametrize(("size", "says"), [("82.1GB", True), ("82.2GB", False)])
+def test_little_memory_for_a_cache_of_unknown_use_is_warned_of(size, says):
+    words = ("--gpu-memory", size, "--utilisation", "1", "--overhead", "0")
+    assert ("little_cache" in warned(*QUIET, "--draft", "8B", *words, "--batch", "8")) is says
+
+
+def test_a_pair_that_loses_says_what_to_do_instead():
+    worst, better = (
+        str(cautions(planned(*QUIET, "--tokens", "8", "--acceptance", share))) for share in ("0.1", "0.5")
+    )
+    assert "At the assumed acceptance of 0.1, 8 tokens at a time make it slower, 0.52 times as fast" in worst
+    assert "without: do not speculate." in worst
+    assert "without: draft 2 tokens at a time." in better
 
 
 def test_swapped_models_are_asked_about(llamas):

@@ -15,8 +15,10 @@ from exporter.plan.document import PlanView, as_json, view
 from exporter.plan.dtype import DTYPES
 from exporter.plan.families import FAMILIES
 from exporter.plan.method import METHODS
+from exporter.plan.plan import Outcome
 from exporter.report.markdown import markdown_report
 from exporter.report.paint import ASCII, UNICODE, Paint
+from exporter.report.parts import Tone
 from exporter.report.text import text_report
 from tests.plan.conftest import LLAMA_8B, planned
 from tests.plan.test_counting import CASES
@@ -80,7 +82,7 @@ def test_the_figures_in_the_documentation_are_those_of_the_plan():
         assert figures == [f"{size // 10**9} GB" for size in found]
 
 
-@pytest.mark.parametrize("word", [*CautionName, *FAMILIES, *METHODS, *DTYPES])
+@pytest.mark.parametrize("word", [*CautionName, *Outcome, *FAMILIES, *METHODS, *DTYPES])
 def test_every_word_is_explained(word):
     assert re.search(rf"\b{word}\b", DOCUMENTATION.read_text(encoding="utf-8"))
 
@@ -96,11 +98,30 @@ def test_every_word_is_explained(word):
         (("--gpus", "1"), "It would fit with the target in 4 bits"),
         (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
         (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
+        (("--acceptance", "0"), "[fits] 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. At the assumed acceptance of 0 no number of tokens pays: 0.48 times as fast with 4. It pays where more than"),
+        (("--tokens", "8", "--acceptance", "0.5"), "At the assumed acceptance of 0.5, 8 tokens do not pay: 0.64 times as fast. It pays where more than"),
+        (("--draft.tensor-parallel", "1"), "[refused] The draft's tensor parallel size is 1 and the target's 4: vLLM takes the target's only."),
     ],
 )  # fmt: skip
 def test_the_verdict_comes_first(llamas, words, says):
     found = " ".join(text(planned(*llamas, *words), 120).split())
     assert says in found.split("target model")[0]
+
+
+def test_what_pays_nowhere_is_not_green(llamas):
+    assert [report(planned(*llamas, *more)).engines[0].tone for more in ((), ("--acceptance", "0"))] == [
+        Tone.GOOD,
+        Tone.FAIR,
+    ]
+
+
+def test_where_a_sequence_is_of_unknown_size_the_verdict_says_so():
+    words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
+    found = text(planned(*words), 120)
+    assert (
+        "[weights fit] 4.00 GB are left for the KV cache. Whether a sequence of 8,192 tokens fits is" in found
+    )
+    assert json.loads(as_json(planned(*words)))["outcome"] == "weights_fit"
 
 
 def test_a_search_has_no_weights():

@@ -136,6 +136,32 @@ def test_it_fits_if_a_whole_sequence_does(llamas, words, outcome):
     assert planned(*llamas, *words).outcome is outcome
 
 
+def test_without_a_config_nobody_knows_whether_a_sequence_fits():
+    """However little is left; but if what is known is too large already, none does."""
+    words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
+    assert planned(*words, "--gpu-memory", "78.000000001GB").outcome is Outcome.WEIGHTS_FIT
+    assert planned(*words, "--gpu-memory", "78GB").outcome is Outcome.DOES_NOT_FIT
+    one_known = (*words, "--gpu-memory", "80GB", "--target.kv-bytes-per-token", "327680")
+    assert planned(*one_known, "--context", "12207").outcome is Outcome.WEIGHTS_FIT
+    assert planned(*one_known, "--context", "12208").outcome is Outcome.DOES_NOT_FIT
+
+
+def test_what_vllm_refuses_is_refused_if_there_is_room(llamas, folder):
+    odd = folder("odd", {**LLAMA_8B, "num_attention_heads": 30, "head_dim": 128})
+    assert planned(*llamas, "--draft.tensor-parallel", "1").outcome is Outcome.REFUSED
+    assert planned("--target", odd, "--draft", "1B", "--gpus", "4").outcome is Outcome.REFUSED
+    assert planned("--target", odd, "--draft", "1B", "--gpus", "2").outcome is Outcome.WEIGHTS_FIT
+    other = folder("other", {**LLAMA_8B, "vocab_size": 128320})
+    assert planned("--target", llamas[1], "--draft", other, "--gpus", "4").outcome is Outcome.REFUSED
+    assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is Outcome.DOES_NOT_FIT
+
+
+def test_a_head_may_be_on_one_gpu(folder):
+    words = ("--target", folder("t", LLAMA_8B), "--method", "eagle3", "--gpus", "4")
+    assert planned(*words, "--draft.tensor-parallel", "1").outcome is Outcome.FITS
+    assert planned(*words, "--draft.tensor-parallel", "2").outcome is Outcome.REFUSED
+
+
 sizes = st.integers(10**6, 10**12)
 dtypes = st.sampled_from(DTYPES)
 

@@ -1,0 +1,123 @@
+"""The sections of a plan about speed: what drafting costs, how many tokens to draft, and the return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from exporter.plan import words
+from exporter.plan.cost import Basis
+from exporter.plan.method import SEARCHES
+from exporter.plan.plan import Plan
+from exporter.plan.sizes import gigabytes
+from exporter.report import numbers
+from exporter.report.parts import Bar, Chart, Figure, Note, Part
+
+_BASES: Final[Mapping[Basis, str]] = {
+    Basis.GIVEN: "It is as it was given.",
+    Basis.MEASURED: "It is what the observation says.",
+    Basis.ESTIMATED: "An estimate by the bytes that a step reads, weights and KV cache. Measure it: "
+    "spec-decode-exporter observe.",
+    Basis.ESTIMATED_BY_WEIGHTS: "An estimate by the weights alone. Measure it: spec-decode-exporter observe.",
+}
+
+
+def cost(plan: Plan) -> Iterator[Part]:
+    """Yield what drafting costs, and what that rests on."""
+    found, reading = plan.costs.at(plan.wanted.tokens), plan.costs.reading
+    yield Figure(
+        "a draft token",
+        f"{found.draft_cost_ratio:.3f}",
+        "",
+        f"plain decode steps, at {words.sequences(reading.batch)}",
+    )
+    yield Figure("a draft", f"{found.fixed_cost_ratio:.3f}", "", "besides, however many tokens it has")
+    if plan.depth.break_even_token_acceptance is not None:
+        yield Figure(
+            "break-even", numbers.share(plan.depth.break_even_token_acceptance), "", "acceptance of a token"
+        )
+    if plan.costs.basis in (Basis.ESTIMATED, Basis.ESTIMATED_BY_WEIGHTS) and plan.wanted.method in SEARCHES:
+        yield Note("What verifying and searching usually cost; nothing is drafted by a model.")
+    else:
+        yield Note(_BASES[plan.costs.basis])
+
+
+def depths(plan: Plan) -> Iterator[Part]:
+    """Yield the table over the number of draft tokens, and what it assumes."""
+    most = max(1.0, *(depth.speedup for depth in plan.depths))
+    rows = [Bar("0", 1 / most, ("1.00", "", ""), _remark(plan, 0), marked=plan.best_tokens == 0)]
+    rows += [
+        Bar(
+            str(depth.tokens),
+            depth.speedup / most,
+            (
+                numbers.plain(depth.speedup),
+                f"{_rate(plan, depth.tokens):.3f}",
+                _needed(depth.break_even_token_acceptance, depth.tokens),
+            ),
+            _remark(plan, depth.tokens),
+            marked=depth.tokens == plan.best_tokens,
+            guessed=plan.wanted.measured is not None and not depth.measured,
+        )
+        for depth in plan.depths
+    ]
+    yield Chart("draft tokens", ("speed-up", "rate", "needed"), tuple(rows))
+    yield Note(_assumption(plan))
+    yield Note(
+        "Rate: the share of the draft tokens that is accepted then. Needed: the rate at which it pays."
+    )
+
+
+def _rate(plan: Plan, tokens: int) -> float:
+    return sum(plan.drafts.reached[:tokens]) / tokens
+
+
+def _needed(token_acceptance: float | None, tokens: int) -> str:
+    return (
+        numbers.NONE
+        if token_acceptance is None
+        else numbers.share(words.accepted_at(token_acceptance, tokens))
+    )
+
+
+def _assumption(plan: Plan) -> str:
+    if plan.wanted.measured is not None:
+        return f"Accepted as in the observation, of {words.tokens(plan.wanted.measured.tokens)} at a time."
+    return (
+        f"If each token is accepted with {plan.wanted.acceptance:g}, given those before it (--acceptance). "
+        "What yours accepts only a test shows."
+    )
+
+
+def _remark(plan: Plan, tokens: int) -> str:
+    remarks = {
+        "no speculation": tokens == 0,
+        "planned": tokens == plan.wanted.tokens,
+        "best": tokens == plan.best_tokens,
+        "extrapolated": plan.wanted.measured is not None and tokens > plan.drafts.measured,
+    }
+    return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
+def payoff(plan: Plan) -> Iterator[Part]:
+    """Yield what drafting gains for the memory that it takes; nothing where no throughput is known."""
+    found = plan.payoff
+    if found is None:
+        return
+    seen = "as observed" if found.measured else "as estimated"
+    span = "" if found.lower is None or found.upper is None else f"{found.lower:.2f} to {found.upper:.2f}"
+    yield Figure("speed-up", numbers.plain(found.speedup), span, seen)
+    yield Figure("baseline", numbers.rate(found.baseline_tokens_per_second), "", "tokens a second without it")
+    yield Figure("gained", words.signed(found.gained_tokens_per_second), "", "tokens a second")
+    yield Figure("memory", gigabytes(found.memory_bytes), "", "the draft's weights and its KV cache")
+    each = found.tokens_per_second_per_gigabyte
+    if each is None:
+        yield Note("It takes no memory of the GPUs: whatever it gains is free of that.")
+        return
+    bounds = found.bounds
+    yield Figure(
+        "return",
+        words.signed(each),
+        "" if bounds is None else f"{words.signed(bounds[0])} to {words.signed(bounds[1])}",
+        "tokens a second gained for each GB",
+    )
