@@ -36,6 +36,9 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 PREFIX = "SPEC_DECODE_REQUESTS_"
 OK = 200
+TOO_MANY_REQUESTS = 429
+PROBLEM = "application/problem+json"
+"""The type of an answer that says what the exporter itself, and nothing before it, has against a batch."""
 PATHS = ("/v1/chat/completions", "/v1/completions")
 API = "/api/v1/requests"
 
@@ -343,7 +346,8 @@ class Reporter:
             finally:
                 connection.close()
         except Exception as error:
-            self._drop(len(batch))
+            if not isinstance(error, AboveRateError):
+                self._drop(len(batch))
             self._pause = min(LONGEST_PAUSE, 2 * self._pause or SECONDS)
             self._not_before = now + self._pause
             self.tell(f"the exporter at {self.settings.url} does not take it", error)
@@ -412,15 +416,21 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+class AboveRateError(http.client.HTTPException):
+    """The exporter has refused a whole batch as above its rate, and counted it itself."""
+
+
 def post(connection: http.client.HTTPConnection, settings: Settings, body: bytes, dropped: int) -> None:
     """Send records, one a line; raise an error where they are not taken."""
     headers = {"Content-Type": "application/x-ndjson", "Connection": "close", **authorization(settings)}
     if dropped:
         headers["X-Spec-Decode-Dropped"] = str(dropped)
     connection.request("POST", read_address(settings.url).path, body, headers)
-    status = connection.getresponse().status
-    if status != OK:
-        raise http.client.HTTPException(f"status {status}")
+    answer = connection.getresponse()
+    if answer.status == TOO_MANY_REQUESTS and answer.getheader("Content-Type", "").startswith(PROBLEM):
+        raise AboveRateError(f"status {answer.status}")
+    if answer.status != OK:
+        raise http.client.HTTPException(f"status {answer.status}")
 
 
 def authorization(settings: Settings) -> dict[str, str]:

@@ -116,6 +116,18 @@ async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(r
     assert ["X-Spec-Decode-Dropped: 7" in exporter.requests[0][0], exporter.requests[1][0][-1]] == [True, "8"]
 
 
+@pytest.mark.parametrize(("content_type", "dropped"), [("application/problem+json", 7), ("text/plain", 9)])
+async def test_what_is_above_the_exporter_s_rate_it_counts_itself(reporter, exporter, content_type, dropped):
+    """Not so where what stands before its API refuses by a rate of its own, and does not say it in JSON."""
+    one = await reporter(2, URL=exporter.url)
+    one.dropped = 7
+    head = f"HTTP/1.1 429 Too Many Requests\r\nContent-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
+    exporter.reply = head.encode()
+    one.work(0.0)
+    assert len(exporter.records()) == 2
+    assert (one.dropped, one._records) == (dropped, [])
+
+
 async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
     one = await reporter(1, URL="http://127.0.0.1:1/")
     for now in range(0, 300, 40):
