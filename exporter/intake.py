@@ -63,8 +63,11 @@ class Intake:
         if _of_the_board(settings) != _of_the_board(before):
             self._board = RequestBoard(settings)
 
-    async def take(self, body: bytes, *, lines: bool) -> Batch:
+    async def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Batch:
         """Read a body and count its requests; what is above the rate is left out and counted as refused.
+
+        ``dropped`` are those that its sender let go before. They count once the body is taken: until then
+        the sender says it again.
 
         Raises:
             NotJsonError: see ``wire.read``, and so for the next.
@@ -78,6 +81,8 @@ class Intake:
             self._tell_refused(Counter({Refusal.MALFORMED: 1}))
             raise
         await self._count(board, batch)
+        if dropped and not batch.above_the_rate:
+            batch.refused[Refusal.DROPPED] = dropped
         for reason, number in batch.refused.items():
             board.refuse(reason, number)
         self._tell_refused(batch.refused)
@@ -129,6 +134,7 @@ class Intake:
                 without_metrics=self._refused[Refusal.WITHOUT_METRICS],
                 contradictory=self._refused[Refusal.CONTRADICTORY],
                 rate=self._refused[Refusal.RATE],
+                dropped=self._refused[Refusal.DROPPED],
             )
             self._refused.clear()
             self._told_at = now

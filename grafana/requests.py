@@ -119,8 +119,8 @@ def _tiles() -> Band:
     )
     lost = stat_tile(
         "Not counted",
-        "Share of what is sent to the exporters that they do not count: not readable, without metrics, "
-        "or more than they take. The reasons are below.",
+        "Share of the requests that the exporters know of and do not count: not readable, without metrics, "
+        "more than they take, or dropped by the sender. The reasons are below.",
         [Query(f"sum({_REFUSED}) / (sum({_REFUSED}) + sum({_TAKEN}) > 0)")],
         Look(unit="percentunit", decimals=1, steps=style.NOT_COUNTED, no_value=_NOT_SENT),
     )
@@ -307,8 +307,8 @@ def _sent() -> list[Panel]:
     return [
         lines(
             "Not counted, by reason",
-            "Requests a second that came and are in no figure here. `rate`: more came than "
-            "`requests.rate`; `without_metrics`: vLLM said nothing of their speculation.",
+            "Requests a second that are in no figure here. `rate`: more came than `requests.rate`; "
+            "`without_metrics`: vLLM said nothing of their speculation; `dropped`: the sender let them go.",
             [Query(refused, "{{reason}}")],
             _A_SECOND,
             stepped=True,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -96,6 +97,29 @@ async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, 
     clock.now += 1
     (line,) = await refused()
     assert (line["malformed"], line["without_metrics"], line["contradictory"], line["rate"]) == (2, 2, 0, 0)
+    assert line["dropped"] == 0
+
+
+async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(intake):
+    with capture_logs() as logged:
+        batch = await intake.take(body(RECORD), lines=False, dropped=7)
+    assert (len(batch.requests), batch.refused) == (1, {Refusal.DROPPED: 7})
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 7})
+    (line,) = logged
+    assert (line["event"], line["dropped"], line["malformed"]) == ("requests_refused", 7, 0)
+
+
+@pytest.mark.parametrize("refused", [b"nonsense", body(*[RECORD] * 3)], ids=["no JSON", "above the rate"])
+async def test_what_a_sender_will_say_again_is_not_counted_yet(intake, clock, refused):
+    """It says it with each body until one is taken: with 400 and 429 it knows that this was not."""
+    await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
+    with contextlib.suppress(NotJsonError):
+        assert (await intake.take(refused, lines=False, dropped=7)).above_the_rate
+    assert Refusal.DROPPED not in (await intake.findings()).refused
+    clock.now += 1
+    await intake.take(body(RECORD), lines=False, dropped=7)
+    assert (await intake.findings()).refused[Refusal.DROPPED] == 7
 
 
 async def test_a_body_that_is_no_json_is_counted_once(intake):

@@ -273,8 +273,8 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     _own(
         "spec_decode_exporter_requests_refused_total",
         labels=("reason",),
-        help="Requests sent to the exporter and not counted, by reason: not readable, without vLLM's metrics of the "
-        "speculation, numbers that contradict each other, or more a second than are taken.",
+        help="Requests not counted, by reason: not readable, without vLLM's metrics of the speculation, numbers that "
+        "contradict each other, more a second than are taken, or dropped by their sender, which says so.",
         read=lambda findings: [((str(reason),), findings.refused.get(reason, 0)) for reason in Refusal],
     ),
     _own(

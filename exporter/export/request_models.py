@@ -71,7 +71,9 @@ class TakenView(View):
     """What became of the requests of a body."""
 
     taken: int = Field(description="How many were counted.")
-    refused: dict[Refusal, int] = Field(description="How many were not, by reason; none is left out.")
+    refused: dict[Refusal, int] = Field(
+        description="How many were not, by reason; none is left out. `dropped` the sender said of itself."
+    )
     mistakes: tuple[MistakeView, ...] = Field(description="The first ten that are malformed, or the like.")
 
 

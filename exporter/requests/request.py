@@ -48,3 +48,5 @@ class Refusal(StrEnum):
     """Its numbers cannot be: more accepted than drafted."""
     RATE = "rate"
     """More came in a second than are taken."""
+    DROPPED = "dropped"
+    """Its sender let it go, and says so with what it sends later."""

@@ -49,6 +49,11 @@ class Batch:
     mistakes: list[Mistake] = field(default_factory=list)
     """The first of them."""
 
+    @property
+    def above_the_rate(self) -> bool:
+        """Whether more comes in a second than is taken, and nothing of this was."""
+        return bool(self.refused[Refusal.RATE]) and not self.requests
+
     def refuse(self, index: int, error: RefusedError) -> None:
         """Note that one is not taken."""
         self.refused[error.reason] += 1

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Header:
+    """A header that a page reads, where a client sends it."""
+
+    name: str
+    description: str
+    pattern: str
+    """What its value is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One page of the API."""
 
@@ -34,6 +44,7 @@ class Endpoint:
     """What it may be answered with besides what any request may be."""
     body: type[BaseModel] | None = None
     """What is sent to it by ``POST``, once or many times; what is sent to nobody is asked for by ``GET``."""
+    headers: Sequence[Header] = ()
     costly: bool = False
     """Whether it is larger, the more engines there are."""
 

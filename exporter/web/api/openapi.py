@@ -11,7 +11,6 @@ from typing import Any, Final
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from exporter import __version__
-from exporter.event_log import EVENT_ID
 from exporter.export.models import View
 from exporter.requests.wire import MOST_REQUESTS
 from exporter.web.api.endpoint import Endpoint
@@ -19,7 +18,6 @@ from exporter.web.api.problems import CONTENT_TYPE, ProblemView
 from exporter.web.api.queries import Query
 from exporter.web.api.requests import JSON, NDJSON
 from exporter.web.api.stream import CONTENT_TYPE as STREAM
-from exporter.web.api.stream import LAST_EVENT_ID
 
 _INFO: Final = {
     "title": "spec-decode-exporter",
@@ -112,12 +110,12 @@ def _parameters(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[st
         }
         description = {"description": schema["description"]}
         yield {"name": name, "in": "query", **description, "schema": _without_null(shown)}
-    if endpoint.content_type == STREAM:
+    for header in endpoint.headers:
         yield {
-            "name": LAST_EVENT_ID,
+            "name": header.name,
             "in": "header",
-            "description": "The same as `since`, as browsers say it when they connect again.",
-            "schema": {"type": "string", "pattern": EVENT_ID},
+            "description": header.description,
+            "schema": {"type": "string", "pattern": header.pattern},
         }
 
 

@@ -7,6 +7,7 @@ answers that it may.
 from __future__ import annotations
 
 import asyncio
+import re
 from http import HTTPStatus
 from typing import Final, NoReturn
 
@@ -15,7 +16,6 @@ from aiohttp import hdrs, web
 from exporter.export.request_models import MistakeView, TakenView
 from exporter.export.request_snapshot import head, lists, refused_view
 from exporter.requests.records import NotJsonError
-from exporter.requests.request import Refusal
 from exporter.requests.wire import Batch, TooManyError
 from exporter.web.api.answers import check_windows, pieces, respond, whole
 from exporter.web.api.problems import RequestError
@@ -33,6 +33,11 @@ _BODY_SECONDS: Final = 10.0
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 _LINES: Final = {JSON: False, NDJSON: True}
+
+DROPPED: Final = "X-Spec-Decode-Dropped"
+"""The header by which a sender says how many requests it let go since the last body that was taken."""
+NUMBER: Final = "[0-9]{1,9}"
+"""What its value is."""
 
 
 async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
@@ -56,12 +61,12 @@ async def take(request: web.Request, _query: Query) -> web.Response:
     lines = _is_lines(request)
     body = await _body(request)
     try:
-        batch = await taking(body, lines=lines)
+        batch = await taking(body, lines=lines, dropped=_dropped(request))
     except NotJsonError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyError as error:
         raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
-    if batch.refused[Refusal.RATE] and not batch.requests:
+    if batch.above_the_rate:
         detail = "More requests come in a second than are taken; `requests.rate` of the configuration."
         raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
     return await respond(request, whole(_taken(batch)))
@@ -73,6 +78,12 @@ def _taken(batch: Batch) -> TakenView:
         refused=refused_view(batch.refused),
         mistakes=tuple(MistakeView(index=each.index, detail=each.detail) for each in batch.mistakes),
     )
+
+
+def _dropped(request: web.Request) -> int:
+    """Return how many requests the sender let go; what is no such number is passed over."""
+    said = request.headers.get(DROPPED, "")
+    return int(said) if re.fullmatch(NUMBER, said) else 0
 
 
 def _is_lines(request: web.Request) -> bool:

@@ -6,10 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
+from exporter.event_log import EVENT_ID
 from exporter.export.models import EngineView, EventsView, EventView, HistoryView, SnapshotView, TargetsView
 from exporter.export.request_models import RequestsView, SentRequest, TakenView
 from exporter.web.api import answers, requests, stream
-from exporter.web.api.endpoint import Endpoint
+from exporter.web.api.endpoint import Endpoint, Header
 from exporter.web.api.openapi import document
 from exporter.web.api.queries import (
     EventFilter,
@@ -74,6 +75,13 @@ ENDPOINTS: Final = (
         EventView,
         stream.CONTENT_TYPE,
         problems=(503,),
+        headers=(
+            Header(
+                stream.LAST_EVENT_ID,
+                "The same as `since`, as browsers say it when they connect again.",
+                EVENT_ID,
+            ),
+        ),
     ),
     Endpoint(
         requests.PATH,
@@ -92,6 +100,14 @@ ENDPOINTS: Final = (
         model=TakenView,
         body=SentRequest,
         problems=(404, 408, 413, 415, 429, 503),
+        headers=(
+            Header(
+                requests.DROPPED,
+                "How many requests the sender had to drop since the last body that was taken; counted as "
+                "refused. What is no such number is passed over.",
+                f"^{requests.NUMBER}$",
+            ),
+        ),
     ),
     Endpoint("/api/v1/openapi.json", "openapi", "This document", openapi),
 )

@@ -17,7 +17,7 @@ from exporter.requests.wire import Batch
 class Taking(Protocol):
     """Takes the single requests of a body: see ``intake.Intake.take``."""
 
-    def __call__(self, body: bytes, *, lines: bool) -> Awaitable[Batch]:
+    def __call__(self, body: bytes, *, lines: bool, dropped: int = 0) -> Awaitable[Batch]:
         """Return what the body says, without what is above the rate."""
         ...
 

@@ -62,6 +62,7 @@ _REFUSALS: Final[Mapping[Refusal, str]] = {
     Refusal.WITHOUT_METRICS: "without vLLM's metrics",
     Refusal.CONTRADICTORY: "contradictory",
     Refusal.RATE: "above the rate",
+    Refusal.DROPPED: "dropped by the sender",
 }
 
 

@@ -69,6 +69,24 @@ def test_an_id_of_an_event_looks_the_same_everywhere(described):
     assert re.fullmatch(parameters["since"]["pattern"], EventLog(run_name(1_790_000_000.0)).last)
 
 
+def test_the_headers_that_a_page_reads_are_described(described):
+    headers = {
+        each["name"]: each
+        for page in described["paths"].values()
+        for method in page.values()
+        for each in method["parameters"]
+        if each["in"] == "header"
+    }
+    assert list(headers) == ["Last-Event-ID", "X-Spec-Decode-Dropped"]
+    assert all(each["description"] and "required" not in each for each in headers.values())
+    (dropped,) = (
+        each
+        for each in described["paths"]["/api/v1/requests"]["post"]["parameters"]
+        if each["in"] == "header"
+    )
+    assert dropped["schema"] == {"type": "string", "pattern": "^[0-9]{1,9}$"}
+
+
 def test_the_types_of_events_are_those_of_the_log(described):
     """Of what happens to engines and targets, and is an event."""
     asked = parameters_of(described, "events")["type"]["items"]["enum"]

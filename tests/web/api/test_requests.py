@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from io import BytesIO
 
@@ -11,7 +12,9 @@ import pytest
 from exporter.config.request_settings import RequestSettings, RequestUsers
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
+from exporter.inside import spec_decode_requests as inside
 from exporter.intake import Intake
+from exporter.requests.request import Refusal
 from exporter.web.api import requests
 from exporter.web.api.source import ApiSource
 from exporter.web.app import create_app
@@ -19,7 +22,7 @@ from tests.requests.test_wire import RECORD, changed
 
 PATH = "/api/v1/requests"
 JSON, NDJSON = "application/json", "application/x-ndjson"
-NOTHING_REFUSED = {"malformed": 0, "without_metrics": 0, "contradictory": 0, "rate": 0}
+NOTHING_REFUSED = {"malformed": 0, "without_metrics": 0, "contradictory": 0, "rate": 0, "dropped": 0}
 
 
 class NoFleet:
@@ -198,6 +201,36 @@ async def test_what_is_above_the_rate_is_counted_and_let_go(post, clock):
     assert "requests.rate" in problem["detail"]
     clock.now += 0.5
     assert (await post([RECORD] * 60))[1]["refused"]["rate"] == 10
+
+
+async def test_a_sender_may_say_how_many_it_has_dropped(post, client):
+    for number in ("7", "0", "000000035"):
+        status, said = await post([RECORD], **{requests.DROPPED: number})
+        assert (status, said["taken"]) == (200, 1)
+        assert said["refused"] == {**NOTHING_REFUSED, "dropped": int(number)}
+    told = await (await client.get(PATH)).json()
+    assert (told["taken"], told["refused"]) == (3, {**NOTHING_REFUSED, "dropped": 42})
+
+
+@pytest.mark.parametrize(
+    "said", ["", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"]
+)
+async def test_what_is_no_number_of_them_is_passed_over(post, said):
+    status, answer = await post([RECORD], **{requests.DROPPED: said})
+    assert (status, answer["taken"], answer["refused"]) == (200, 1, NOTHING_REFUSED)
+
+
+async def test_what_vllm_s_middleware_says_is_understood(client, intake):
+    """By its own code, over a socket."""
+    settings = inside.Settings(url=str(client.make_url(PATH)))
+
+    def send():
+        with contextlib.closing(inside.connect(settings)) as connection:
+            inside.post(connection, settings, json.dumps(RECORD).encode(), 12)
+
+    await asyncio.to_thread(send)
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 12})
 
 
 async def test_where_nothing_is_taken_the_remedy_is_told(post, client, intake):

@@ -159,13 +159,14 @@ async def test_pathological_requests_are_told_in_their_row():
 
 
 async def test_what_was_not_counted_or_not_told_apart_is_said():
-    refused = {Refusal.MALFORMED: 2, Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0}
+    refused = {Refusal.MALFORMED: 2, Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0, Refusal.DROPPED: 7}
     html = await requests(
         found(group(), refused=refused, folded={"request_type": 7, "user": 0}, partial=True)
     )
     text = Reading(html).text
     assert text.endswith(
-        "Since the start 10 requests were taken; refused 2 malformed, 3\u202f000 above the rate;"
+        "Since the start 10 requests were taken; refused 2 malformed, 3\u202f000 above the rate, "
+        "7 dropped by the sender;"
         " counted as other 7 by request_type."
     )
     assert "Of the last 5m not every request is here" in text

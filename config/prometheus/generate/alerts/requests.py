@@ -87,7 +87,7 @@ REQUESTS: Final = (
     ),
     Alert(
         "SpecDecodeRequestsRefused",
-        summary="The exporter cannot count many of the requests that are sent to it.",
+        summary="The exporter cannot count many of the requests, or senders drop them.",
         description="{{ $labels.instance }}: {{ $value | humanizePercentage }} of the requests of the last 15 "
         "minutes were not counted, most of them for the reason "
         '{{ with printf "topk(1, increase(spec_decode_exporter_requests_refused_total{instance=%q}[15m]))" '

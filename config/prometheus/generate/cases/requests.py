@@ -20,7 +20,7 @@ from config.prometheus.generate.case import (
 _GROUP: Final = {**EXPORTER, "model_name": "llama", "request_type": "chat", "temperature": "to 1"}
 _MODEL: Final = {**EXPORTER, "model_name": "llama"}
 _LONG: Final = {"window": "5m"}
-_REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate")
+_REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate", "dropped")
 
 
 def _percentiles(*phases: tuple[float, float | None]) -> Series:
@@ -242,6 +242,19 @@ _REFUSED: Final = (
                 EXPORTER,
                 "gpu-1:7732: 100% of the requests of the last 15 minutes were not counted, most of them for the reason "
                 "malformed.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeRequestsRefused",
+        "fires when senders drop one in five",
+        _sent(counter((60, 0.4)), dropped=counter((60, 0.1))),
+        at=60,
+        fires=(
+            Firing(
+                EXPORTER,
+                "gpu-1:7732: 20% of the requests of the last 15 minutes were not counted, most of them for the reason "
+                "dropped.",
             ),
         ),
     ),
