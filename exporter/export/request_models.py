@@ -85,6 +85,18 @@ class PercentilesView(View):
     p90: float
 
 
+class HistogramView(View):
+    """Requests that drafted, by a number."""
+
+    upper_bounds: tuple[float, ...] = Field(
+        description="Ascending; a number on a bound is below it. They are the label `le` of the metric."
+    )
+    counts: tuple[int, ...] = Field(
+        description="Requests between two bounds, not cumulative; the last are those above every bound."
+    )
+    sum: float = Field(description="Of the numbers.")
+
+
 class RequestTotalsView(View):
     """Sums over requests."""
 
@@ -133,6 +145,12 @@ class RequestModelView(RequestSummaryView):
     low_mean_acceptance_ratio: float | None
     high_mean_acceptance_ratio: float | None
     advice: tuple[str, ...] = Field(description="The most useful first.")
+    acceptance_bounds: tuple[float, ...] = Field(
+        description="Of `acceptance_counts`: from each bound to below the next; 1 belongs to the last."
+    )
+    acceptance_counts: tuple[int, ...] = Field(
+        description="Requests that drafted, by their acceptance ratio: it shows whether there are two heaps."
+    )
 
 
 class RequestSinceStartView(RequestTotalsView):
@@ -141,6 +159,8 @@ class RequestSinceStartView(RequestTotalsView):
     model_name: str
     request_type: str
     temperature: str
+    acceptance_ratio_histogram: HistogramView
+    acceptance_length_tokens_histogram: HistogramView
 
 
 class RequestUserView(RequestSummaryView):

@@ -8,6 +8,7 @@ from typing import Any
 from exporter.analysis.estimate import Estimate
 from exporter.export.engine_models import Estimated, View
 from exporter.export.request_models import (
+    HistogramView,
     PercentilesView,
     RequestGroupView,
     RequestModelView,
@@ -15,8 +16,9 @@ from exporter.export.request_models import (
     RequestUserView,
     RequestWindowView,
 )
-from exporter.requests.findings import Percentiles, RequestFindings, Summary, Totals
+from exporter.requests.findings import Histogram, Percentiles, RequestFindings, Summary, Totals
 from exporter.requests.request import Refusal
+from exporter.requests.twentieths import BOUNDS
 
 
 def refused_view(refused: Mapping[Refusal, int]) -> dict[Refusal, int]:
@@ -74,6 +76,8 @@ def _models(found: RequestFindings) -> Iterator[View]:
                 low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
                 high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
                 advice=tuple(model.advice),
+                acceptance_bounds=BOUNDS,
+                acceptance_counts=tuple(model.acceptance_counts),
                 **_summary(model.summary),
             )
 
@@ -84,6 +88,8 @@ def _since_start(found: RequestFindings) -> Iterator[View]:
             model_name=key.model_name,
             request_type=key.request_type,
             temperature=key.temperature,
+            acceptance_ratio_histogram=_histogram(group.acceptance_ratio),
+            acceptance_length_tokens_histogram=_histogram(group.acceptance_length_tokens),
             **_totals(group.totals),
         )
 
@@ -118,6 +124,10 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "rejected": summary.rejected,
         "repetitive": summary.repetitive,
     }
+
+
+def _histogram(found: Histogram) -> HistogramView:
+    return HistogramView(upper_bounds=tuple(found.upper_bounds), counts=tuple(found.counts), sum=found.sum)
 
 
 def _percentiles(found: Percentiles | None) -> PercentilesView | None:

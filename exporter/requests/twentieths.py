@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 PARTS: Final = 20
+BOUNDS: Final = tuple(part / PARTS for part in range(PARTS + 1))
+"""Where each part begins, and where the last one ends."""
 
 
 def twentieths(ratios: Iterable[float]) -> tuple[int, ...]:

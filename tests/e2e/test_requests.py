@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from html.parser import HTMLParser
+from itertools import accumulate
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -133,6 +134,26 @@ def test_the_api_adds_up_to_the_same(e2e, told):
     )
     assert sum(each["requests"] for each in since) == found["taken"]
     assert set(found["refused"].values()) == {0}
+
+
+def test_its_histograms_are_those_of_the_metrics_and_of_the_page(e2e, told):
+    exporter, _ = told
+    found = asked(e2e, exporter)
+    (since,) = (each for each in found["since_start"] if each["request_type"] == LOSER[0])
+    for name in ("acceptance_ratio", "acceptance_length_tokens"):
+        said, metric = since[f"{name}_histogram"], f"spec_decode_request_{name}"
+        labels = {"request_type": LOSER[0], "temperature": LOSER[1]}
+        buckets = [
+            sample.value
+            for family in parse(exporter.metrics())
+            for sample in family.samples
+            if sample.name == f"{metric}_bucket" and labels.items() <= sample.labels.items()
+        ]
+        assert buckets == list(accumulate(said["counts"]))
+        assert buckets[-1] == since["requests"] > 100
+    (model,) = found["models"]
+    assert sum(model["acceptance_counts"]) == model["requests"]
+    assert f"{model['requests']:,} requests in two heaps".replace(",", "\u202f") in e2e.fetch(exporter.url)[2]
 
 
 def test_all_of_them_find_the_mix_and_say_who_loses(e2e, told):
