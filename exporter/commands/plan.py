@@ -145,7 +145,13 @@ def _add_gpus(parser: argparse.ArgumentParser) -> None:
     gpus = parser.add_argument_group("GPUs and load")
     _add(gpus, "--gpus", "NUMBER", _whole(1), "how many there are (default: 1)", default=1)
     _add(
-        gpus, "--gpu-memory", "SIZE", _memory, "of one: 80GB, 81559MiB … (default: 80GB)", default=80 * 10**9
+        gpus,
+        "--gpu-memory",
+        "SIZE",
+        _memory,
+        "of one, as nvidia-smi says it, such as 81559MiB; GB are 10^9 bytes, and an H100 of "
+        "80GB has 7 % more (default: 80GB)",
+        default=80 * 10**9,
     )
     _add(
         gpus, "--utilisation", "SHARE", _share, "vLLM's --gpu-memory-utilization (default: 0.9)", default=0.9

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from exporter.plan import refusals, words
 from exporter.plan.method import DRAFT_MODEL
 from exporter.plan.plan import Outcome, Plan
-from exporter.plan.sizes import gigabytes
+from exporter.plan.plan import plan as plan_of
+from exporter.plan.sizes import GIGABYTE, gigabytes
 
 TARGET_SHARE: Final = 0.70
 DRAFT_SHARE: Final = 0.15
@@ -19,14 +20,24 @@ CACHE_SHARE: Final = 0.05
 LARGEST_RATIO: Final = 1 / 8
 SMALLEST_RATIO: Final = 1 / 12
 """The usual sizes of a draft model, in those of its target."""
+REAL_MEMORY: Final = 81_559 * 2**20 / (80 * GIGABYTE)
+"""What nvidia-smi says of an H100 of 80 GB, over that. An H200 of 141 GB has as much more, 143771MiB."""
 COMPUTE_BOUND_TOKENS: Final = 256
 """Tokens of a step beyond which it begins to be bound by computing: an H100 does about 295
 operations in 16 bits for each byte that it reads, and a weight is two of both."""
 
 
+_THEN: Final[Mapping[Outcome, str]] = {
+    Outcome.FITS: "it fits",
+    Outcome.TIGHT: "it fits, with fewer sequences at a time than are wanted",
+    Outcome.WEIGHTS_FIT: "the weights fit",
+}
+
+
 class CautionName(StrEnum):
     """What a warning is called."""
 
+    GPU_MEMORY = "gpu_memory"
     TARGET_ALONE = "target_alone"
     TARGET_SHARE = "target_share"
     DRAFT_SHARE = "draft_share"
@@ -56,6 +67,21 @@ def cautions(plan: Plan) -> tuple[Caution, ...]:
     """Return what to beware of, what keeps vLLM from starting first."""
     found = ((name, look(plan)) for name, look in _CAUTIONS.items())
     return tuple(Caution(name, text) for name, text in found if text)
+
+
+def _gpu_memory(plan: Plan) -> str:
+    gpus = plan.wanted.gpus
+    if not gpus.is_decimal:
+        return ""
+    larger = replace(gpus, memory_bytes=round(gpus.memory_bytes * REAL_MEMORY))
+    real = plan_of(replace(plan.wanted, gpus=larger))
+    if (real.outcome, real.alone.fits) == (plan.outcome, plan.alone.fits):
+        return ""
+    then = _THEN.get(real.outcome, "the target fits without a draft")
+    return (
+        f"GB are 10^9 bytes, and a GPU sold as {gpus.memory_bytes / GIGABYTE:g} GB may have 7 % more. "
+        f"With that {then}: give --gpu-memory as nvidia-smi says it, such as 81559MiB."
+    )
 
 
 def _target_alone(plan: Plan) -> str:
@@ -190,6 +216,7 @@ def _other_method(plan: Plan) -> str:
 
 
 _CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
+    CautionName.GPU_MEMORY: _gpu_memory,
     CautionName.TARGET_ALONE: _target_alone,
     CautionName.HEADS: _heads,
     CautionName.VOCABULARY: _vocabulary,

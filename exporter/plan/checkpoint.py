@@ -12,6 +12,7 @@ from exporter.config.units import parse_parameters
 from exporter.plan.configuration import Configuration, ModelError
 from exporter.plan.counting import shape_of
 from exporter.plan.dtype import SIXTEEN, Dtype
+from exporter.plan.head import module_bytes
 from exporter.plan.model import Model, counted_model
 from exporter.plan.quantisation import dtype_of_checkpoint
 
@@ -61,8 +62,8 @@ def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) 
     shape, own = shape_of(config), None if dtype else dtype_of_checkpoint(config)
     kept = dtype or own
     assert kept is not None  # noqa: S101 - one of the two is set
-    size = _size_of_files(folder) if own else None
     counted = shape.parameters.weight_bytes(kept)
+    size = _without_modules(_size_of_files(folder), config, kept, counted) if own else None
     return Model(
         name=folder.resolve().name or str(folder),
         parameters=shape.parameters,
@@ -74,6 +75,12 @@ def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) 
         kv_bytes_per_token=kv_bytes_per_token,
         vocabulary=_vocabulary(folder / "tokenizer.json"),
     )
+
+
+def _without_modules(size: int | None, config: Configuration, dtype: Dtype, counted: int) -> int | None:
+    """Return the size of files without the MTP modules, where these are so large that they hold them."""
+    modules = module_bytes(config, dtype)
+    return size if size is None or size < counted + modules // 2 else size - modules
 
 
 def _size_of_files(folder: Path) -> int | None:

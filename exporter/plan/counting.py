@@ -34,11 +34,13 @@ def parameters(config: Configuration, layers: int) -> Parameters:
     hidden = config.positive("hidden_size")
     sparse = [layer for layer in range(layers) if _is_sparse(config, layer)]
     every = attention_parameters(config) + config.family.norms * hidden
+    inner = config.positive("intermediate_size")
+    dense = (layers - len(sparse)) * dense_parameters(config, inner)
     table = config.positive("vocab_size") * hidden
     tied = config.switch("tie_word_embeddings", default=config.family.tied)
     beside = len(sparse) * _beside_experts(config) if sparse else 0
     return Parameters(
-        layers=layers * every + (layers - len(sparse)) * _dense(config) + beside + hidden,
+        layers=layers * every + dense + beside + hidden,
         experts=len(sparse) * _experts(config) if sparse else 0,
         expert_share=_expert_share(config) if sparse else 1.0,
         embedding=table,
@@ -56,9 +58,9 @@ def _is_sparse(config: Configuration, layer: int) -> bool:
     return layer >= first and (layer + 1) % every == 0
 
 
-def _dense(config: Configuration) -> int:
-    """Return the weights of a gated feed-forward layer."""
-    hidden, inner = config.positive("hidden_size"), config.positive("intermediate_size")
+def dense_parameters(config: Configuration, inner: int) -> int:
+    """Return the weights of a gated feed-forward layer, so wide inside."""
+    hidden = config.positive("hidden_size")
     return 3 * hidden * inner + (2 * inner + hidden if config.switch("mlp_bias") else 0)
 
 

@@ -26,6 +26,7 @@ class ModelView(View):
     dtype: str
     weight_bytes: int = Field(description="Over all GPUs, copies included.")
     weights_counted: bool = Field(description="Whether that is counted; else it is the size of the files.")
+    guessed: bool = Field(description="Whether it is only as large as such models usually are.")
     tensor_parallel: int
     kv_cache_bytes_per_token: float | None = Field(description="Over all GPUs, in the mean over a sequence.")
     vocabulary_tokens: int | None
@@ -189,6 +190,7 @@ def _model(plan: Plan, part: Part) -> ModelView:
         dtype=model.dtype.name,
         weight_bytes=part.bytes_over(gpus),
         weights_counted=model.counted,
+        guessed=model.guessed,
         tensor_parallel=part.tensor_parallel,
         kv_cache_bytes_per_token=None if size is None else size / wanted.context,
         vocabulary_tokens=None if model.shape is None else model.shape.vocab_size,

@@ -40,6 +40,11 @@ class Dtype:
     """Of one weight of a layer, its share of scales included where they matter."""
 
     @property
+    def of_experts_only(self) -> bool:
+        """Whether the attention of a mixture of experts stays in 16 bits, as that of gpt-oss does."""
+        return self.name == "mxfp4"
+
+    @property
     def rest_bits(self) -> Fraction:
         """Of one weight that quantising leaves alone: of the embedding, and of the output matrix."""
         return max(self.bits, SIXTEEN)

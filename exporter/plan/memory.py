@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from exporter.plan.model import Model
+from exporter.plan.sizes import GIGABYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Gpus:
     """The share of it that the engine may take: vLLM's ``--gpu-memory-utilization``."""
     overhead_bytes: int = 0
     """What one of them needs beside weights and KV cache: activations, CUDA graphs, communication."""
+
+    @property
+    def is_decimal(self) -> bool:
+        """Whether their memory was said in GB, as sellers do, and not in MiB, as nvidia-smi does."""
+        return self.memory_bytes % (GIGABYTE // 10) == 0
 
     @property
     def all_bytes(self) -> int:

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exporter.plan import words
+from exporter.plan.cautions import CautionName, cautions
 from exporter.plan.document import lost
+from exporter.plan.memory import Room
 from exporter.plan.method import DRAFT_MODEL
 from exporter.plan.plan import Plan
-from exporter.plan.sizes import gigabytes
+from exporter.plan.sizes import GIBIBYTE, GIGABYTE, gigabytes
 from exporter.report import numbers
-from exporter.report.parts import Figure, Note
+from exporter.report.parts import Figure, Note, Part
 
 
 def missing(plan: Plan) -> Iterator[Note]:
     """Yield what nobody said, and how to say it."""
+    draft = plan.wanted.draft
+    if draft is not None and draft.model.guessed:
+        yield Note(
+            f"The size of the {draft.model.name} is a guess, what is usual for this target, in "
+            f"{draft.model.dtype.name}. Its own config.json, or its number of parameters, says it: --draft."
+        )
     unknown = [
         name
         for name, part in (("target", plan.wanted.target), ("draft", plan.wanted.draft))
@@ -28,7 +36,7 @@ def missing(plan: Plan) -> Iterator[Note]:
         )
 
 
-def weights(plan: Plan) -> Iterator[Figure]:
+def weights(plan: Plan) -> Iterator[Part]:
     """Yield what the models take, and what is left."""
     wanted, gpus = plan.wanted, plan.wanted.gpus
     yield Figure("target", gigabytes(plan.alone.weight_bytes), "", _of_memory(plan, plan.alone.weight_bytes))
@@ -42,6 +50,11 @@ def weights(plan: Plan) -> Iterator[Figure]:
     if ratio:
         usual = ", usual is 1:8 to 1:12" if wanted.method == DRAFT_MODEL else ""
         yield Figure("draft to target", f"1:{1 / ratio:.1f}", "", f"by active parameters{usual}")
+    if gpus.is_decimal and CautionName.GPU_MEMORY not in {each.name for each in cautions(plan)}:
+        yield Note(
+            f"GB are 10^9 bytes: a GPU sold as {gpus.memory_bytes / GIGABYTE:g} GB may have 7 % more. Give "
+            "--gpu-memory in MiB, as nvidia-smi says it."
+        )
 
 
 def _of_memory(plan: Plan, size: int) -> str:
@@ -52,7 +65,8 @@ def cache(plan: Plan) -> Iterator[Figure]:
     """Yield how much the KV cache holds with the draft and without it."""
     alone, drafting = plan.alone, plan.drafting
     rows = (
-        ("size", gigabytes(drafting.cache_bytes), gigabytes(alone.cache_bytes), _less(plan)),
+        ("size", _size(drafting), _size(alone), _less(plan)),
+        ("GiB on a GPU", _gibibytes(plan, drafting), _gibibytes(plan, alone), ""),
         ("a token", words.kilobytes(drafting.bytes_per_token), words.kilobytes(alone.bytes_per_token), ""),
         ("tokens", numbers.count(drafting.tokens), numbers.count(alone.tokens), _lost("tokens", plan)),
         (
@@ -67,7 +81,20 @@ def cache(plan: Plan) -> Iterator[Figure]:
             yield Figure(name, value, "", f"{without} without the draft{less}")
 
 
+def _size(room: Room) -> str:
+    return gigabytes(room.cache_bytes) if room.cache_bytes > 0 else "none"
+
+
+def _gibibytes(plan: Plan, room: Room) -> str:
+    """Write the KV cache of one GPU as vLLM says it at its start: "Available KV cache memory"."""
+    if room.cache_bytes <= 0:
+        return numbers.NONE
+    return f"{room.cache_bytes / plan.wanted.gpus.number / GIBIBYTE:.1f}"
+
+
 def _less(plan: Plan) -> str:
+    if plan.drafting.cache_bytes < 0:
+        return f", {gigabytes(-plan.drafting.cache_bytes)} lacking"
     size = plan.alone.cache_bytes - plan.drafting.cache_bytes
     return f", {gigabytes(size)} less" if size else ""
 

@@ -20,6 +20,8 @@ class Model:
     """What its weights take over all GPUs, if every GPU has its part of them."""
     counted: bool = True
     """Whether that is made of the parameters; else it is the size of files."""
+    guessed: bool = False
+    """Whether it is only as large as such models usually are."""
     shape: Shape | None = None
     """None where nothing but the number of parameters is known."""
     config: Configuration | None = field(default=None, compare=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
 
 from exporter.plan.dtype import Dtype
@@ -13,7 +14,8 @@ class Parameters:
     """Numbers of weights, by how they are kept and read."""
 
     layers: int
-    """Read by every step: attention, dense or shared feed-forward, norms. Quantised where a model is."""
+    """Read by every step: attention, dense or shared feed-forward, norms. Quantised where a model is, unless
+    in ``mxfp4`` with experts."""
     experts: int = 0
     """Of all routed experts together. Quantised too."""
     expert_share: float = 1.0
@@ -39,7 +41,8 @@ class Parameters:
     def weight_bytes(self, dtype: Dtype) -> int:
         """Return what they take, over all GPUs."""
         rest = self.embedding + self.output
-        return ceil(((self.layers + self.experts) * dtype.bits + rest * dtype.rest_bits) / 8)
+        layers = self.layers * self._layer_bits(dtype)
+        return ceil((layers + self.experts * dtype.bits + rest * dtype.rest_bits) / 8)
 
     def read_bytes(self, dtype: Dtype, tokens: int) -> float:
         """Return how many bytes a step reads of them that computes so many tokens.
@@ -48,7 +51,12 @@ class Parameters:
         """
         touched = self.experts * (1 - (1 - self.expert_share) ** tokens)
         matrix = (self.embedding if self.tied else self.output) + self.borrowed
-        return float((self.layers + touched) * float(dtype.bits) + matrix * float(dtype.rest_bits)) / 8
+        layers = self.layers * self._layer_bits(dtype)
+        return (float(layers) + touched * float(dtype.bits) + float(matrix * dtype.rest_bits)) / 8
+
+    def _layer_bits(self, dtype: Dtype) -> Fraction:
+        """Return the bits of a weight that is in no expert."""
+        return dtype.rest_bits if self.experts and dtype.of_experts_only else dtype.bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Final
 
 GIGABYTE: Final = 10**9
 MEGABYTE: Final = 10**6
+GIBIBYTE: Final = 2**30
 
 _PREFIXES: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _MEMORY: Final = re.compile(

@@ -55,6 +55,27 @@ def test_little_memory_for_a_cache_of_unknown_use_is_warned_of(size, says):
     assert ("little_cache" in warned(*QUIET, "--draft", "8B", *words, "--batch", "8")) is says
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--gpu-memory", "80GB"), "With that the target fits without a draft:"),
+        (("--gpu-memory", "81559MiB"), None),
+        (("--gpu-memory", "95GB"), None),
+        (("--gpu-memory", "87GB"), "With that the weights fit:"),
+        (("--gpu-memory", "60GB"), None),
+    ],
+)
+def test_gpus_have_more_memory_than_their_name_says(words, says):
+    """81559MiB are 85.5 GB: of two such GPUs a 70B is given 153.9 GB, of which 140 are weights and 4 overhead."""
+    found = {each.name: each.text for each in cautions(planned(*QUIET, "--draft", "8B", *words))}
+    assert (says in found[CautionName.GPU_MEMORY]) if says else CautionName.GPU_MEMORY not in found
+
+
+def test_more_memory_may_be_room_for_the_wanted_sequences(llamas):
+    for batch, says in ((32, False), (33, True), (37, True), (38, False)):
+        assert ("gpu_memory" in warned(*llamas, "--batch", str(batch))) is says
+
+
 def test_a_pair_that_loses_says_what_to_do_instead():
     worst, better = (
         str(cautions(planned(*QUIET, "--tokens", "8", "--acceptance", share))) for share in ("0.1", "0.5")

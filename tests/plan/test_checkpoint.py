@@ -11,6 +11,7 @@ from exporter.plan.checkpoint import model_of
 from exporter.plan.configuration import ModelError
 from exporter.plan.dtype import dtype_of
 from tests.plan.conftest import LLAMA_8B
+from tests.plan.test_counting import CASES
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}}  # fmt: skip
@@ -84,6 +85,22 @@ def test_a_quantised_checkpoint_says_how(folder, quantised, dtype):
     assert (
         model_of(folder("m", {**LLAMA_8B, "quantization_config": quantised}), None, None).dtype.name == dtype
     )
+
+
+def test_mxfp4_is_of_the_experts_alone(folder):
+    """The files of gpt-oss-20b have 13.8 GB, of which the attention, the embedding and the output are in 16 bits."""
+    config = {
+        "model_type": "gpt_oss",
+        **CASES["gpt_oss"][0],
+        "quantization_config": {"quant_method": "mxfp4"},
+    }
+    model = model_of(folder("m", config), None, None)
+    own, bits = model.parameters, model.dtype.bits
+    assert model.weight_bytes == pytest.approx(2 * (own.total - own.experts) + own.experts * bits / 8)
+    assert model.weight_bytes == pytest.approx(13.76e9, rel=0.01)
+    read = own.read_bytes(model.dtype, 1)
+    assert read == pytest.approx(2 * (own.layers + own.output) + own.experts * own.expert_share * 4.25 / 8)
+    assert model_of("20B", dtype_of("mxfp4"), None).weight_bytes == 20e9 * 4.25 / 8
 
 
 @pytest.mark.parametrize("key", ["torch_dtype", "dtype"])

@@ -108,6 +108,22 @@ def test_the_verdict_comes_first(llamas, words, says):
     assert says in found.split("target model")[0]
 
 
+def test_the_cache_of_a_gpu_is_said_in_the_unit_of_vllms_log(llamas):
+    found = planned(*llamas)
+    size = found.drafting.cache_bytes / 4 / 2**30
+    assert f"GiB on a GPU {size:.1f} " in " ".join(text(found).split())
+
+
+def test_a_size_in_mebibytes_is_not_doubted(llamas):
+    assert "a GPU sold as 80 GB may have 7 % more" in " ".join(text(planned(*llamas)).split())
+    assert "a GPU sold as" not in text(planned(*llamas, "--gpu-memory", "81559MiB"))
+
+
+def test_memory_that_is_lacking_is_no_size():
+    found = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu-memory", "81559MiB"))
+    assert "size  none  9.94 GB without the draft, 6.06 GB lacking" in found
+
+
 def test_what_pays_nowhere_is_not_green(llamas):
     assert [report(planned(*llamas, *more)).engines[0].tone for more in ((), ("--acceptance", "0"))] == [
         Tone.GOOD,

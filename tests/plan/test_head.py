@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.plan.configuration import ModelError
+from exporter.plan.attention import attention_parameters
+from exporter.plan.configuration import Configuration, ModelError
+from exporter.plan.content import report
 from tests.plan.conftest import LLAMA_8B, planned
 from tests.plan.test_counting import CASES
 
@@ -52,6 +54,58 @@ def test_the_head_of_deepseek_has_all_the_experts_of_a_layer(folder):
     model = head("--target", target, "--method", "mtp", "--gpus", "8", "--gpu-memory", "141GB")
     assert model.parameters.total == pytest.approx(11.6e9, rel=0.02)
     assert model.parameters.active < 0.1 * model.parameters.total
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"),
+    [("mixtral", 6 * 4096), ("gpt_oss", 6 * 2880), ("qwen3_moe", 6144), ("deepseek_v3", 18432)],
+)
+@pytest.mark.parametrize("method", ["eagle", "eagle3"])
+def test_a_head_that_was_trained_apart_has_no_experts(folder, name, inner, method):
+    """17,280 within for gpt-oss, 6,144 for Qwen3-30B-A3B: as the heads of SpecForge have it."""
+    config = Configuration({"model_type": name, **CASES[name][0]})
+    target = folder("t", {"model_type": name, **CASES[name][0]})
+    model = head("--target", target, "--method", method, "--gpus", "8", "--gpu-memory", "141GB")
+    hidden = config.positive("hidden_size")
+    joined, output = (3, 32000) if method == "eagle3" else (2, 0)
+    layer = attention_parameters(config) + 3 * hidden * inner + 2 * hidden
+    assert model.parameters.experts == 0
+    assert model.parameters.total == layer + joined * hidden**2 + hidden + output * hidden
+    assert model.dtype.name == "bfloat16"
+
+
+def test_a_module_of_the_checkpoint_has_its_dtype(folder):
+    """Unless another is said."""
+    deepseek = {
+        "model_type": "deepseek_v3",
+        **CASES["deepseek_v3"][0],
+        "quantization_config": {"quant_method": "fp8"},
+    }
+    words = ("--target", folder("t", deepseek), "--method", "mtp", "--gpus", "8", "--gpu-memory", "141GB")
+    assert (head(*words).dtype.name, head(*words).weight_bytes) == ("fp8", pytest.approx(11.6e9, rel=0.01))
+    assert head(*words, "--draft.dtype", "bfloat16").weight_bytes == pytest.approx(23.2e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("size", "of_target"), [(688_586_727_424, 673.3e9), (673_150_000_000, 673.15e9)])
+def test_modules_in_the_files_are_not_the_targets(folder, size, of_target):
+    """The index of DeepSeek-V3 says 688.6 GB: 673 of the model, 11.6 of the module, 3.7 of its two copies."""
+    deepseek = {
+        "model_type": "deepseek_v3",
+        **CASES["deepseek_v3"][0],
+        "quantization_config": {"quant_method": "fp8"},
+        "num_nextn_predict_layers": 1,
+    }
+    target = folder("t", deepseek, **{"model.safetensors.index.json": {"metadata": {"total_size": size}}})
+    found = planned("--target", target, "--method", "mtp", "--gpus", "8", "--gpu-memory", "141GB")
+    assert found.alone.weight_bytes == pytest.approx(of_target, rel=0.0005)
+    assert found.drafting.weight_bytes - found.alone.weight_bytes == pytest.approx(11.6e9, rel=0.01)
+
+
+def test_a_guess_is_said_to_be_one(folder):
+    words = ("--target", folder("t", LLAMA_8B), "--method", "eagle3")
+    assert "The size of the eagle3 head is a guess" in str(report(planned(*words)))
+    assert "is a guess" not in str(report(planned(*words, "--draft", folder("e", EAGLE3))))
+    assert "is a guess" not in str(report(planned(*words[:2], "--method", "mtp")))
 
 
 def test_a_head_is_cheap(folder):
