@@ -84,7 +84,7 @@ class Observation:
         self._longest = config.windows[-1]
         self._events = EventLog(run_name(clock.wall()))
         more = config, clock, Baselines(), self._events
-        self._watches = [TargetWatch(target, *more) for target in static_targets(config)]
+        self._watches = [TargetWatch(target, *more, spread=False) for target in static_targets(config)]
         self._began = clock.monotonic()
         self._ended: float | None = self._began
 

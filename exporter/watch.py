@@ -45,10 +45,14 @@ class TargetWatch:
         clock: Clock,
         baselines: Baselines,
         events: EventLog | None = None,
+        *,
+        spread: bool = True,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
         What happens goes through ``events``; without them it is written to the log and not kept for others.
+        With ``spread`` it has moments of its own for what is done less often than polled, so that a fleet
+        does not do it all at once; without, they are those of its first poll.
         """
         self._clock = clock
         self._baselines = baselines
@@ -57,6 +61,7 @@ class TargetWatch:
         self._reading: Reading | None = None
         self._record = PollRecord()
         self._crowd = Crowd(MOST_ENGINES)
+        self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._configure(target, config)
 
@@ -209,7 +214,7 @@ class TargetWatch:
                 max_duty_cycle=poll.max_duty_cycle,
                 shortest_window=config.windows[0],
                 filtered=poll.filter == "auto",
-                histogram_phase=phase(f"histograms of {target.url}"),
+                histogram_phase=self._phase(f"histograms of {target.url}"),
             ),
             clock=self._clock,
             receive=self._receive,
@@ -256,7 +261,7 @@ class TargetWatch:
         return began_anew
 
     def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
-        own_phase = phase(f"judgement of {name} at {self.target.url}")
+        own_phase = self._phase(f"judgement of {name} at {self.target.url}")
         engine = EngineWatch(self._config.windows, self._assumptions(), own_phase)
         learnt = self._baselines.known(self._key(name))
         if learnt is not None:
