@@ -17,9 +17,17 @@ from exporter.clock import SystemClock
 from exporter.commands.flags import Flags, UsageError
 from exporter.commands.loop import Unwaited, run_loop
 from exporter.commands.observe_config import TOKEN, read_config
-from exporter.commands.observe_requests import NotReadError, exporter_url, read_requests
+from exporter.commands.observe_requests import (
+    PASSWORD,
+    NotReadError,
+    add_flags,
+    exporter_url,
+    http_settings,
+    read_requests,
+)
 from exporter.commands.run_config import SPECULATIVE_CONFIG
 from exporter.commands.simulated import simulated
+from exporter.config.http_settings import HttpSettings
 from exporter.config.units import format_duration, parse_duration
 from exporter.export.models import ObservationView
 from exporter.log import configure_log
@@ -41,7 +49,8 @@ exit status, by the worst of all engines; one that does not speculate does not c
      speed-up of 1 or more
 the order from worst to best is 2, 1, 3, 0.
 
-A token for the servers can also be in the environment variable {TOKEN}.
+A token for the servers can also be in the environment variable {TOKEN}, the
+password for the exporter of --requests in {PASSWORD}.
 """
 _INTERRUPTED: Final = 130
 _ONE_INTERRUPT: Final = 0.5
@@ -89,7 +98,9 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         type=exporter_url,
         help="an exporter that takes requests, such as localhost:7732: what it says of them is in the report",
     )
-    add_settings(Flags(parser, environ))
+    flags = Flags(parser, environ)
+    add_flags(flags)
+    add_settings(flags)
 
 
 def add_settings(flags: Flags) -> None:
@@ -133,6 +144,7 @@ async def _observe(arguments: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+        http = http_settings(arguments, os.environ) if arguments.requests else HttpSettings()
         observation = Observation(read_config(arguments, os.environ), SystemClock())
         stack.push_async_callback(observation.close)
         streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
@@ -143,18 +155,18 @@ async def _observe(arguments: argparse.Namespace) -> int:
             return _INTERRUPTED
         finally:
             meanwhile.end()
-        seen = await _with_requests(observation.observed().view(), arguments.requests)
+        seen = await _with_requests(observation.observed().view(), arguments.requests, http)
         with suppress(BrokenPipeError):
             meanwhile.report(seen)
         return exit_status(seen)
 
 
-async def _with_requests(seen: ObservationView, url: str | None) -> ObservationView:
+async def _with_requests(seen: ObservationView, url: str | None, http: HttpSettings) -> ObservationView:
     """Add what the exporter at ``url`` says of requests; what is wrong with it is told beside the report."""
     if url is None:
         return seen
     try:
-        return seen.model_copy(update={"requests": await read_requests(url)})
+        return seen.model_copy(update={"requests": await read_requests(url, http)})
     except NotReadError as error:
         print(f"spec-decode-exporter: no requests: {error}", file=sys.stderr)  # noqa: T201
         return seen

@@ -87,13 +87,23 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict
     said = understood(arguments.speculative_config)
     if said:
         settings["speculative"] = said
-    for flag, (section, key) in _OF_TARGETS.items():
-        value = getattr(arguments, flag)
-        if value is not None:
-            settings.setdefault(section, {})[key] = value
+    for section, keys in sections(arguments, _OF_TARGETS).items():
+        settings.setdefault(section, {}).update(keys)
     if arguments.tls_config_insecure_skip_verify:
         settings.setdefault("tls_config", {})["insecure_skip_verify"] = True
     token = environ.get(TOKEN)
     if token and "authorization" not in settings:
         settings["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
     return settings
+
+
+def sections(
+    arguments: argparse.Namespace, flags: Mapping[str, tuple[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """Return what is given of ``flags``, each of which stands for a key of a section."""
+    said: dict[str, dict[str, Any]] = {}
+    for flag, (section, key) in flags.items():
+        value = getattr(arguments, flag)
+        if value is not None:
+            said.setdefault(section, {})[key] = value
+    return said

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 from yarl import URL
 
-from exporter.config.http_settings import HttpSettings
+from exporter.commands.flags import ENVIRONMENT_PREFIX, Flags
+from exporter.commands.observe_config import sections
+from exporter.config.environment import Expanded
+from exporter.config.http_settings import HttpSettings, Section
+from exporter.config.load import check_credentials
+from exporter.config.source import FLAGS, Source
+from exporter.config.values import Context
 from exporter.export.request_models import RequestsView
 from exporter.scrape.client import Client
 from exporter.scrape.errors import PollError
@@ -16,6 +24,23 @@ from exporter.scrape.errors import PollError
 _PATH: Final = "api/v1/requests"
 _TIMEOUT: Final = 10.0
 _LARGEST: Final = 16 * 2**20
+
+PASSWORD: Final = f"{ENVIRONMENT_PREFIX}REQUESTS_BASIC_AUTH_PASSWORD"
+"""The environment variable that holds the password; a flag would show it to everybody."""
+
+_SETTINGS: Final = {
+    "requests_basic_auth_username": ("basic_auth", "username"),
+    "requests_basic_auth_password_file": ("basic_auth", "password_file"),
+    "requests_authorization_credentials_file": ("authorization", "credentials_file"),
+    "requests_tls_config_ca_file": ("tls_config", "ca_file"),
+}
+"""Flags that stand for a key of how the exporter is asked."""
+
+
+class _Flags(Section):
+    """The flags' part that says how the exporter is asked."""
+
+    requests: HttpSettings
 
 
 class NotReadError(Exception):
@@ -32,20 +57,53 @@ def exporter_url(text: str) -> str:
         url = URL(text if "://" in text else f"http://{text}")
     except ValueError:
         url = URL()
-    if url.scheme not in {"http", "https"} or not url.host or url.user or url.password:
+    if url.user or url.password:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no exporter's URL: write one such as http://localhost:7732, without a password"
+            "the URL holds a user or password; give them by --requests.basic-auth.username and …password-file"
+        )
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no exporter's URL: write one such as http://localhost:7732"
         )
     return str(url / _PATH)
 
 
-async def read_requests(url: str) -> RequestsView:
+def add_flags(flags: Flags) -> None:
+    """Add the flags that say how the exporter is asked; those for the servers do not hold for it."""
+    flags.one(
+        "--requests.basic-auth.username", "NAME", "who asks that exporter, where its pages take a password"
+    )
+    flags.one("--requests.basic-auth.password-file", "FILE", "a file that holds that password")
+    flags.one(
+        "--requests.authorization.credentials-file", "FILE", "or a file that holds a bearer token for it"
+    )
+    flags.one("--requests.tls-config.ca-file", "FILE", "the authorities to trust where its URL is https")
+
+
+def http_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> HttpSettings:
+    """Return how the exporter is asked.
+
+    Raises:
+        ConfigError: The flags say what cannot be used.
+    """
+    said = sections(arguments, _SETTINGS)
+    password = environ.get(PASSWORD)
+    if password and "password_file" not in said.get("basic_auth", ()):
+        said.setdefault("basic_auth", {})["password"] = Expanded.of(password, f"${{{PASSWORD}}}")
+    source = Source(FLAGS, data={"requests": said})
+    settings = source.validated(_Flags, Context(Path())).requests
+    check_credentials(settings, source, ("requests",))
+    source.refuse()
+    return settings
+
+
+async def read_requests(url: str, http: HttpSettings) -> RequestsView:
     """Ask an exporter what the requests say.
 
     Raises:
         NotReadError: It does not answer, or in another way than this version does.
     """
-    client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=_LARGEST)
+    client = Client(http, timeout=_TIMEOUT, max_body=_LARGEST)
     try:
         answer = await client.get(url)
         return RequestsView.model_validate_json(answer.body)

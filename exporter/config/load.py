@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from exporter.config.problem import Path as KeyPath
     from exporter.config.schema import HttpSettings
 
-__all__ = ["ConfigError", "Problem", "load"]
+__all__ = ["ConfigError", "Problem", "check_credentials", "load"]
 
 _NO_OVERRIDES: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -68,12 +68,17 @@ def _override(source: Source, name: str, value: object) -> None:
 def _check_credentials(config: Config, source: Source) -> None:
     """Build what the requests will need once now: a wrong certificate is a mistake of the configuration."""
     for path, settings in _asked(config):
-        try:
-            headers(settings)
-            if settings.tls_config is not None:
-                ssl_context(settings)
-        except PollError as error:
-            source.complain(path, f"cannot be used: {error}")
+        check_credentials(settings, source, path)
+
+
+def check_credentials(settings: HttpSettings, source: Source, path: KeyPath) -> None:
+    """Complain at ``path`` of what a request by these settings would lack, or could not use."""
+    try:
+        headers(settings)
+        if settings.tls_config is not None:
+            ssl_context(settings)
+    except PollError as error:
+        source.complain(path, f"cannot be used: {error}")
 
 
 def _asked(config: Config) -> Iterator[tuple[KeyPath, HttpSettings]]:
