@@ -21,7 +21,7 @@ from exporter.plan.dtype import DTYPES, dtype_of
 from exporter.plan.measured import read
 from exporter.plan.memory import Gpus, Part
 from exporter.plan.method import DRAFT_MODEL, METHODS, drafter_of
-from exporter.plan.plan import USUAL_TOKENS, Outcome, Plan, Wanted, plan
+from exporter.plan.plan import USUAL_ACCEPTANCE, USUAL_TOKENS, Outcome, Plan, Wanted, plan
 from exporter.plan.sizes import parse_memory
 from exporter.report.markdown import markdown_report
 from exporter.report.paint import Paint, paint_for
@@ -101,6 +101,8 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
     draft = drafter_of(
         arguments.method, target, arguments.draft, arguments.draft_dtype, arguments.draft_kv_bytes_per_token
     )
+    if arguments.measured is not None and (arguments.acceptance, arguments.throughput) != (None, None):
+        raise UsageError("--measured says acceptance and throughput: leave out --acceptance and --throughput")
     seen = None if arguments.measured is None else read(arguments.measured)
     usual = USUAL_TOKENS if seen is None else min(seen.tokens, MOST_TOKENS)
     return Wanted(
@@ -112,7 +114,7 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
         context=arguments.context,
         batch=arguments.batch,
         tokens=arguments.tokens or usual,
-        acceptance=arguments.acceptance,
+        acceptance=USUAL_ACCEPTANCE if arguments.acceptance is None else arguments.acceptance,
         element_bytes=_ELEMENT_BYTES[arguments.kv_cache_dtype],
         throughput=arguments.throughput,
         draft_cost_ratio=arguments.cost_draft_cost_ratio,
@@ -195,11 +197,17 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         "--acceptance",
         "SHARE",
         _ratio(1.0),
-        "of a token, given that those before it were accepted (default: 0.7)",
-        default=0.7,
+        "of a token, given that those before it were accepted (default: 0.7, or as was measured)",
     )
     _add(pay, "--throughput", "RATE", _above_zero, "tokens a second of an engine without speculation")
-    _add(pay, "--measured", "FILE", Path, "what observe --format json wrote of these models")
+    _add(
+        pay,
+        "--measured",
+        "FILE",
+        Path,
+        "what observe --format json wrote of these models: acceptance, throughput, and the cost where "
+        "it knows that",
+    )
     _add(pay, "--cost.draft-cost-ratio", "RATIO", _ratio(), "what a draft token costs, in plain decode steps")
     _add(pay, "--cost.fixed-cost-ratio", "RATIO", _ratio(), "what a draft costs besides (default: as usual)")
     _add(pay, "--cost.verify-cost-ratio", "RATIO", _ratio(), "of it, verifying a token (default: 0.03)")

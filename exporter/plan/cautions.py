@@ -87,7 +87,12 @@ def _gpu_memory(plan: Plan) -> str:
 def _target_alone(plan: Plan) -> str:
     if plan.alone.fits:
         return ""
-    return "The target does not fit without a draft either: more GPUs, or fewer bits a weight."
+    if plan.alone.cache_bytes <= 0:
+        return "The target does not fit without a draft either: more GPUs, or fewer bits a weight."
+    return (
+        f"Not one sequence of {plan.wanted.context:,} tokens fits without a draft either: a shorter "
+        "--context, more GPUs, or a KV cache in 8 bits."
+    )
 
 
 def _target_share(plan: Plan) -> str:
@@ -210,8 +215,10 @@ def _loses(plan: Plan) -> str:
 
 def _other_method(plan: Plan) -> str:
     seen = plan.wanted.measured
-    if seen is None or seen.method in ("", plan.wanted.method):
+    if seen is None or seen.method == plan.wanted.method:
         return ""
+    if not seen.method:
+        return f"The observation does not say how it drafted. It is taken to be of {plan.wanted.method}."
     return f"The observation is not of {plan.wanted.method}: another drafter is accepted and costs otherwise."
 
 

@@ -8,10 +8,12 @@ from typing import Final
 from exporter.plan import gain_sections, memory_sections, words
 from exporter.plan.cautions import cautions
 from exporter.plan.headline import advice, verdict, word
+from exporter.plan.measured import Measured
 from exporter.plan.memory import Part
 from exporter.plan.method import DRAFT_MODEL
 from exporter.plan.plan import Plan, Wanted
 from exporter.plan.sizes import gigabytes
+from exporter.report import numbers
 from exporter.report.parts import Engine, Fact, Note, Report, Section, Tone
 from exporter.report.parts import Part as ReportPart
 
@@ -44,7 +46,18 @@ def _facts(plan: Plan) -> Iterator[Fact]:
         "taken",
         f"{gpus.utilisation:g} of their memory, less {gigabytes(gpus.overhead_bytes)} each for overhead",
     )
+    if wanted.measured is not None:
+        yield Fact("observed", _observed(wanted.measured), foreign=True)
     yield Fact("load", f"{words.sequences(wanted.batch)} of {wanted.context:,} tokens")
+
+
+def _observed(seen: Measured) -> str:
+    method = seen.method or "method unknown"
+    return (
+        f"{seen.model_name}, {method}, {words.engines(seen.engines)}, "
+        f"{words.tokens(seen.tokens)} at a time, {seen.acceptance:.3f} of them accepted, "
+        f"{numbers.rate(seen.tokens_per_second)} tokens a second of one"
+    )
 
 
 def _drafter(plan: Plan) -> str:

@@ -49,6 +49,10 @@ class Drafts:
     coverage: float = 1.0
     """cov, above 0."""
 
+    def rate(self, tokens: int) -> float:
+        """Return the share of so many draft tokens that is accepted."""
+        return sum(self.reached[:tokens]) / tokens
+
     def speedup(self, tokens: int, cost: Cost) -> float:
         """Return S(k)."""
         steps = 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * self.coverage * tokens

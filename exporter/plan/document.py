@@ -6,9 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.plan.cautions import CautionName, cautions
 from exporter.plan.cost import Basis
+from exporter.plan.measured import Measured
 from exporter.plan.memory import Part, Room
 from exporter.plan.payoff import Payoff
 from exporter.plan.plan import Outcome, Plan
+from exporter.plan.remedy import remedy
 
 
 class View(BaseModel):
@@ -65,6 +67,9 @@ class DepthView(View):
 
     tokens: int
     speedup_ratio: float
+    acceptance_ratio: float = Field(
+        description="Of as many draft tokens, at the assumed or observed acceptance."
+    )
     draft_cost_ratio: float
     break_even_acceptance_ratio: float = Field(description="Of the draft tokens; above 1 it never pays.")
     break_even_token_acceptance_ratio: float | None = Field(description="Of a token; null: never pays.")
@@ -74,6 +79,7 @@ class DepthView(View):
 class PayoffView(View):
     """The return on the memory that drafting takes."""
 
+    draft_tokens: int
     speedup_ratio: float
     baseline_tokens_per_second: float
     gained_tokens_per_second: float
@@ -83,6 +89,18 @@ class PayoffView(View):
     lower: float | None = Field(description="Its 95 % bounds; null where nobody knows.")
     upper: float | None
     measured: bool = Field(description="Whether the speed-up was observed; else it is an estimate.")
+
+
+class ObservationView(View):
+    """What an observation said that was taken for this plan."""
+
+    model_name: str
+    method: str = Field(description="Empty where it does not say.")
+    engines: int
+    draft_tokens: int = Field(description="At a time, at most.")
+    draft_length_tokens: float
+    draft_acceptance_ratio: float
+    generation_tokens_per_second: float = Field(description="Of one engine, in the mean.")
 
 
 class CautionView(View):
@@ -96,12 +114,14 @@ class PlanView(View):
     """A plan. The figures are of one engine."""
 
     outcome: Outcome
+    remedy: str | None = Field(description="The least that would make it fit; null where it does.")
     method: str
     engines: int
     gpus: int = Field(description="Of one engine.")
     gpu_memory_bytes: int
     gpu_memory_utilisation_ratio: float
     overhead_bytes: int = Field(description="Of one GPU.")
+    kv_cache_element_bytes: int = Field(description="Of one number of it: 2, or 1 in FP8.")
     context_tokens: int
     wanted_sequences: int
     draft_tokens: int
@@ -117,6 +137,7 @@ class PlanView(View):
     depths: tuple[DepthView, ...]
     best_tokens: int = Field(description="0 where no number of draft tokens pays.")
     return_on_memory: PayoffView | None
+    observation: ObservationView | None
     cautions: tuple[CautionView, ...]
 
 
@@ -126,12 +147,14 @@ def view(plan: Plan) -> PlanView:
     cost = plan.costs.at(wanted.tokens)
     return PlanView(
         outcome=plan.outcome,
+        remedy=remedy(plan) if plan.outcome is Outcome.DOES_NOT_FIT else None,
         method=wanted.method,
         engines=wanted.engines,
         gpus=gpus.number,
         gpu_memory_bytes=gpus.memory_bytes,
         gpu_memory_utilisation_ratio=gpus.utilisation,
         overhead_bytes=gpus.overhead_bytes,
+        kv_cache_element_bytes=wanted.element_bytes,
         context_tokens=wanted.context,
         wanted_sequences=wanted.batch,
         draft_tokens=wanted.tokens,
@@ -157,6 +180,7 @@ def view(plan: Plan) -> PlanView:
             DepthView(
                 tokens=depth.tokens,
                 speedup_ratio=depth.speedup,
+                acceptance_ratio=plan.drafts.rate(depth.tokens),
                 draft_cost_ratio=depth.draft_cost_ratio,
                 break_even_acceptance_ratio=depth.break_even_acceptance,
                 break_even_token_acceptance_ratio=depth.break_even_token_acceptance,
@@ -166,6 +190,7 @@ def view(plan: Plan) -> PlanView:
         ),
         best_tokens=plan.best_tokens,
         return_on_memory=None if plan.payoff is None else _payoff(plan.payoff),
+        observation=None if wanted.measured is None else _observation(wanted.measured),
         cautions=tuple(CautionView(name=each.name, text=each.text) for each in cautions(plan)),
     )
 
@@ -208,9 +233,22 @@ def _room(room: Room) -> RoomView:
     )
 
 
+def _observation(seen: Measured) -> ObservationView:
+    return ObservationView(
+        model_name=seen.model_name,
+        method=seen.method,
+        engines=seen.engines,
+        draft_tokens=seen.tokens,
+        draft_length_tokens=seen.draft_length,
+        draft_acceptance_ratio=seen.acceptance,
+        generation_tokens_per_second=seen.tokens_per_second,
+    )
+
+
 def _payoff(payoff: Payoff) -> PayoffView:
     lower, upper = payoff.bounds or (None, None)
     return PayoffView(
+        draft_tokens=payoff.tokens,
         speedup_ratio=payoff.speedup,
         baseline_tokens_per_second=payoff.baseline_tokens_per_second,
         gained_tokens_per_second=payoff.gained_tokens_per_second,

@@ -8,7 +8,8 @@ from typing import Final
 from exporter.plan import words
 from exporter.plan.cost import Basis
 from exporter.plan.method import SEARCHES
-from exporter.plan.plan import Plan
+from exporter.plan.payoff import Payoff
+from exporter.plan.plan import Outcome, Plan
 from exporter.plan.sizes import gigabytes
 from exporter.report import numbers
 from exporter.report.parts import Bar, Chart, Figure, Note, Part
@@ -20,6 +21,10 @@ _BASES: Final[Mapping[Basis, str]] = {
     "spec-decode-exporter observe.",
     Basis.ESTIMATED_BY_WEIGHTS: "An estimate by the weights alone. Measure it: spec-decode-exporter observe.",
 }
+
+
+_SHORTER: Final = 0.005
+"""Tokens by which drafts are shorter than asked for where two digits show it."""
 
 
 def cost(plan: Plan) -> Iterator[Part]:
@@ -52,7 +57,7 @@ def depths(plan: Plan) -> Iterator[Part]:
             depth.speedup / most,
             (
                 numbers.plain(depth.speedup),
-                f"{_rate(plan, depth.tokens):.3f}",
+                f"{plan.drafts.rate(depth.tokens):.3f}",
                 _needed(depth.break_even_token_acceptance, depth.tokens),
             ),
             _remark(plan, depth.tokens),
@@ -66,10 +71,12 @@ def depths(plan: Plan) -> Iterator[Part]:
     yield Note(
         "Rate: the share of the draft tokens that is accepted then. Needed: the rate at which it pays."
     )
-
-
-def _rate(plan: Plan, tokens: int) -> float:
-    return sum(plan.drafts.reached[:tokens]) / tokens
+    seen = plan.wanted.measured
+    if seen is not None and seen.draft_length < seen.tokens - _SHORTER:
+        yield Note(
+            f"Both are of as many tokens as are asked for. Drafts had {seen.draft_length:.2f} in the mean, "
+            f"so that the counters show {seen.acceptance:.3f} at {seen.tokens}."
+        )
 
 
 def _needed(token_acceptance: float | None, tokens: int) -> str:
@@ -83,10 +90,13 @@ def _needed(token_acceptance: float | None, tokens: int) -> str:
 def _assumption(plan: Plan) -> str:
     if plan.wanted.measured is not None:
         return f"Accepted as in the observation, of {words.tokens(plan.wanted.measured.tokens)} at a time."
-    return (
-        f"If each token is accepted with {plan.wanted.acceptance:g}, given those before it (--acceptance). "
-        "What yours accepts only a test shows."
-    )
+    known = f"If each token is accepted with {plan.wanted.acceptance:g}, given those before it (--acceptance)"
+    if plan.wanted.method in SEARCHES:
+        return (
+            f"{known}, and every step finds a draft. A search finds one in a part of the steps only, often "
+            "in half of them or fewer: what yours finds only a test shows."
+        )
+    return f"{known}. What yours accepts only a test shows."
 
 
 def _remark(plan: Plan, tokens: int) -> str:
@@ -104,20 +114,32 @@ def payoff(plan: Plan) -> Iterator[Part]:
     found = plan.payoff
     if found is None:
         return
-    seen = "as observed" if found.measured else "as estimated"
+    seen = f"as {'observed' if found.measured else 'estimated'}, with {words.tokens(found.tokens)}"
     span = "" if found.lower is None or found.upper is None else f"{found.lower:.2f} to {found.upper:.2f}"
     yield Figure("speed-up", numbers.plain(found.speedup), span, seen)
     yield Figure("baseline", numbers.rate(found.baseline_tokens_per_second), "", "tokens a second without it")
     yield Figure("gained", words.signed(found.gained_tokens_per_second), "", "tokens a second")
     yield Figure("memory", gigabytes(found.memory_bytes), "", "the draft's weights and its KV cache")
-    each = found.tokens_per_second_per_gigabyte
+    yield from _return(found)
+    yield Note("This is at full load: a server that is asked for less gains in latency, not in tokens.")
+    yield from _fewer(plan)
+
+
+def _return(found: Payoff) -> Iterator[Part]:
+    each, bounds = found.tokens_per_second_per_gigabyte, found.bounds
     if each is None:
         yield Note("It takes no memory of the GPUs: whatever it gains is free of that.")
         return
-    bounds = found.bounds
-    yield Figure(
-        "return",
-        words.signed(each),
-        "" if bounds is None else f"{words.signed(bounds[0])} to {words.signed(bounds[1])}",
-        "tokens a second gained for each GB",
-    )
+    span = "" if bounds is None else f"{words.signed(bounds[0])} to {words.signed(bounds[1])}"
+    yield Figure("return", words.signed(each), span, "tokens a second gained for each GB")
+
+
+def _fewer(plan: Plan) -> Iterator[Note]:
+    """Yield that the baseline may be of more sequences at a time than fit beside the draft."""
+    most, alone = plan.drafting.sequences, plan.alone.sequences
+    if plan.outcome is Outcome.TIGHT and most is not None and alone is not None and alone > most:
+        without = min(alone, plan.wanted.batch)
+        yield Note(
+            f"Both at {words.sequences(most)} at a time. Without the draft {without:,} fit, which generate "
+            "more than that baseline."
+        )

@@ -18,6 +18,8 @@ class Payoff:
     """What drafting brings, for what it takes. Rates are of one engine."""
 
     speedup: float
+    tokens: int
+    """With so many draft tokens."""
     baseline_tokens_per_second: float
     """Without speculation."""
     weight_bytes: int

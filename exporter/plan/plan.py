@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +15,7 @@ from exporter.plan.payoff import Payoff
 from exporter.plan.refusals import refusals
 
 USUAL_TOKENS: Final = 4
+USUAL_ACCEPTANCE: Final = 0.7
 
 
 class Outcome(StrEnum):
@@ -48,7 +49,7 @@ class Wanted:
     """Sequences at a time."""
     tokens: int = USUAL_TOKENS
     """K, how many tokens are drafted at a time."""
-    acceptance: float = 0.7
+    acceptance: float = USUAL_ACCEPTANCE
     """Of a token, given that those before it were accepted."""
     element_bytes: int = 2
     """What a number of the KV cache takes."""
@@ -142,24 +143,23 @@ def _payoff(wanted: Wanted, drafting: Room, table: tuple[Depth, ...]) -> Payoff 
     speedup = table[tokens - 1].speedup
     if seen is not None and seen.speedup is not None and wanted.draft_cost_ratio is None:
         baseline = seen.tokens_per_second / seen.speedup
-        return _return(wanted, drafting, baseline, seen.speedup, seen)
+        observed = _return(wanted, drafting, baseline, seen.speedup, tokens)
+        return replace(observed, measured=True, tokens=seen.tokens, lower=seen.lower, upper=seen.upper)
     if seen is not None:
-        return _return(wanted, drafting, seen.tokens_per_second / speedup, speedup, None)
+        return _return(wanted, drafting, seen.tokens_per_second / speedup, speedup, tokens)
     if wanted.throughput is None:
         return None
-    return _return(wanted, drafting, wanted.throughput, speedup, None)
+    return _return(wanted, drafting, wanted.throughput, speedup, tokens)
 
 
-def _return(wanted: Wanted, drafting: Room, baseline: float, speedup: float, seen: Measured | None) -> Payoff:
-    weights = 0 if wanted.draft is None else wanted.draft.bytes_over(wanted.gpus.number)
+def _return(wanted: Wanted, drafting: Room, baseline: float, speedup: float, tokens: int) -> Payoff:
     return Payoff(
         speedup=speedup,
+        tokens=tokens,
         baseline_tokens_per_second=baseline,
-        weight_bytes=weights,
+        weight_bytes=0 if wanted.draft is None else wanted.draft.bytes_over(wanted.gpus.number),
         cache_bytes=draft_cache_bytes(wanted, drafting),
-        measured=seen is not None,
-        lower=None if seen is None else seen.lower,
-        upper=None if seen is None else seen.upper,
+        measured=False,
     )
 
 

@@ -1,35 +1,64 @@
-"""What would make models fit that do not: fewer bits a weight, the least change first."""
+"""What would make models fit that do not: fewer bits of weights or KV cache, the least change first."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from exporter.plan.dtype import dtype_of
-from exporter.plan.memory import Part, room
+from exporter.plan.memory import Part, Room, room
 from exporter.plan.plan import Plan
 
-_TRIED: Final = (
-    ("", "int8", "the draft in 8 bits"),
-    ("int8", "", "the target in 8 bits"),
-    ("int8", "int8", "both in 8 bits"),
-    ("int4", "", "the target in 4 bits"),
-    ("int4", "int8", "the target in 4 bits and the draft in 8"),
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Dtypes of target and draft, empty to leave one as it is; and whether the KV cache is kept in FP8."""
+
+    words: str
+    target: str = ""
+    draft: str = ""
+    small_cache: bool = False
+
+
+_CACHE: Final = "the KV cache in 8 bits (--kv-cache-dtype fp8)"
+_CHANGES: Final = (
+    _Change("the draft in 8 bits", draft="int8"),
+    _Change(_CACHE, small_cache=True),
+    _Change("the target in 8 bits", "int8"),
+    _Change("both in 8 bits", "int8", "int8"),
+    _Change("the target in 4 bits", "int4"),
+    _Change("the target in 4 bits and the draft in 8", "int4", "int8"),
+    _Change("both in 4 bits", "int4", "int4"),
+    _Change(f"both in 4 bits and {_CACHE}", "int4", "int4", small_cache=True),
 )
-"""Dtypes of target and draft; empty to leave one as it is."""
 
 
 def remedy(plan: Plan) -> str:
-    """Return the least that would make the models fit, in a sentence."""
+    """Return the least that would make the models fit, in a sentence, and whether the target alone does."""
+    alone = _alone(plan)
+    for change in _CHANGES:
+        found = _room(plan, change)
+        if found is not None and found.fits:
+            what = "It" if found.sequences is not None else "The weights"
+            return f"{what} would fit with {change.words}.{alone}"
+    return f"Take more or larger GPUs, or a shorter --context.{alone}"
+
+
+def _alone(plan: Plan) -> str:
+    """Return that the target fits without the draft, where there is one and it does."""
+    if plan.wanted.draft is None or not plan.alone.fits:
+        return ""
+    return f" Without the draft {'the weights fit' if plan.alone.sequences is None else 'it fits'}."
+
+
+def _room(plan: Plan, change: _Change) -> Room | None:
+    """Return what the models leave then; None where there is nothing to be changed so."""
     wanted = plan.wanted
-    for of_target, of_draft, words in _TRIED:
-        if of_draft and wanted.draft is None:
-            continue
-        parts = [_in(wanted.target, of_target)]
-        parts += [] if wanted.draft is None else [_in(wanted.draft, of_draft)]
-        if room(wanted.gpus, parts, wanted.context, wanted.element_bytes).fits:
-            return f"It would fit with {words}."
-    return "Take more or larger GPUs, or a shorter --context."
+    if (change.draft and wanted.draft is None) or (change.small_cache and wanted.element_bytes == 1):
+        return None
+    parts = [_in(wanted.target, change.target)]
+    parts += [] if wanted.draft is None else [_in(wanted.draft, change.draft)]
+    return room(wanted.gpus, parts, wanted.context, 1 if change.small_cache else wanted.element_bytes)
 
 
 def _in(part: Part, name: str) -> Part:

@@ -89,6 +89,8 @@ def test_a_plan_is_of_a_target(capsys):
         ((*PAIR, "--target.tensor-parallel", "4"), "--gpus 2 is no multiple of --target.tensor-parallel 4"),
         ((*PAIR, "--draft.tensor-parallel", "4"), "--draft.tensor-parallel 4 does not divide the target's 2"),
         ((*PAIR, "--measured", "/nowhere"), "/nowhere cannot be read"),
+        ((*PAIR, "--measured", "/nowhere", "--acceptance", "0.7"), "leave out --acceptance and --throughput"),
+        ((*PAIR, "--measured", "/nowhere", "--throughput", "9"), "leave out --acceptance and --throughput"),
     ],
 )
 def test_what_contradicts_itself_is_told(words, message):

@@ -85,6 +85,12 @@ def test_a_pair_that_loses_says_what_to_do_instead():
     assert "without: draft 2 tokens at a time." in better
 
 
+def test_a_target_that_lacks_a_sequence_is_not_told_to_have_fewer_bits(llamas):
+    found = str(cautions(planned(*llamas, "--context", "1000000")))
+    assert "Not one sequence of 1,000,000 tokens fits without a draft either: a shorter --context" in found
+    assert "fewer bits a weight" not in found
+
+
 def test_swapped_models_are_asked_about(llamas):
     target, draft = llamas[1], llamas[3]
     assert "draft_larger" in warned("--target", draft, "--draft", target, "--gpus", "4")

@@ -16,6 +16,7 @@ from exporter.plan.dtype import DTYPES
 from exporter.plan.families import FAMILIES
 from exporter.plan.method import METHODS
 from exporter.plan.plan import Outcome
+from exporter.plan.words import parameters
 from exporter.report.markdown import markdown_report
 from exporter.report.paint import ASCII, UNICODE, Paint
 from exporter.report.parts import Tone
@@ -41,6 +42,49 @@ def text(found, width=80, glyphs=UNICODE):
 
 def test_the_plan_of_a_pair_is_the_golden_one(llamas):
     is_golden("llamas.txt", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
+
+
+def test_of_models_without_a_config_only_the_weights_are_said_to_fit():
+    found = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2"), 120)
+    assert "The weights would fit with the target in 8 bits." in found
+    large = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu-memory", "81559MiB"), 120)
+    assert "The weights would fit with the draft in 8 bits. Without the draft the weights fit." in large
+
+
+def test_what_does_not_start_returns_nothing(llamas):
+    words = ("--throughput", "900")
+    assert planned(*llamas, *words, "--gpus", "2").payoff is None
+    assert planned(*llamas, *words, "--draft.tensor-parallel", "1").payoff is None
+    assert json.loads(as_json(planned(*llamas, *words, "--gpus", "2")))["return_on_memory"] is None
+
+
+def test_a_return_at_fewer_sequences_says_what_fits_without_the_draft(llamas):
+    tight, wide = (
+        " ".join(text(planned(*llamas, "--throughput", "900", "--batch", b)).split()) for b in ("40", "32")
+    )
+    assert "Both at 32 sequences at a time. Without the draft 40 fit, which generate more" in tight
+    assert "Without the draft" not in wide
+
+
+def test_one_of_something_is_no_several(llamas):
+    found = text(planned(*llamas, "--context", "262144", "--batch", "1"), 120)
+    assert "KV cache: 1 sequence of 262,144 tokens." in found
+    assert "plain decode steps, at 1 sequence\n" in found
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (596_049_920, "596M"),
+        (999_885_952, "1B"),
+        (999_499_999, "999M"),
+        (70_553_706_496, "70.6B"),
+        (999_600_000_000, "1T"),
+        (10**6, "1M"),
+    ],
+)
+def test_parameters_are_written_in_the_unit_that_they_round_to(number, written):
+    assert parameters(number) == written
 
 
 def test_what_does_not_fit_says_what_would():
@@ -94,8 +138,12 @@ def test_every_word_is_explained(word):
         (("--batch", "33"), "[tight] 123 GB"),
         (("--context", "300000"), "[does not fit] Not one sequence of 300,000 tokens fits beside the weights."),
         (("--gpus", "2", "--overhead", "0", "--utilisation", "1"), "It would fit with the draft in 8 bits"),
-        (("--gpus", "2", "--overhead", "0"), "It would fit with the target in 8 bits"),
+        (("--gpus", "2", "--overhead", "0"), "It would fit with the target in 8 bits."),
+        (("--gpus", "2", "--gpu-memory", "81559MiB"), "It would fit with the target in 8 bits. Without the draft it fits."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "262144"), "[does not fit] Not one sequence of 262,144 tokens fits beside the weights. It would fit with the KV cache in 8 bits (--kv-cache-dtype fp8). Without the draft it fits."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "290000", "--kv-cache-dtype", "fp8"), "[tight]"),
         (("--gpus", "1"), "It would fit with the target in 4 bits"),
+        (("--gpus", "1", "--gpu-memory", "57GB"), "It would fit with both in 4 bits."),
         (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
         (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
         (("--acceptance", "0"), "[fits] 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. At the assumed acceptance of 0 no number of tokens pays: 0.48 times as fast with 4. It pays where more than"),
@@ -150,7 +198,14 @@ def test_a_search_has_no_weights():
 def test_a_search_says_that_its_return_is_for_nothing():
     words = ("--target", "8B", "--method", "ngram", "--throughput", "100")
     assert "It takes no memory of the GPUs" in " ".join(text(planned(*words)).split())
-    assert "It would fit with the target in 8 bits." in text(planned(*words, "--gpu-memory", "19GB"), 120)
+    assert "The weights would fit with the target in 8 bits." in text(
+        planned(*words, "--gpu-memory", "19GB"), 120
+    )
+
+
+def test_a_search_does_not_find_a_draft_in_every_step():
+    found = " ".join(text(planned("--target", "8B", "--method", "ngram")).split())
+    assert "A search finds one in a part of the steps only" in found
 
 
 def test_a_cost_says_what_it_rests_on():
@@ -178,6 +233,7 @@ def test_json_says_what_the_plan_does(llamas):
         found.alone.sequences - found.drafting.sequences,
     )
     assert [depth["tokens"] for depth in said["depths"]] == list(range(1, 9))
+    assert said["depths"][1]["acceptance_ratio"] == pytest.approx((0.7 + 0.49) / 2)
     assert said["return_on_memory"]["gained_tokens_per_second"] == found.payoff.gained_tokens_per_second
     assert as_json(found).isascii()
 

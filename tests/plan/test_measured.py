@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from exporter.plan.cautions import cautions
 from exporter.plan.configuration import ModelError
+from exporter.plan.content import report
 from exporter.plan.cost import Basis
+from exporter.plan.document import as_json
 from exporter.plan.measured import measured, read
+from exporter.plan.plan import plan
 from exporter.report.document import json_report
+from exporter.report.paint import Paint
+from exporter.report.text import text_report
 from tests.plan.conftest import planned
 from tests.report.conftest import observed
 
@@ -74,6 +80,50 @@ async def test_an_observation_of_another_method_is_warned_of(seen):
     assert "other_method" not in {str(each.name) for each in cautions(planned(*PAIR, "--measured", file))}
     found = cautions(planned("--target", "8B", "--method", "ngram", "--measured", file))
     assert "The observation is not of ngram" in str(found)
+
+
+async def test_what_was_observed_is_said(seen):
+    view, file = await seen("harmful", "harmful")
+    window = view.engines[0].windows[-1]
+    found = planned(*PAIR, "--measured", file)
+    said = " ".join(text_report(report(found), Paint()).split())
+    assert f"observed {view.engines[0].model_name}, draft_model, 2 engines, 4 tokens at a time, 0." in said
+    observation = json.loads(as_json(found))["observation"]
+    assert observation["draft_acceptance_ratio"] == pytest.approx(
+        window.draft_acceptance_ratio.value, rel=0.1
+    )
+    assert (observation["engines"], observation["draft_length_tokens"]) == (2, 4)
+    assert json.loads(as_json(planned(*PAIR)))["observation"] is None
+
+
+async def test_an_observation_that_does_not_say_its_method_is_warned_of(seen):
+    view, _ = await seen("harmful")
+    engines = tuple(engine.model_copy(update={"method": ""}) for engine in view.engines)
+    unknown = measured(view.model_copy(update={"engines": engines}))
+    found = plan(replace(planned(*PAIR).wanted, measured=unknown))
+    assert "does not say how it drafted. It is taken to be of draft_model." in str(cautions(found))
+    assert "method unknown" in text_report(report(found), Paint())
+
+
+async def test_the_return_is_of_as_many_tokens_as_were_observed(seen):
+    _, file = await seen("steady")
+    found = planned(*PAIR, "--measured", file, "--tokens", "2")
+    assert "as observed, with 4 tokens" in text_report(report(found), Paint())
+    assert "as estimated, with 4 tokens" in text_report(report(planned(*PAIR, "--throughput", "9")), Paint())
+
+
+async def test_short_drafts_are_said_to_show_another_rate(seen):
+    view, file = await seen("ngram")
+    words = ("--target", "8B", "--method", "ngram", "--measured", file)
+    window = view.engines[0].windows[-1]
+    said = " ".join(text_report(report(planned(*words)), Paint()).split())
+    rate, length = window.draft_acceptance_ratio.value, window.draft_length_tokens
+    assert f"Drafts had {length:.2f} in the mean, so that the counters show {rate:.3f} at 4." in said
+
+
+async def test_whole_drafts_are_not(seen):
+    _, file = await seen("steady")
+    assert "Drafts had" not in text_report(report(planned(*PAIR, "--measured", file)), Paint())
 
 
 async def test_a_harmful_draft_returns_less_than_nothing(seen):
