@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from io import TextIOWrapper
-from math import inf, isfinite
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from exporter.commands.flags import UsageError, destination
+from exporter.commands.plan_values import above_zero, memory, ratio, reader, share, whole
 from exporter.plan.checkpoint import model_of
 from exporter.plan.configuration import ModelError
 from exporter.plan.content import report
@@ -41,12 +41,11 @@ STATUS: Final[Mapping[Outcome, int]] = {
 }
 """The exit status, for scripts."""
 
-T = TypeVar("T")
-
 _DESCRIPTION: Final = """\
-Say whether a draft fits beside its target, what is left for the KV cache, and from which acceptance on it
-pays. Nothing is downloaded and no GPU is needed. A model is a number of parameters, such as 70B, or a local
-config.json of Hugging Face's format, or the folder with it.
+Say whether a draft fits beside its target, what is left for the KV cache, and
+from which acceptance on it pays. Nothing is downloaded and no GPU is needed. A
+model is a number of parameters, such as 70B, or a local config.json of Hugging
+Face's format, or the folder with it.
 """
 _EPILOG: Final = """\
 exit status:
@@ -56,7 +55,7 @@ exit status:
      vLLM refuses it
   3  the weights fit; whether one sequence does beside them is not known
 """
-_ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1}
+_ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -129,40 +128,49 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     models.add_argument("--target", metavar="MODEL", required=True, help="the model that is served")
     models.add_argument("--draft", metavar="MODEL", help="the model that drafts")
     models.add_argument(
-        "--method", choices=METHODS, default=DRAFT_MODEL, help="how it drafts (default: draft_model)"
+        "--method",
+        metavar="METHOD",
+        choices=METHODS,
+        default=DRAFT_MODEL,
+        help=f"how it drafts: {', '.join(METHODS)} (default: {DRAFT_MODEL})",
     )
     for which in ("target", "draft"):
-        _add(models, f"--{which}.dtype", "DTYPE", _read(dtype_of), f"its weights: {', '.join(DTYPES)}")
-        _add(models, f"--{which}.tensor-parallel", "NUMBER", _whole(1), "over how many GPUs it is divided")
+        _add(models, f"--{which}.dtype", "DTYPE", reader(dtype_of), f"its weights: {', '.join(DTYPES)}")
+        _add(models, f"--{which}.tensor-parallel", "NUMBER", whole(1), "over how many GPUs it is divided")
         _add(
             models,
             f"--{which}.kv-bytes-per-token",
             "BYTES",
-            _whole(1),
-            "what a token takes of the KV cache, where no config.json says it",
+            whole(1),
+            "what a token takes of the KV cache over all GPUs; it overrides config.json",
         )
 
 
 def _add_gpus(parser: argparse.ArgumentParser) -> None:
     gpus = parser.add_argument_group("GPUs and load")
-    _add(gpus, "--gpus", "NUMBER", _whole(1), "how many there are (default: 1)", default=1)
+    _add(gpus, "--gpus", "NUMBER", whole(1), "how many there are (default: 1)", default=1)
     _add(
         gpus,
         "--gpu-memory",
         "SIZE",
-        _memory,
-        "of one, as nvidia-smi says it, such as 81559MiB; GB are 10^9 bytes, and an H100 of "
+        memory,
+        "of one, as nvidia-smi says it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of "
         "80GB has 7 % more (default: 80GB)",
         default=80 * 10**9,
     )
-    _add(
-        gpus, "--utilisation", "SHARE", _share, "vLLM's --gpu-memory-utilization (default: 0.9)", default=0.9
+    gpus.add_argument(
+        "--utilisation",
+        "--utilization",
+        metavar="SHARE",
+        type=share,
+        default=0.9,
+        help="vLLM's --gpu-memory-utilization (default: 0.9)",
     )
     _add(
         gpus,
         "--overhead",
         "SIZE",
-        _read(parse_memory),
+        reader(parse_memory),
         "of one GPU, beside weights and KV cache: activations, CUDA graphs (default: 2GB)",
         default=2 * 10**9,
     )
@@ -176,11 +184,11 @@ def _add_gpus(parser: argparse.ArgumentParser) -> None:
         gpus,
         "--context",
         "TOKENS",
-        _whole(1),
+        whole(1),
         "of a sequence, prompt and answer (default: 8192)",
         default=8192,
     )
-    _add(gpus, "--batch", "NUMBER", _whole(1), "sequences at a time (default: 32)", default=32)
+    _add(gpus, "--batch", "NUMBER", whole(1), "sequences at a time (default: 32)", default=32)
 
 
 def _add_pay(parser: argparse.ArgumentParser) -> None:
@@ -189,17 +197,17 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         pay,
         "--tokens",
         "NUMBER",
-        _whole(1, MOST_TOKENS),
+        whole(1, MOST_TOKENS),
         "drafted at a time (default: 4, or as was measured)",
     )
     _add(
         pay,
         "--acceptance",
         "SHARE",
-        _ratio(1.0),
+        ratio(1.0),
         "of a token, given that those before it were accepted (default: 0.7, or as was measured)",
     )
-    _add(pay, "--throughput", "RATE", _above_zero, "tokens a second of an engine without speculation")
+    _add(pay, "--throughput", "RATE", above_zero, "tokens a second of an engine without speculation")
     _add(
         pay,
         "--measured",
@@ -208,9 +216,9 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         "what observe --format json wrote of these models: acceptance, throughput, and the cost where "
         "it knows that",
     )
-    _add(pay, "--cost.draft-cost-ratio", "RATIO", _ratio(), "what a draft token costs, in plain decode steps")
-    _add(pay, "--cost.fixed-cost-ratio", "RATIO", _ratio(), "what a draft costs besides (default: as usual)")
-    _add(pay, "--cost.verify-cost-ratio", "RATIO", _ratio(), "of it, verifying a token (default: 0.03)")
+    _add(pay, "--cost.draft-cost-ratio", "RATIO", ratio(), "what a draft token costs, in plain decode steps")
+    _add(pay, "--cost.fixed-cost-ratio", "RATIO", ratio(), "what a draft costs besides (default: as usual)")
+    _add(pay, "--cost.verify-cost-ratio", "RATIO", ratio(), "of it, verifying a token (default: 0.03)")
 
 
 def _add(
@@ -230,69 +238,6 @@ def _add(
         help=text.replace("%", "%%"),
         default=default,
     )
-
-
-def _read(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a reader whose mistakes argparse repeats."""
-
-    def checked(text: str) -> T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return checked
-
-
-def _whole(least: int, most: int = 10**9) -> Callable[[str], int]:
-    def checked(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1  # noqa: PLR2004
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
-        return number
-
-    return checked
-
-
-def _ratio(most: float = inf) -> Callable[[str], float]:
-    def checked(text: str) -> float:
-        number = _number(text)
-        if not 0 <= number <= most:
-            between = f"from 0 to {most:g}" if isfinite(most) else "of 0 or more"
-            raise argparse.ArgumentTypeError(f"{text!r} is no number {between}")
-        return number
-
-    return checked
-
-
-def _share(text: str) -> float:
-    number = _ratio(1.0)(text)
-    if not number:
-        raise argparse.ArgumentTypeError(f"{text!r} of a GPU is nothing")
-    return number
-
-
-def _memory(text: str) -> int:
-    size = _read(parse_memory)(text)
-    if not size:
-        raise argparse.ArgumentTypeError(f"a GPU has more memory than {text!r}")
-    return size
-
-
-def _above_zero(text: str) -> float:
-    number = _ratio()(text)
-    if not number:
-        raise argparse.ArgumentTypeError(f"{text!r} tokens a second are none")
-    return number
-
-
-def _number(text: str) -> float:
-    """Return a number that is finite; -1 for anything else."""
-    try:
-        number = float(text)
-    except ValueError:
-        return -1.0
-    return number if isfinite(number) else -1.0
 
 
 def _say(what: str) -> None:

@@ -16,6 +16,10 @@ def heads(config: Configuration) -> tuple[int, int, int]:
     own = config.positive("num_attention_heads")
     shared = config.number("num_key_value_heads", own) or own
     width = config.optional("head_dim") or config.positive("hidden_size") // own
+    if not width:
+        raise ModelError(
+            f"hidden_size is {config.number('hidden_size')}, less than a number for each of {own} heads"
+        )
     return own, shared, width
 
 

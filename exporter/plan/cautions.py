@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import ceil, floor
 from typing import Final
 
 from exporter.plan import refusals, words
+from exporter.plan.head import HEADS
 from exporter.plan.method import DRAFT_MODEL
 from exporter.plan.plan import Outcome, Plan
 from exporter.plan.plan import plan as plan_of
@@ -42,6 +44,7 @@ class CautionName(StrEnum):
     TARGET_SHARE = "target_share"
     DRAFT_SHARE = "draft_share"
     VOCABULARY = "vocabulary"
+    OTHER_WIDTH = "other_width"
     DRAFT_LARGER = "draft_larger"
     LARGE_DRAFT = "large_draft"
     SMALL_DRAFT = "small_draft"
@@ -127,6 +130,20 @@ def _vocabulary(plan: Plan) -> str:
     return ""
 
 
+def _other_width(plan: Plan) -> str:
+    draft, target = plan.wanted.draft, plan.wanted.target.model.shape
+    own = None if draft is None else draft.model.config
+    if plan.wanted.method not in HEADS or own is None or target is None:
+        return ""
+    width = own.number("target_hidden_size", own.positive("hidden_size"))
+    if width == target.hidden_size:
+        return ""
+    return (
+        f"The head is of a target whose hidden states are {width:,} wide, and these are "
+        f"{target.hidden_size:,}: is it another model's?"
+    )
+
+
 def _draft_larger(plan: Plan) -> str:
     ratio = plan.draft_ratio
     if ratio is None or ratio < 1:
@@ -138,7 +155,8 @@ def _large_draft(plan: Plan) -> str:
     ratio = plan.draft_ratio
     if ratio is None or plan.wanted.method != DRAFT_MODEL or not LARGEST_RATIO < ratio < 1:
         return ""
-    return f"The draft is 1:{1 / ratio:.1f} of the target; usual is 1:8 to 1:12. A smaller one costs less."
+    times = floor(10 / ratio) / 10
+    return f"The draft is 1:{times:.1f} of the target; usual is 1:8 to 1:12. A smaller one costs less."
 
 
 def _small_draft(plan: Plan) -> str:
@@ -146,8 +164,8 @@ def _small_draft(plan: Plan) -> str:
     if ratio is None or plan.wanted.method != DRAFT_MODEL or ratio >= SMALLEST_RATIO:
         return ""
     return (
-        f"The draft is 1:{1 / ratio:.0f} of the target; usual is 1:8 to 1:12. A small one is cheap, and more "
-        "of its tokens are rejected: measure its acceptance."
+        f"The draft is 1:{ceil(1 / ratio)} of the target; usual is 1:8 to 1:12. A small one is cheap, and "
+        "more of its tokens are rejected: measure its acceptance."
     )
 
 
@@ -228,6 +246,7 @@ _CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
     CautionName.HEADS: _heads,
     CautionName.VOCABULARY: _vocabulary,
     CautionName.TENSOR_PARALLEL: _tensor_parallel,
+    CautionName.OTHER_WIDTH: _other_width,
     CautionName.DRAFT_LARGER: _draft_larger,
     CautionName.TARGET_SHARE: _target_share,
     CautionName.DRAFT_SHARE: _draft_share,

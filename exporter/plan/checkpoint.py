@@ -18,6 +18,7 @@ from exporter.plan.quantisation import dtype_of_checkpoint
 
 _LARGEST: Final = 256 * 2**20
 """Bytes; no file that is read here is as large."""
+_LEAST_PARAMETERS: Final = 10**6
 _MOST_PARAMETERS: Final = 10**15
 _LENGTH: Final = 8
 """Bytes with which a safetensors file says how long its header is."""
@@ -37,17 +38,19 @@ def model_of(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> 
     try:
         parameters = parse_parameters(text)
     except ValueError:
-        return _local(Path(text), dtype, kv_bytes_per_token)
-    if not 1 <= parameters < _MOST_PARAMETERS:
-        raise ModelError(f"{text!r} is no size of a model")
+        return _local(text, dtype, kv_bytes_per_token)
+    if not _LEAST_PARAMETERS <= parameters < _MOST_PARAMETERS:
+        meant = f": did you mean {text}B?" if text.isdecimal() and 0 < parameters < _LEAST_PARAMETERS else ""
+        raise ModelError(f"{text!r} is no size of a model{meant}")
     return counted_model(text, parameters, dtype or Dtype("bfloat16", SIXTEEN), kv_bytes_per_token)
 
 
-def _local(path: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
+def _local(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
+    path = Path(text)
     file = path / "config.json" if path.is_dir() else path
-    if not file.exists():
+    if not text or not file.exists():
         raise ModelError(
-            f"{str(path)!r} is neither a number of parameters, such as 8B, nor a config.json or a folder "
+            f"{text!r} is neither a number of parameters, such as 8B, nor a config.json or a folder "
             "with one; nothing is downloaded"
         )
     try:
@@ -58,7 +61,7 @@ def _local(path: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> M
 
 def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
     folder = file.parent
-    config = Configuration(_json(file))
+    config = Configuration(_json(file, "it"))
     shape, own = shape_of(config), None if dtype else dtype_of_checkpoint(config)
     kept = dtype or own
     assert kept is not None  # noqa: S101 - one of the two is set
@@ -87,7 +90,7 @@ def _size_of_files(folder: Path) -> int | None:
     """Return the bytes of the weights in the folder's safetensors; None where there are none."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        metadata = _json(index).get("metadata")
+        metadata = _json(index, index.name).get("metadata")
         size = metadata.get("total_size") if isinstance(metadata, dict) else None
         return size if type(size) is int and size > 0 else None
     single = folder / "model.safetensors"
@@ -103,7 +106,7 @@ def _vocabulary(file: Path) -> str | None:
     """Return a digest of the tokens and their numbers; other parts of a tokenizer may differ."""
     if not file.exists():
         return None
-    document = _json(file)
+    document = _json(file, file.name)
     model = document.get("model")
     tokens = model.get("vocab") if isinstance(model, dict) else None
     listed = document.get("added_tokens")
@@ -115,15 +118,16 @@ def _vocabulary(file: Path) -> str | None:
     return hashlib.sha256(json.dumps([tokens, added], sort_keys=True).encode()).hexdigest()
 
 
-def _json(file: Path) -> Mapping[str, Any]:
+def _json(file: Path, name: str) -> Mapping[str, Any]:
+    """Return what is in a file that an error calls ``name``."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_LARGEST + 1)
         document = json.loads(content) if len(content) <= _LARGEST else None
     except OSError as error:
-        raise ModelError(f"{file.name} cannot be read: {error.strerror or error}") from None
+        raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
-        raise ModelError(f"{file.name} is not JSON") from None
+        raise ModelError(f"{name} is not JSON") from None
     if not isinstance(document, dict):
-        raise ModelError(f"{file.name} is too large, or is no JSON object")
+        raise ModelError(f"{name} is too large, or is no JSON object")
     return document

@@ -26,11 +26,12 @@ class Configuration:
         """
         nested = document.get("text_config")
         self._values = {**document, **nested} if isinstance(nested, dict) else dict(document)
-        self.model_type = str(self._values.get("model_type", ""))
+        self.model_type = str(self._values.get("model_type") or "")
         known = FAMILIES.get(self.model_type)
         if known is None:
+            what = f"the architecture {self.model_type[:60]!r} is not known here"
             raise ModelError(
-                f"the architecture {self.model_type[:60]!r} is not known here; give the model's number of "
+                f"{what if self.model_type else 'it has no model_type'}; give the model's number of "
                 f"parameters instead, such as 8B (known: {', '.join(FAMILIES)})"
             )
         self.family: Family = known

@@ -58,5 +58,5 @@ def dtype_of(name: str) -> Dtype:
     """
     known = _ALIASES.get(name.lower().removeprefix("torch."), name.lower().removeprefix("torch."))
     if known not in _BITS:
-        raise ValueError(f"{name!r} is no dtype that is known; the dtypes are {', '.join(DTYPES)}")
+        raise ValueError(f"{name[:60]!r} is no dtype that is known; the dtypes are {', '.join(DTYPES)}")
     return Dtype(known, _BITS[known])

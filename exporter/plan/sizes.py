@@ -26,7 +26,7 @@ def parse_memory(text: str) -> int:
     if text == "0":
         return 0
     if match is None or (match["binary"] and not match["prefix"]):
-        raise ValueError(f"{text!r} is no amount of memory; write it as 80GB, or as 81559MiB")
+        raise ValueError(f"{text!r} is no amount of memory; write it as 80GB, 79.6GiB or 81559MiB")
     base = 1024 if match["binary"] else 1000
     return int(Fraction(match["number"]) * base ** _PREFIXES[match["prefix"]])
 

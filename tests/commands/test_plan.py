@@ -10,6 +10,7 @@ import pytest
 
 from exporter.cli import parse
 from exporter.commands.flags import UsageError
+from exporter.commands.plan import wanted_of
 
 PAIR = ("--target", "70B", "--draft", "8B", "--gpus", "2")
 
@@ -107,6 +108,19 @@ def test_the_target_of_a_plan_is_not_that_of_run():
 @pytest.mark.parametrize(("size", "expected"), [("80GB", 80e9), ("80 GB", 80e9), ("143771MiB", 143771 * 2**20), ("79.6GiB", 79.6 * 2**30), ("1TB", 1e12)])  # fmt: skip
 def test_memory_is_written_as_those_write_it_who_sell_it(size, expected):
     assert parse(["plan", *PAIR, "--gpu-memory", size], {}).gpu_memory == int(expected)
+
+
+def test_vllms_own_words_are_taken():
+    found = parse(["plan", *PAIR, "--utilization", "0.8", "--kv-cache-dtype", "fp8_e4m3"], {})
+    assert (found.utilisation, found.kv_cache_dtype) == (0.8, "fp8_e4m3")
+    assert wanted_of(found).element_bytes == 1
+
+
+def test_its_help_has_room_in_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        parse(["plan", "--help"], {})
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 80
 
 
 def test_it_runs_as_a_user_calls_it(tmp_path):

@@ -116,6 +116,18 @@ def test_vocabularies_of_other_tokens_do_not_either(folder):
         assert ("vocabulary" in warned("--target", target, "--draft", draft, "--gpus", "4")) is says
 
 
+@pytest.mark.parametrize(("more", "says"), [({}, True), ({"target_hidden_size": 4096}, False)])
+def test_a_head_of_another_width_is_another_models(folder, more, says):
+    head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
+    target = folder("t", LLAMA_8B)
+    assert ("other_width" in warned("--target", target, "--draft", head, "--method", "eagle3")) is says
+
+
+def test_a_ratio_beyond_the_usual_is_not_written_as_the_usual():
+    assert "is 1:7.9 of" in str(cautions(planned(*QUIET, "--draft", "8.76B")))
+    assert "is 1:13 of" in str(cautions(planned(*QUIET, "--draft", "5.8B")))
+
+
 def test_a_head_may_have_fewer_tokens_than_its_target(folder):
     head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "vocab_size": 32000})
     target = folder("t", LLAMA_8B)

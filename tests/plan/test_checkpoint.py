@@ -152,16 +152,37 @@ def test_an_odd_tokenizer_is_read_as_far_as_it_goes(folder, content):
     ("text", "says"),
     [
         ("nowhere", "neither a number of parameters, such as 8B, nor a config.json"),
+        ("70", r"'70' is no size of a model: did you mean 70B\?"),
+        ("999999", r"no size of a model: did you mean 999999B\?"),
+        ("999K", "'999K' is no size of a model$"),
+        ("0", "'0' is no size of a model$"),
         ("0B", "no size of a model"),
         ("0.9", "no size of a model"),
         ("9" * 15 + "T", "no size of a model"),
-        ("", "neither a number of parameters|cannot be read|config.json"),
+        ("", "'' is neither a number of parameters"),
     ],
 )
 def test_what_is_no_model_is_refused(text, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=says):
         model_of(text, None, None)
+
+
+def test_what_a_stranger_wrote_is_cut(folder):
+    path = folder("m", {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": [1] * 100_000}})
+    with pytest.raises(ModelError) as refused:
+        model_of(path, None, None)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_mistake_names_its_file_once(folder):
+    path = folder("m", LLAMA_8B, **{"tokenizer.json": None})
+    with pytest.raises(
+        ModelError, match=r"^[^:]*/m/config\.json: tokenizer\.json is too large, or is no JSON object"
+    ):
+        model_of(path, None, None)
+    with pytest.raises(ModelError, match=r"^/dev/null: it is not JSON$"):
+        model_of("/dev/null", None, None)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, "1e999", "null"])

@@ -134,7 +134,18 @@ def test_a_layer_of_an_unknown_kind_is_not_guessed_at():
         shape_of(Configuration(config))
 
 
-@pytest.mark.parametrize("model_type", ["mamba2", "", None, 7])
+def test_a_head_has_at_least_one_number():
+    with pytest.raises(ModelError, match="hidden_size is 8, less than a number for each of 64 heads"):
+        shape_of(Configuration({**LLAMA_8B, "hidden_size": 8, "num_attention_heads": 64}))
+
+
+@pytest.mark.parametrize("model_type", ["", None])
+def test_a_file_without_an_architecture_is_said_to_have_none(model_type):
+    with pytest.raises(ModelError, match=r"^it has no model_type; give the model's number of parameters"):
+        Configuration({**LLAMA_8B, "model_type": model_type})
+
+
+@pytest.mark.parametrize("model_type", ["mamba2", 7])
 def test_an_unknown_architecture_is_refused_with_what_to_do(model_type):
     with pytest.raises(ModelError, match="not known here; give the model's number of parameters"):
         Configuration({**LLAMA_8B, "model_type": model_type})
