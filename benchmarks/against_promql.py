@@ -36,6 +36,7 @@ from exporter.config.units import parse_duration
 from exporter.scrape.engines import Counter
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import Sample
+from exporter.scrape.slices import finish
 from exporter.simulate.python_page import python_page
 from exporter.simulate.scenario import Scenario
 from exporter.simulate.simulation import Simulation
@@ -126,7 +127,7 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
             (engines[0].counts.accepted_tokens, engines[0].counts.draft_tokens) if engines else (0, 0)
         )
         if simulation.serving:
-            page = reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False)
+            page = finish(reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False))
             (sample,) = page.samples.values()
             watch.observe(sample, float(second), float(second), 1.0, 10.0)
         if second % SCRAPE == 0:

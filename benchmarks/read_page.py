@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporter.scrape.engines import MEANINGS
 from exporter.scrape.page import read_page
 from exporter.scrape.reader import Reader
+from exporter.scrape.slices import finish
 
 PAGE = Path(__file__).parent.parent / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
 PAGES = 10
@@ -37,8 +38,8 @@ def parse(page: bytes) -> object:
 def repeated(pages: Sequence[bytes], *, with_latencies: bool) -> Read:
     """Return the reading of a target's later pages, up to the samples of its engines."""
     reader = Reader()
-    reader.read(pages[0], with_latencies=with_latencies)
-    return lambda page: reader.read(page, with_latencies=with_latencies)
+    finish(reader.read(pages[0], with_latencies=with_latencies))
+    return lambda page: finish(reader.read(page, with_latencies=with_latencies))
 
 
 def later_pages(page: bytes) -> list[bytes]:
@@ -67,7 +68,7 @@ def main() -> None:
     names = frozenset(MEANINGS)
     ways: dict[str, Read] = {
         "prometheus_client's parser": parse,
-        "first reading": lambda page: read_page(page, names),
+        "first reading": lambda page: finish(read_page(page, names)),
         "later reading, with histograms": repeated(pages, with_latencies=True),
         "later reading, without": repeated(pages, with_latencies=False),
     }

@@ -1,5 +1,8 @@
 """Bytes of a metrics page in, series and values out. Pure: the same page gives the same, nothing is awaited.
 
+A page may be large, or made to be slow to read: what reads one for the first time is a generator that pauses
+every so often, so that whoever runs it can let others have their turn.
+
 A vLLM page has some 640 lines of which about 40 are wanted, and from one second to the next only
 its values change. So there are two ways to read it. ``read_page`` finds which lines are wanted and
 what stands before each line's value: the page's layout. ``read_values`` reads another page by that
@@ -19,12 +22,26 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.scrape.errors import PageError
+from exporter.scrape.slices import Pausing
 
 Labels = tuple[tuple[str, str], ...]
 """Label names and values, sorted by name."""
 
 MOST_LINES = 2**18
-"""A page of more lines is refused: reading it would hold up every other target."""
+"""A page of more lines is refused: reading it would take much of the time of every other target."""
+MOST_SERIES = 2**15
+"""A page of more wanted samples is refused, likewise, and because each is remembered.
+
+So many have 256 engines with their histograms.
+"""
+MOST_LABELS = 2**16
+"""Labels that the wanted samples may have together, the same ones counted once."""
+MOST_LINE = 2**14
+"""Bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels have room."""
+SLICE = 256
+"""Wanted samples that are read from one pause to the next: a few milliseconds of work."""
+_LINES_SLICE = 4096
+"""Lines that are looked at from one pause to the next, likewise."""
 
 # Possessive quantifiers (`*+`) everywhere: no line, however long or broken, is tried twice.
 _QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
@@ -78,25 +95,20 @@ class Layout:
         )
 
 
-def read_page(page: bytes, names: Collection[bytes]) -> tuple[Layout, list[float]]:
+def read_page(page: bytes, names: Collection[bytes]) -> Pausing[tuple[Layout, list[float]]]:
     """Find the samples called one of ``names`` on a page; return the layout and, in its order, the values.
 
     Raises:
-        PageError: the page is empty, cut off or no metrics page; a wanted line cannot be read; or
+        PageError: the page is empty, cut off, too large or no metrics page; a wanted line cannot be read; or
             two samples are the same series.
     """
     _check_page(page)
     lines = page.split(b"\n")
     lines.pop()
-    starts, wanted = _sort_lines(lines, names)
-    series: list[Series] = []
-    places: list[tuple[int, int]] = []
-    known: dict[bytes | None, Labels] = {}
-    for number in wanted:
-        one, column = _read_series(lines[number], number, known)
+    starts, wanted = yield from _sort_lines(lines, names)
+    series, places = yield from _read_each(lines, wanted)
+    for number, column in places:
         starts[number] = lines[number][:column]
-        series.append(one)
-        places.append((number, column))
     if len(set(series)) != len(series):
         raise PageError(f"two lines are the same series: {_first_double(series)}")
     is_open_metrics = lines[-1].rstrip() == _OPEN_METRICS_END
@@ -132,7 +144,7 @@ def _check_page(page: bytes) -> None:
         raise PageError(f"the page has more than {MOST_LINES} lines")
 
 
-def _sort_lines(lines: Sequence[bytes], names: Collection[bytes]) -> tuple[list[bytes], list[int]]:
+def _sort_lines(lines: Sequence[bytes], names: Collection[bytes]) -> Pausing[tuple[list[bytes], list[int]]]:
     """Return what each line begins with, and the numbers of the lines with samples called one of ``names``.
 
     This and ``read_values`` are all that is done to a line that is not wanted.
@@ -147,19 +159,56 @@ def _sort_lines(lines: Sequence[bytes], names: Collection[bytes]) -> tuple[list[
         words = line.partition(b"{")[0].split(None, 1)
         if words and words[0] in names:
             wanted.append(number)
+        if number % _LINES_SLICE == _LINES_SLICE - 1:
+            yield
+    if len(wanted) > MOST_SERIES:
+        raise PageError(f"the page has {len(wanted)} samples of interest; at most {MOST_SERIES} are read")
     return starts, wanted
 
 
-def _read_series(line: bytes, number: int, known: dict[bytes | None, Labels]) -> tuple[Series, int]:
-    """Return a line's series and the column of its value; ``known`` are label texts that were read before."""
+def _read_each(
+    lines: Sequence[bytes], wanted: Sequence[int]
+) -> Pausing[tuple[list[Series], list[tuple[int, int]]]]:
+    """Return the series on the wanted lines, and the place of each one's value."""
+    series: list[Series] = []
+    places: list[tuple[int, int]] = []
+    known = _KnownLabels()
+    for number in wanted:
+        one, column = _read_series(lines[number], number, known)
+        series.append(one)
+        places.append((number, column))
+        if len(series) % SLICE == 0:
+            yield
+    return series, places
+
+
+class _KnownLabels:
+    """Labels by their text on the page: that of an engine stands in many lines."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes | None, Labels] = {}
+        self._number = 0
+
+    def read(self, text: bytes | None, number: int) -> Labels:
+        """Return the labels of a text of line ``number``."""
+        labels = self._known.get(text)
+        if labels is None:
+            labels = self._known[text] = _read_labels(text or b"", number)
+            self._number += len(labels)
+            if self._number > MOST_LABELS:
+                raise PageError(f"the samples of interest have more than {MOST_LABELS} labels")
+        return labels
+
+
+def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[Series, int]:
+    """Return a line's series and the column of its value."""
+    if len(line) > MOST_LINE:
+        raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
     match = _SERIES.match(line)
     if match is None or match.end() in (len(line), match.end("name")):
         raise PageError(f"line {number + 1} has no readable name, labels and value: {_shown(line)}")
     name, text = match.group("name", "labels")
-    labels = known.get(text)
-    if labels is None:
-        labels = known[text] = _read_labels(text or b"", number)
-    return Series(name, labels), match.end()
+    return Series(name, known.read(text, number)), match.end()
 
 
 def _read_labels(text: bytes, number: int) -> Labels:

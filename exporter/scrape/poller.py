@@ -21,6 +21,7 @@ from exporter.scrape.reader import Reader, Shown
 from exporter.scrape.sample import Reading
 from exporter.scrape.schedule import DutyCycle, Seldom, back_off, next_beat, phase
 from exporter.scrape.server_info import PATH, ServedSpeculation, served_speculation, writable
+from exporter.scrape.slices import giving_way
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that say nothing of the filtered page: the whole one would fail likewise."""
@@ -200,7 +201,8 @@ class Poller:
 
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, Reading]:
         answer = await self._client.get(url)
-        return answer, self._reader.read(answer.body, with_latencies=with_latencies)
+        reading = self._reader.read(answer.body, with_latencies=with_latencies)
+        return answer, await giving_way(reading)
 
     def _failed(self, reason: Reason, message: str) -> None:
         record = self.record

@@ -24,11 +24,14 @@ from exporter.scrape.engines import (
     Meaning,
 )
 from exporter.scrape.errors import PageError
-from exporter.scrape.page import Layout, Series, read_page, read_values
+from exporter.scrape.page import SLICE, Layout, Series, read_page, read_values
 from exporter.scrape.sample import Buckets, EngineName, Reading, Sample
+from exporter.scrape.slices import Pausing
 
 MOST_ENGINES = 256
 MOST_POSITIONS = 128
+MOST_POSITIONS_TOGETHER = 2**13
+"""Draft positions of all engines of a page: each has a column in every window, and samples on our page."""
 MOST_NAME = 1024
 """Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
 MOST_COUNT = 2**53
@@ -84,12 +87,13 @@ _shared: WeakValueDictionary[int, _Known] = WeakValueDictionary()
 """Replicas have pages of one layout, of 50 kB and more: those of a fleet share it, as long as one has it."""
 
 
-def _known(layout: Layout) -> _Known:
+def _known(layout: Layout) -> Pausing[_Known]:
     """Return what is known of the layout, which another target's reader may have found out already."""
     key = hash((tuple(layout.starts), tuple(layout.places)))
     known = _shared.get(key)
     if known is None or known.layout != layout:
-        known = _shared[key] = _Known(layout, _plan(layout))
+        plan = yield from _plan(layout)
+        known = _shared[key] = _Known(layout, plan)
     return known
 
 
@@ -111,14 +115,18 @@ class Reader:
         self.shown = Shown()
         """What the newest page shows; of its histograms only if they were read."""
 
-    def read(self, page: bytes, *, with_latencies: bool) -> Reading:
+    def read(self, page: bytes, *, with_latencies: bool) -> Pausing[Reading]:
         """Read a page; with the histograms' buckets, which cost most, only when asked.
+
+        Only a large page of a new layout takes so long that there are pauses.
 
         Raises:
             PageError: nothing of the page can be used.
         """
-        known = self._read_again(page, with_latencies=with_latencies)
-        plan, values = known or self._read_first(page, with_latencies=with_latencies)
+        known = yield from self._read_again(page, with_latencies=with_latencies)
+        if known is None:
+            known = yield from self._read_first(page, with_latencies=with_latencies)
+        plan, values = known
         start = next((values[place] for place in plan.process_start), None)
         samples = {
             name: _sample(engine, values, start, with_latencies=with_latencies)
@@ -127,7 +135,7 @@ class Reader:
         self.shown = plan.shown
         return Reading(plan.kind, plan.front_end, samples)
 
-    def _read_again(self, page: bytes, *, with_latencies: bool) -> tuple[_Plan, list[float]] | None:
+    def _read_again(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[_Plan, list[float]] | None]:
         """Read the page by a layout that is known, if it has one."""
         if with_latencies in self._known:
             known = self._known[with_latencies]
@@ -139,36 +147,42 @@ class Reader:
         # Whole pages are laid out alike with and without: they share one layout, which is large.
         layout = self._known[True].layout.only(_NAMES[False])
         values = read_values(layout, page)
-        return None if values is None else (self._keep(layout, with_latencies=False), values)
+        if values is None:
+            return None
+        plan = yield from self._keep(layout, with_latencies=False)
+        return plan, values
 
-    def _read_first(self, page: bytes, *, with_latencies: bool) -> tuple[_Plan, list[float]]:
-        layout, values = read_page(page, _NAMES[with_latencies])
+    def _read_first(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[_Plan, list[float]]]:
+        layout, values = yield from read_page(page, _NAMES[with_latencies])
         if with_latencies:
             self._known.pop(False, None)
-        return self._keep(layout, with_latencies=with_latencies), values
+        plan = yield from self._keep(layout, with_latencies=with_latencies)
+        return plan, values
 
-    def _keep(self, layout: Layout, *, with_latencies: bool) -> _Plan:
-        known = self._known[with_latencies] = _known(layout)
+    def _keep(self, layout: Layout, *, with_latencies: bool) -> Pausing[_Plan]:
+        known = self._known[with_latencies] = yield from _known(layout)
         return known.plan
 
 
-def _plan(layout: Layout) -> _Plan:
+def _plan(layout: Layout) -> Pausing[_Plan]:
     """Find out what the values of a page are. A page is read as one engine's: that of its first series."""
     meanings = [MEANINGS[series.name] for series in layout.series]
     kind, prefix = next(((one.kind, one.prefix) for one in meanings if one.kind), (None, ""))
-    sightings = [
-        _sighting(place, meaning, layout.series[place])
-        for place, meaning in enumerate(meanings)
-        if meaning.kind and (meaning.kind, meaning.prefix) == (kind, prefix)
-    ]
+    sightings: list[_Sighting] = []
+    for place, meaning in enumerate(meanings):
+        if meaning.kind and (meaning.kind, meaning.prefix) == (kind, prefix):
+            sightings.append(_sighting(place, meaning, layout.series[place]))
+        if place % SLICE == SLICE - 1:
+            yield
     quantities = {sighting.meaning.quantity for sighting in sightings}
     legacy = Mark.V0 in quantities
     created = Mark.CREATED in quantities
     start = _process_start(meanings)
+    engines = yield from _engine_plans(sightings, legacy=legacy)
     return _Plan(
         kind.name if kind else "",
         "v0" if legacy else _front_end(kind, prefix, open_metrics=layout.open_metrics, created=created),
-        _engine_plans(sightings, legacy=legacy),
+        engines,
         start,
         _shown([layout.series[place] for place in (*start, *(one.place for one in sightings))]),
     )
@@ -203,7 +217,7 @@ def _shown(series: Sequence[Series]) -> Shown:
     return Shown(names, frozenset(one for one in series if one.name not in BUCKET_NAMES))
 
 
-def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> dict[EngineName, _EnginePlan]:
+def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[dict[EngineName, _EnginePlan]]:
     """Sort the sightings by engine. Several series of one quantity (replicas) add up.
 
     Left out are older names of what has a newer one, and ranks: SGLang can repeat an engine's series
@@ -217,12 +231,19 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> dict[Engin
         if one.rank:
             lowest[one.engine] = min(one.rank, lowest.get(one.engine, one.rank))
     plans: defaultdict[EngineName, _EnginePlan] = defaultdict(_EnginePlan)
-    for one in sightings:
+    for number, one in enumerate(sightings):
         is_newest = one.meaning.rank == newest[one.meaning.series.names[0]]
         if is_newest and one.rank in ((), lowest.get(one.engine)):
             _place(plans[one.engine], one)
+        if number % SLICE == SLICE - 1:
+            yield
     if len(plans) > MOST_ENGINES:
         raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
+    positions = sum(max(plan.positions, default=-1) + 1 for plan in plans.values())
+    if positions > MOST_POSITIONS_TOGETHER:
+        raise PageError(
+            f"the page shows {positions} draft positions; at most {MOST_POSITIONS_TOGETHER} are watched"
+        )
     return {name: _without_counters(plan) if legacy else plan for name, plan in plans.items()}
 
 

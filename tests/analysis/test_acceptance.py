@@ -12,6 +12,7 @@ from exporter.analysis import acceptance, positions
 from exporter.analysis.engine import EngineWatch
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import EngineName
+from exporter.scrape.slices import finish
 
 PAGE = Path(__file__).parents[1] / "pages" / "vllm-0.32.0-python-ngram-k4.prom"
 
@@ -47,7 +48,7 @@ def recorded_fixture(make_sample):
         ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds", "preemptions"), 0
     )
     watch.observe(make_sample(0, 0, 0, positions=(0,) * 4, **zeros), 0.0, 1e9, 1.0, 10.0)
-    samples = Reader().read(PAGE.read_bytes(), with_latencies=True).samples
+    samples = finish(Reader().read(PAGE.read_bytes(), with_latencies=True)).samples
     # Of one server: without its creation time, which the page before lacks.
     watch.observe(samples[EngineName("tiny-llama", "0")], 1.0, 1e9 + 1, 1.0, 10.0)
     return watch.findings(1.0).windows[0]

@@ -16,6 +16,7 @@ from exporter.config.policy import DropPolicy
 from exporter.scrape.engines import Counter
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import EngineName
+from exporter.scrape.slices import finish
 from exporter.window.engine import EngineHistory
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -31,7 +32,9 @@ def replayed(name, model, engine="0"):
     with gzip.open(TRACES / f"{name}.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "page" in row]
     for row in rows:
-        sample = reader.read(row["page"].encode(), with_latencies=False).samples[EngineName(model, engine)]
+        sample = finish(reader.read(row["page"].encode(), with_latencies=False)).samples[
+            EngineName(model, engine)
+        ]
         taken = history.observe(sample, row["t"], WALL + row["t"], 1.0)
         if taken.reset:
             watch.start_anew()

@@ -21,6 +21,7 @@ from exporter.analysis.positions import position_acceptance_ratios
 from exporter.scrape.engines import Counter, Gauge, Latency
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import EngineName
+from exporter.scrape.slices import finish
 from exporter.window.counts import Reset
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -83,7 +84,7 @@ class Replay:
         for row in self.rows:
             if "page" not in row:
                 continue
-            reading = self.reader.read(row["page"].encode(), with_latencies=row["histograms"])
+            reading = finish(self.reader.read(row["page"].encode(), with_latencies=row["histograms"]))
             sample = reading.samples[EngineName("tiny-llama", self.engine)]
             self.watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
             self.pages.append((row["t"], parsed(row["page"], self.engine), row["histograms"]))

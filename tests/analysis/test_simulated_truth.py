@@ -13,6 +13,7 @@ from exporter.analysis.speedup import estimated_speedup_ratio
 from exporter.analysis.verdict import Verdict
 from exporter.config.pay_settings import CostSettings
 from exporter.scrape.reader import Reader
+from exporter.scrape.slices import finish
 from exporter.simulate.library import load_scenario
 from exporter.simulate.python_page import python_page
 from exporter.simulate.simulation import Simulation
@@ -31,7 +32,7 @@ def watched(scenario, seconds, *, cost):
         simulation.advance(1.0)
         histograms = second % 10 == 0
         page = python_page(simulation, UnixTime(START))
-        (sample,) = reader.read(page, with_latencies=histograms).samples.values()
+        (sample,) = finish(reader.read(page, with_latencies=histograms)).samples.values()
         watch.observe(sample, float(second), START + second, 1.0, 10.0)
     return watch
 

@@ -31,7 +31,7 @@ def test_every_key_is_documented_with_its_meaning():
 def test_defaults_stand_as_they_would_be_written():
     for row in (
         "| `interval` | duration | `1s` |",
-        "| `max_body` | size | `16MiB` |",
+        "| `max_body` | size | `4MiB` |",
         "| `windows` | list of durations | `[30s, 5m]` |",
     ):
         assert row in markdown()

@@ -24,6 +24,7 @@ from exporter.export.status import ExporterStatus, TargetStatus
 from exporter.scrape.poller import Polled
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import EngineName
+from exporter.scrape.slices import finish
 from exporter.targets.target import Target
 from exporter.watch import TargetWatch
 from exporter.web.exposition import Exposition
@@ -59,7 +60,7 @@ def recorded_fixture(status):
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
     watch, reader = EngineWatch((10.0, 300.0)), Reader()
     for row in rows:
-        reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])
+        reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
         sample = reading.samples[EngineName("tiny-llama", "0")]
         watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
     engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
@@ -265,7 +266,7 @@ class TestNamesOfEngines:
             target = Target("http://gpu-1:8080/metrics", "gpu-1:8080", (("team", "a"),))
             watch = TargetWatch(target, Config(), clock, Baselines(), EventLog("1"))
             watches.append(watch)
-            reading = Reader().read(page.encode(), with_latencies=True)
+            reading = finish(Reader().read(page.encode(), with_latencies=True))
             watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0))
             return [labels for labels, _ in watch.findings(clock.monotonic())]
 

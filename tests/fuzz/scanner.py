@@ -9,6 +9,7 @@ from exporter.scrape.engines import BUCKET_NAMES, MEANINGS
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import read_page, read_values
 from exporter.scrape.reader import MOST_COUNT, MOST_ENGINES, MOST_NAME, MOST_POSITIONS, Reader
+from exporter.scrape.slices import finish
 from tests.fuzz.harness import Harness, sane
 
 NAMES = frozenset(MEANINGS)
@@ -23,7 +24,7 @@ WORDS = (
 def outcome(page: bytes, names: frozenset[bytes]):
     """What a first reading says, with NaN comparable; nothing for a page that is refused."""
     try:
-        layout, values = read_page(page, names)
+        layout, values = finish(read_page(page, names))
     except PageError as error:
         _refused_plainly(error)
         return None
@@ -57,7 +58,7 @@ def check_page(data: bytes) -> None:
 
 def reading(reader: Reader, page: bytes, *, with_latencies: bool):
     try:
-        return reader.read(page, with_latencies=with_latencies)
+        return finish(reader.read(page, with_latencies=with_latencies))
     except PageError as error:
         _refused_plainly(error)
         return None

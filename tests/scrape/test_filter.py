@@ -7,6 +7,7 @@ import pytest
 
 from exporter.scrape.filter import PageChoice, filtered_url, wanted_names
 from exporter.scrape.reader import Reader, Shown
+from exporter.scrape.slices import finish
 
 PAGES = Path(__file__).parent.parent / "pages"
 URL = "http://vllm:8000/metrics"
@@ -14,7 +15,7 @@ URL = "http://vllm:8000/metrics"
 
 def shown(name: str, *, with_latencies=True) -> Shown:
     reader = Reader()
-    reader.read((PAGES / name).read_bytes(), with_latencies=with_latencies)
+    finish(reader.read((PAGES / name).read_bytes(), with_latencies=with_latencies))
     return reader.shown
 
 

@@ -15,7 +15,17 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS
 from exporter.scrape.errors import PageError
-from exporter.scrape.page import MOST_LINES, Series, read_page, read_values
+from exporter.scrape.page import (
+    MOST_LABELS,
+    MOST_LINE,
+    MOST_LINES,
+    MOST_SERIES,
+    SLICE,
+    Series,
+    read_page,
+    read_values,
+)
+from exporter.scrape.slices import finish
 
 PAGES = Path(__file__).parent.parent / "pages"
 CORPUS = sorted((PAGES / "corpus").iterdir())
@@ -27,14 +37,14 @@ DRAFTS = b"vllm:spec_decode_num_drafts_total"
 
 
 def samples(page: bytes, names=NAMES) -> dict[Series, float]:
-    layout, values = read_page(page, names)
+    layout, values = finish(read_page(page, names))
     return dict(zip(layout.series, values, strict=True))
 
 
 def outcome(page: bytes, names=NAMES):
     """What a first reading says: the samples in order, with NaN comparable, or nothing."""
     try:
-        layout, values = read_page(page, names)
+        layout, values = finish(read_page(page, names))
     except PageError:
         return None
     return list(layout.series), list(map(repr, values))
@@ -171,7 +181,15 @@ def test_nan_is_a_value():
 )
 def test_what_python_reads_but_prometheus_does_not_write_is_refused(text):
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
-        read_page(DRAFTS + b" " + text + b"\n", NAMES)
+        finish(read_page(DRAFTS + b" " + text + b"\n", NAMES))
+
+
+def many(series: int, labels: int = 1) -> bytes:
+    """A page of so many samples of one counter, each with so many labels."""
+    return b"".join(
+        b"%s{%s} 1\n" % (DRAFTS, b",".join(b'l%d="%d"' % (label, number) for label in range(labels)))
+        for number in range(series)
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,15 +208,41 @@ def test_what_python_reads_but_prometheus_does_not_write_is_refused(text):
         (b"a 1\n" + DRAFTS + b'{a="1",a="2"} 2\n', "line 2 has a label twice"),
         (DRAFTS + b" 1\n" + DRAFTS + b"{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
         (b"\n" * (MOST_LINES + 1), f"the page has more than {MOST_LINES} lines"),
+        (many(MOST_SERIES + 1), f"the page has {MOST_SERIES + 1} samples of interest; at most {MOST_SERIES}"),
+        (b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MOST_LINE), f"line 2 has more than {MOST_LINE} bytes"),
+        (many(200, labels=400), f"the samples of interest have more than {MOST_LABELS} labels"),
     ],
 )
 def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
     with pytest.raises(PageError) as caught:
-        read_page(page, NAMES)
+        finish(read_page(page, NAMES))
     assert str(caught.value).startswith(says)
     assert caught.value.reason == "malformed"
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
+
+
+def test_as_much_as_is_bounded_can_be_read():
+    most = many(MOST_SERIES, labels=MOST_LABELS // MOST_SERIES)
+    assert len(samples(most)) == MOST_SERIES
+    line = b'%s{a="%s"} 1' % (DRAFTS, b"x" * (MOST_LINE - len(DRAFTS) - 8))
+    assert len(line) == MOST_LINE
+    assert len(samples(line + b"\n")) == 1
+
+
+def test_labels_that_stand_in_many_lines_count_once():
+    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(400))
+    page = b"".join(b"drafts_%d" % number + same for number in range(400))
+    assert len(finish(read_page(page, {b"drafts_%d" % number for number in range(400)}))[1]) == 400
+
+
+@pytest.mark.parametrize(
+    ("page", "pauses"),
+    [(NGRAM, 0), (many(SLICE - 1), 0), (many(SLICE), 1), (many(10 * SLICE), 10), (b"a 1\n" * 20_000, 4)],
+    ids=["a usual page", "few samples", "a slice", "ten slices", "many lines"],
+)
+def test_only_a_large_page_is_read_in_slices(page, pauses):
+    assert sum(1 for _ in read_page(page, NAMES)) == pauses
 
 
 def test_what_is_not_wanted_need_not_be_readable():
@@ -207,10 +251,10 @@ def test_what_is_not_wanted_need_not_be_readable():
 
 
 def test_open_metrics_is_known_by_its_end():
-    assert read_page(RUST, NAMES)[0].open_metrics
-    assert read_page(b"a 1\n# EOF\r\n", NAMES)[0].open_metrics
-    assert not read_page(NGRAM, NAMES)[0].open_metrics
-    assert not read_page(b"# EOF\na 1\n", NAMES)[0].open_metrics
+    assert finish(read_page(RUST, NAMES))[0].open_metrics
+    assert finish(read_page(b"a 1\n# EOF\r\n", NAMES))[0].open_metrics
+    assert not finish(read_page(NGRAM, NAMES))[0].open_metrics
+    assert not finish(read_page(b"# EOF\na 1\n", NAMES))[0].open_metrics
 
 
 # Reading again by a known layout.
@@ -227,14 +271,14 @@ def moved(page: bytes) -> bytes:
 @pytest.mark.parametrize("path", WHOLE_PAGES, ids=lambda path: path.name)
 def test_a_later_page_of_the_same_layout_is_read_by_it(path):
     page = path.read_bytes()
-    layout, values = read_page(page, NAMES)
+    layout, values = finish(read_page(page, NAMES))
     assert layout.repeatable
     assert read_values(layout, page) == values
     assert read_values(layout, moved(page)) == [123456.5] * len(values)
 
 
 def test_a_layout_can_be_narrowed_to_fewer_names():
-    layout, _ = read_page(NGRAM, NAMES)
+    layout, _ = finish(read_page(NGRAM, NAMES))
     fewer = layout.only({DRAFTS})
     assert [one.name for one in fewer.series] == [DRAFTS]
     assert read_values(fewer, NGRAM) == [41.0]
@@ -260,7 +304,7 @@ def test_a_layout_can_be_narrowed_to_fewer_names():
     ],
 )
 def test_a_page_of_another_layout_is_not_read_by_it(changed):
-    layout, values = read_page(NGRAM, NAMES)
+    layout, values = finish(read_page(NGRAM, NAMES))
     again = read_values(layout, changed)
     assert again is None or (again == values and "\r" in changed.decode())
 
@@ -274,14 +318,14 @@ def test_a_page_of_another_layout_is_not_read_by_it(changed):
     ],
 )
 def test_a_line_without_a_clear_beginning_is_read_anew_each_time(page, later):
-    layout, _ = read_page(page, NAMES)
+    layout, _ = finish(read_page(page, NAMES))
     assert not layout.repeatable
     assert read_values(layout, later) is None
     assert len(samples(later)) == 2
 
 
 def test_a_sample_that_gets_labels_is_read_anew():
-    layout, _ = read_page(DRAFTS + b" 1\n", NAMES)
+    layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
     assert read_values(layout, DRAFTS + b' {a="1"} 1\n') is None
 
 
@@ -327,7 +371,7 @@ def test_no_bytes_raise_anything_but_a_page_error(page):
 @given(pages, pages)
 def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
     try:
-        layout, _ = read_page(page, NAMES)
+        layout, _ = finish(read_page(page, NAMES))
     except PageError:
         return
     for one_page in (page, later):
@@ -338,7 +382,7 @@ def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
 
 @given(st.data(), st.sampled_from([NGRAM, RUST]))
 def test_a_page_that_was_tampered_with_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
-    layout, _ = read_page(page, NAMES)
+    layout, _ = finish(read_page(page, NAMES))
     later = data.draw(mutations(page))
     values = read_values(layout, later)
     if values is not None:
@@ -348,7 +392,7 @@ def test_a_page_that_was_tampered_with_reads_the_same_by_its_old_layout_or_not_a
 @given(st.data(), messes.map(lambda mess: mess + b"\n"))
 def test_so_does_any_small_page(data, page):
     try:
-        layout, _ = read_page(page, NAMES)
+        layout, _ = finish(read_page(page, NAMES))
     except PageError:
         return
     later = data.draw(mutations(page))

@@ -13,6 +13,7 @@ import pytest
 
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import read_page
+from exporter.scrape.slices import finish
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reliability.md"
 WANTED = b"vllm:spec_decode_num_drafts_total"
@@ -158,9 +159,9 @@ def test_each_kind_of_fault_has_its_outcome(case):
     page = case.page.replace(b"D", WANTED)
     if isinstance(case.ours, str):
         with pytest.raises(PageError, match=case.ours):
-            read_page(page, {WANTED})
+            finish(read_page(page, {WANTED}))
         return
-    _, values = read_page(page, {WANTED})
+    _, values = finish(read_page(page, {WANTED}))
     assert values == ([] if case.ours is None else [case.ours])
 
 

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from exporter.scrape import reader as reader_module
 from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PageError
-from exporter.scrape.reader import MOST_COUNT, MOST_ENGINES, MOST_NAME, MOST_POSITIONS, Reader
+from exporter.scrape.page import SLICE
+from exporter.scrape.reader import (
+    MOST_COUNT,
+    MOST_ENGINES,
+    MOST_NAME,
+    MOST_POSITIONS,
+    MOST_POSITIONS_TOGETHER,
+    Reader,
+)
 from exporter.scrape.sample import Buckets, EngineName
+from exporter.scrape.slices import finish
 
 PAGES = Path(__file__).parent.parent / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -23,7 +32,7 @@ DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
 
 def read(page: bytes | str, *, with_latencies=False):
     page = page if isinstance(page, bytes) else (PAGES / page).read_bytes()
-    return Reader().read(page, with_latencies=with_latencies)
+    return finish(Reader().read(page, with_latencies=with_latencies))
 
 
 def only(page: bytes | str, *, with_latencies=False):
@@ -521,6 +530,24 @@ def test_so_many_engines_are_watched_and_no_more():
         read(engines(MOST_ENGINES + 1))
 
 
+def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused():
+    stem = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    engines = MOST_POSITIONS_TOGETHER // MOST_POSITIONS
+    last = MOST_POSITIONS - 1
+    lines = [f'{stem}{{engine="{engine}",position="{last}"}} 1\n' for engine in range(engines)]
+    assert len(read("".join(lines).encode()).samples) == engines
+    lines.append(f'{stem}{{engine="more",position="0"}} 1\n')
+    with pytest.raises(PageError, match=f"{MOST_POSITIONS_TOGETHER + 1} draft positions; at most"):
+        read("".join(lines).encode())
+
+
+def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
+    lines = [f'vllm:num_preemptions_total{{engine="0",n="{number}"}} 1\n' for number in range(8 * SLICE)]
+    large = Reader().read("".join(lines).encode(), with_latencies=False)
+    assert sum(1 for _ in large) == 3 * 8  # to find them, to see what they are, to sort them
+    assert not list(Reader().read(NGRAM, with_latencies=True))
+
+
 def test_so_many_positions_are_watched_and_no_more():
     page = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{}"}} 1\n'
     assert len(only(page.format(MOST_POSITIONS - 1).encode()).positions) == MOST_POSITIONS
@@ -553,7 +580,7 @@ def first_readings(monkeypatch):
 def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
     reader = Reader()
     for with_latencies in (True, False, False, True, False):
-        reading = reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
+        reading = finish(reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies))
         assert reading == read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
     assert len(first_readings) == 1 + 5
 
@@ -561,7 +588,7 @@ def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
 def test_both_tiers_share_what_is_large_of_a_whole_page():
     reader = Reader()
     for with_latencies in (True, False):
-        reader.read(NGRAM, with_latencies=with_latencies)
+        finish(reader.read(NGRAM, with_latencies=with_latencies))
     assert reader._known[True].layout.starts is reader._known[False].layout.starts
 
 
@@ -570,7 +597,7 @@ def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
     page = NGRAM.replace(b'"tiny-llama"', b'"a-model-of-replicas"')
     replicas = [Reader(), Reader()]
     for number, reader in enumerate(replicas):
-        reader.read(page.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True)
+        finish(reader.read(page.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True))
     assert replicas[0]._known[True] is replicas[1]._known[True]
     known = weakref.ref(replicas[0]._known[True])
     del replicas[0], reader
@@ -585,7 +612,7 @@ def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
     pages = [NGRAM, NGRAM.replace(b'"tiny-llama"', b'"other-llama"')]
     readers = [Reader() for _ in pages]
     names = [
-        [name.model_name for name in reader.read(page, with_latencies=True).samples]
+        [name.model_name for name in finish(reader.read(page, with_latencies=True)).samples]
         for reader, page in zip(readers, pages, strict=True)
     ]
     assert names[0] != names[1]
@@ -593,10 +620,10 @@ def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
 
 def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_readings):
     reader = Reader()
-    reader.read(NGRAM, with_latencies=True)
+    finish(reader.read(NGRAM, with_latencies=True))
     for _ in range(3):
-        reader.read(FILTERED, with_latencies=False)
-        reader.read(NGRAM, with_latencies=True)
+        finish(reader.read(FILTERED, with_latencies=False))
+        finish(reader.read(NGRAM, with_latencies=True))
     assert len(first_readings) == 2
 
 
@@ -606,33 +633,35 @@ def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
         NGRAM
         + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny-llama",position="4"} 6\n'
     )
-    reader.read(NGRAM, with_latencies=True)
-    assert reader.read(more, with_latencies=False) == read(more)
-    assert reader.read(more, with_latencies=True) == read(more, with_latencies=True)
-    assert reader.read(more, with_latencies=False) == read(more)
+    finish(reader.read(NGRAM, with_latencies=True))
+    assert finish(reader.read(more, with_latencies=False)) == read(more)
+    assert finish(reader.read(more, with_latencies=True)) == read(more, with_latencies=True)
+    assert finish(reader.read(more, with_latencies=False)) == read(more)
     assert reader._known[True].layout.starts is reader._known[False].layout.starts
     first_readings.clear()
     for with_latencies in (True, False, True):
-        reader.read(more, with_latencies=with_latencies)
+        finish(reader.read(more, with_latencies=with_latencies))
     assert not first_readings
 
 
 def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
     reader = Reader()
-    reader.read(NGRAM, with_latencies=False)
+    finish(reader.read(NGRAM, with_latencies=False))
     shown = reader.shown
     for page in (b"", b"<html>\n", NGRAM[:-5], NGRAM.replace(b" 41.0\n", b" -41.0\n")):
         with pytest.raises(PageError):
-            reader.read(page, with_latencies=False)
+            finish(reader.read(page, with_latencies=False))
     assert reader.shown == shown
-    assert reader.read(NGRAM, with_latencies=False) == read(NGRAM)
+    assert finish(reader.read(NGRAM, with_latencies=False)) == read(NGRAM)
 
 
 def test_what_a_page_shows_is_its_own_engines_series():
     reader = Reader()
-    reader.read(
-        FILTERED + b"process_start_time_seconds 1\nray_vllm_num_requests_running 1\nother 1\n",
-        with_latencies=False,
+    finish(
+        reader.read(
+            FILTERED + b"process_start_time_seconds 1\nray_vllm_num_requests_running 1\nother 1\n",
+            with_latencies=False,
+        )
     )
     assert reader.shown.names == {
         b"process_start_time_seconds",
@@ -642,7 +671,7 @@ def test_what_a_page_shows_is_its_own_engines_series():
         b"vllm:spec_decode_num_accepted_tokens_per_pos_total",
     }
     assert len(reader.shown.series) == 1 + 3 + 4
-    reader.read(NGRAM, with_latencies=True)
+    finish(reader.read(NGRAM, with_latencies=True))
     assert b"vllm:inter_token_latency_seconds_bucket" in reader.shown.names
     assert all(not one.name.endswith(b"_bucket") for one in reader.shown.series)
 
@@ -654,7 +683,9 @@ _pages = st.sampled_from([path.read_bytes() for path in sorted(PAGES.glob("*.[op
 def test_what_was_read_before_makes_no_difference(polls):
     reader = Reader()
     for page, with_latencies in polls:
-        assert reader.read(page, with_latencies=with_latencies) == read(page, with_latencies=with_latencies)
+        assert finish(reader.read(page, with_latencies=with_latencies)) == read(
+            page, with_latencies=with_latencies
+        )
 
 
 _lines = st.lists(

@@ -30,7 +30,7 @@ CHUNKED = "Transfer-Encoding: chunked"
 POSITION = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="{}"}} 1'
 READ = "read"
 SLOWLY_READ = "read timeout"
-"""Where the machine has other things to do, ten megabytes may not come in time."""
+"""Where the machine has other things to do, megabytes may not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,6 @@ def _sizes() -> dict[str, Fault]:
     line = b"# a comment that nobody reads, of some fifty bytes\n"
     bomb = gzip([bytes(MB)] * 200)
     many = b"".join(b'vllm:x_total{n="%d"} 1\n' % n for n in range(10**6))
-    labels = ",".join(f'l{n}="1"' for n in range(10**6))
     return {
         "endless-body": _fault("a page without end", endless(head(CHUNKED, TEXT), b"33\r\n" + line + b"\r\n"), "too_large timeout", ""),
         "endless-unsized": _fault("a page without end or length", endless(head(TEXT, "Connection: close"), line * 100), "too_large timeout", ""),
@@ -112,13 +111,23 @@ def _sizes() -> dict[str, Fault]:
         "gzip-bomb": _fault("200 MB packed into 200 kB", says(answer(bomb, "Content-Encoding: gzip", TEXT)), "too_large", "bytes"),
         "gzip-broken": _fault("gzip that is none", says(answer(b"not gzip", "Content-Encoding: gzip", TEXT)), "malformed", ""),
         "brotli": _fault("an encoding that nobody asked for", says(answer(b"??", "Content-Encoding: br", TEXT)), "malformed", ""),
-        "long-line": _fault("a line of 10 MB", says(answer(page("vllm:x" + "x" * 10 * MB + " 1"))), SLOWLY_READ),
-        "long-comment": _fault("a comment of 10 MB", says(answer(page("# HELP x " + "x" * 10 * MB))), SLOWLY_READ),
+        "long-line": _fault("a line of 10 MB", says(answer(page("vllm:x" + "x" * 10 * MB + " 1"))), "too_large", "bytes"),
+        "line": _fault("a line of 3 MB", says(answer(page("vllm:x" + "x" * 3 * MB + " 1"))), SLOWLY_READ),
+        "comment": _fault("a comment of 3 MB", says(answer(page("# HELP x " + "x" * 3 * MB))), SLOWLY_READ),
         "long-name": _fault("a model's name of 2,000 letters", says(answer(page(model="m" * 2000))), "malformed", "more than 1024 characters"),
         "million-samples": _fault("a million samples", says(answer(many)), "too_large malformed", ""),
         "many-lines": _fault("300,000 lines", says(answer(b"x 1\n" * 300_000)), "malformed", "lines"),
-        "million-labels": _fault("a sample with a million labels", says(answer(page(f"vllm:num_preemptions_total{{{labels}}} 1"))), SLOWLY_READ),
+        "million-labels": _fault("a sample with a million labels", says(answer(page(_labelled(10**6)))), "too_large", "bytes"),
+        "many-labels": _fault("a sample with 300,000 labels", says(answer(page(_labelled(300_000)))), "malformed", "more than 16384 bytes"),
+        "labels": _fault("500 samples with 400 labels each", says(answer(page(*(_labelled(400, n) for n in range(500))))), "malformed", "labels"),
+        "many-series": _fault("50,000 samples of one counter", says(answer(page(*(_labelled(1, n) for n in range(50_000))))), "malformed", "samples of interest"),
     }  # fmt: skip
+
+
+def _labelled(labels: int, value: int = 1) -> str:
+    """Return a line of a counter that is read, with so many labels."""
+    text = ",".join(f'l{n}="{value}"' for n in range(labels))
+    return f"vllm:num_preemptions_total{{{text}}} 1"
 
 
 def _formats() -> dict[str, Fault]:
@@ -156,6 +165,7 @@ def _values() -> dict[str, Fault]:
         "gauge-nan": _fault("a gauge that is not a number", says(answer(page('vllm:num_requests_running{engine="0",model_name="m"} NaN'))), READ),
         "position-million": _fault("draft position 1,000,000", says(answer(page(POSITION.format(10**6)))), "malformed", "position"),
         "position-negative": _fault("draft position -1", says(answer(page(POSITION.format(-1)))), "malformed", "position"),
+        "positions-of-one": _fault("draft positions 0 to 29,999", says(answer(page(*map(POSITION.format, range(30_000))))), "malformed", "position"),
         "positions": _fault("128 draft positions", says(answer(page(*map(POSITION.format, range(128))))), READ),
     }  # fmt: skip
 

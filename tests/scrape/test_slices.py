@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from exporter.scrape.slices import finish, giving_way
+
+
+def counting(done, pauses):
+    """Work that pauses so often, and notes when it goes on."""
+    for number in range(pauses):
+        done.append(number)
+        yield
+    return "done"
+
+
+def test_work_can_be_done_in_one_go():
+    done = []
+    assert finish(counting(done, 3)) == "done"
+    assert done == [0, 1, 2]
+
+
+async def test_others_have_their_turn_at_every_pause():
+    done = []
+    work = asyncio.ensure_future(giving_way(counting(done, 3)))
+    for turn in range(3):
+        await asyncio.sleep(0)
+        assert len(done) == turn + 1
+    assert await work == "done"
+
+
+async def test_work_without_a_pause_lets_nobody_in():
+    turns = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    assert await giving_way(counting([], 0)) == "done"
+    assert not turns
+
+
+async def test_what_the_work_raises_is_raised():
+    def failing():
+        yield
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await giving_way(failing())
+    with pytest.raises(ValueError, match="no"):
+        finish(failing())
