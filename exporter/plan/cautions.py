@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, floor
 from typing import Final
 
 from exporter.plan import refusals, words
@@ -22,6 +21,9 @@ CACHE_SHARE: Final = 0.05
 LARGEST_RATIO: Final = 1 / 8
 SMALLEST_RATIO: Final = 1 / 12
 """The usual sizes of a draft model, in those of its target."""
+_LARGER: Final = 7.9
+_SMALLER: Final = 12.1
+"""How the sizes next to the usual ones are written, with one digit."""
 REAL_MEMORY: Final = 81_559 * 2**20 / (80 * GIGABYTE)
 """What nvidia-smi says of an H100 of 80 GB, over that. An H200 of 141 GB has as much more, 143771MiB."""
 COMPUTE_BOUND_TOKENS: Final = 256
@@ -155,7 +157,7 @@ def _large_draft(plan: Plan) -> str:
     ratio = plan.draft_ratio
     if ratio is None or plan.wanted.method != DRAFT_MODEL or not LARGEST_RATIO < ratio < 1:
         return ""
-    times = floor(10 / ratio) / 10
+    times = min(1 / ratio, _LARGER)
     return f"The draft is 1:{times:.1f} of the target; usual is 1:8 to 1:12. A smaller one costs less."
 
 
@@ -164,8 +166,8 @@ def _small_draft(plan: Plan) -> str:
     if ratio is None or plan.wanted.method != DRAFT_MODEL or ratio >= SMALLEST_RATIO:
         return ""
     return (
-        f"The draft is 1:{ceil(1 / ratio)} of the target; usual is 1:8 to 1:12. A small one is cheap, and "
-        "more of its tokens are rejected: measure its acceptance."
+        f"The draft is 1:{max(1 / ratio, _SMALLER):.1f} of the target; usual is 1:8 to 1:12. A small one is "
+        "cheap, and more of its tokens are rejected: measure its acceptance."
     )
 
 

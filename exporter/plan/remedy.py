@@ -52,9 +52,9 @@ def _alone(plan: Plan) -> str:
 
 
 def _room(plan: Plan, change: _Change) -> Room | None:
-    """Return what the models leave then; None where there is nothing to be changed so."""
+    """Return what the models leave then; None where it is the draft's and there is none."""
     wanted = plan.wanted
-    if (change.draft and wanted.draft is None) or (change.small_cache and wanted.element_bytes == 1):
+    if change.draft and wanted.draft is None:
         return None
     parts = [_in(wanted.target, change.target)]
     parts += [] if wanted.draft is None else [_in(wanted.draft, change.draft)]

@@ -125,7 +125,8 @@ def test_a_head_of_another_width_is_another_models(folder, more, says):
 
 def test_a_ratio_beyond_the_usual_is_not_written_as_the_usual():
     assert "is 1:7.9 of" in str(cautions(planned(*QUIET, "--draft", "8.76B")))
-    assert "is 1:13 of" in str(cautions(planned(*QUIET, "--draft", "5.8B")))
+    assert "is 1:70.0 of" in str(cautions(planned(*QUIET, "--draft", "1B")))
+    assert "is 1:12.1 of" in str(cautions(planned(*QUIET, "--draft", "5.833B")))
 
 
 def test_a_head_may_have_fewer_tokens_than_its_target(folder):

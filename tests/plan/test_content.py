@@ -63,7 +63,8 @@ def test_a_return_at_fewer_sequences_says_what_fits_without_the_draft(llamas):
         " ".join(text(planned(*llamas, "--throughput", "900", "--batch", b)).split()) for b in ("40", "32")
     )
     assert "Both at 32 sequences at a time. Without the draft 40 fit, which generate more" in tight
-    assert "Without the draft" not in wide
+    search = (*llamas[:2], "--gpus", "4", "--method", "ngram", "--throughput", "900", "--batch", "99")
+    assert "Without the draft" not in wide + text(planned(*search))
 
 
 def test_one_of_something_is_no_several(llamas):
