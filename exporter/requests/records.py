@@ -43,11 +43,13 @@ class Record(NamedTuple):
 def records(body: bytes, *, lines: bool) -> Iterator[Record]:
     """Yield the records of an object, of an array of objects, or of NDJSON, which ``lines`` is for certain.
 
+    A byte-order mark, with which some systems begin a text, is passed over.
+
     Raises:
         NotJsonError: it is no JSON, as far as it was read.
     """
     try:
-        text = body.decode().strip(" \t\r\n")
+        text = body.decode("utf-8-sig").strip(" \t\r\n")
     except UnicodeDecodeError:
         raise NotJsonError("The body is not UTF-8.") from None
     return _lines(text) if lines else _document(text)

@@ -124,6 +124,15 @@ def test_lines_that_are_called_json_are_lines_all_the_same():
     assert len(batch_of(json.dumps(RECORD, indent=1).encode()).requests) == 1
 
 
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_byte_order_mark_at_the_beginning_is_passed_over(lines):
+    body = b"\xef\xbb\xbf" + json.dumps(RECORD).encode()
+    batch = batch_of(body, lines=lines)
+    assert (len(batch.requests), batch.refused) == (1, {})
+    with pytest.raises(NotJsonError):
+        batch_of(b"\xef\xbb\xbf" + body)
+
+
 def test_nothing_is_nothing():
     assert batch_of([]).requests == batch_of(b" \n\n", lines=True).requests == []
 
