@@ -252,7 +252,7 @@ def test_a_key_that_is_there_twice_makes_no_record_but_others_may_have_it():
 @pytest.mark.parametrize(
     "body",
     [b"", b" ", b"{", b"[", b"]", b"nonsense", b"[1", b"[1,]", b"[1 2]", b"{} {}", b"[] x", b"\xff", b"[" * 100_000,
-     b"\xef\xbb\xbf{}", b'{"a": ' + b"9" * 5000 + b"}", b'["' + b"a" * (MOST_CHARACTERS + 1) + b'"]']
+     b"\xef\xbb\xbf" * 2 + b"{}", b'{"a": ' + b"9" * 5000 + b"}", b'["' + b"a" * (MOST_CHARACTERS + 1) + b'"]']
 )  # fmt: skip
 def test_what_is_no_json_is_refused_as_a_whole_without_its_text(body):
     with pytest.raises(NotJsonError) as refused:
