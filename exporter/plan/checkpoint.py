@@ -82,8 +82,10 @@ def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) 
 
 def _without_modules(size: int | None, config: Configuration, dtype: Dtype, counted: int) -> int | None:
     """Return the size of files without the MTP modules, where these are so large that they hold them."""
+    if size is None:
+        return None
     modules = module_bytes(config, dtype)
-    return size if size is None or size < counted + modules // 2 else size - modules
+    return size if size < counted + modules // 2 else size - modules
 
 
 def _size_of_files(folder: Path) -> int | None:

@@ -54,9 +54,10 @@ def _facts(plan: Plan) -> Iterator[Fact]:
 def _observed(seen: Measured) -> str:
     method = seen.method or "method unknown"
     return (
-        f"{seen.model_name}, {method}, {words.engines(seen.engines)}, "
-        f"{words.tokens(seen.tokens)} at a time, {seen.acceptance:.3f} of them accepted, "
-        f"{numbers.rate(seen.tokens_per_second)} tokens a second of one"
+        f"{seen.model_name}, {method}, {words.tokens(seen.tokens)} at a time, "
+        f"{seen.acceptance:.3f} of them accepted, "
+        f"{words.engines(seen.engines)} with {numbers.rate(seen.tokens_per_second)} tokens a second"
+        f"{' each' if seen.engines > 1 else ''}"
     )
 
 

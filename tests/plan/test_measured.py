@@ -87,7 +87,9 @@ async def test_what_was_observed_is_said(seen):
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
     said = " ".join(text_report(report(found), Paint()).split())
-    assert f"observed {view.engines[0].model_name}, draft_model, 2 engines, 4 tokens at a time, 0." in said
+    assert f"observed {view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in said
+    assert "of them accepted, 2 engines with " in said
+    assert " tokens a second each" in said
     observation = json.loads(as_json(found))["observation"]
     assert observation["draft_acceptance_ratio"] == pytest.approx(
         window.draft_acceptance_ratio.value, rel=0.1
