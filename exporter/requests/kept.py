@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from operator import itemgetter
-from sys import intern
-from typing import Any
+from typing import Any, Final
 
 from exporter.requests.group import Group
 from exporter.requests.pathology import pathology
 from exporter.requests.request import Request
+
+MOST_SHARED: Final = 1024
+"""Different texts that are kept once each."""
 
 
 def _integers() -> array[int]:
@@ -58,7 +61,7 @@ class Rows:
         """Return every column, in the order of the fields."""
         return [getattr(self, name) for name in self.__slots__]
 
-    def append(self, request: Request, group: Group, now: float) -> None:
+    def append(self, request: Request, group: Group, now: float, shared: Callable[[str], str]) -> None:
         """Add a request that was taken ``now``."""
         self.taken_at.append(now)
         self.drafts.append(request.drafts)
@@ -67,19 +70,15 @@ class Rows:
         self.seconds_per_token.append(_seconds_per_token(request))
         self.pathologies.append(pathology(request.drafts, request.draft_tokens, request.accepted_tokens))
         self.groups.append(group)
-        self.targets.append(intern(request.target))
-        self.users.append(intern(request.user))
+        self.targets.append(shared(request.target))
+        self.users.append(shared(request.user))
 
     def since(self, moment: float, begin: int = 0) -> Rows:
         """Return those from ``begin`` on that were taken at ``moment`` or later."""
         first = bisect_left(self.taken_at, moment, begin)
         return Rows(*(column[first:] for column in self.columns()))
 
-    def between(self, begin: int, end: int) -> Rows:
-        """Return those at the places from ``begin`` up to ``end``."""
-        return Rows(*(column[begin:end] for column in self.columns()))
-
-    def at(self, places: list[int]) -> Rows:
+    def at(self, places: Sequence[int]) -> Rows:
         """Return those at some ascending places, of which there is at least one."""
         if len(places) == 1:
             return Rows(*([column[places[0]]] for column in self.columns()))
@@ -92,6 +91,22 @@ class Rows:
             del column[:number]
 
 
+class Shared:
+    """Texts of which the same are kept once, as far as there are few.
+
+    Not ``sys.intern``: Python 3.12 gave interned strings back only from 3.12.6 on, and senders choose these.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def one(self, text: str) -> str:
+        """Return the text that is kept for all that equal it."""
+        if len(self._texts) >= MOST_SHARED:
+            self._texts.clear()
+        return self._texts.setdefault(text, text)
+
+
 class Kept:
     """A ring of requests."""
 
@@ -100,6 +115,7 @@ class Kept:
         self._most = most
         self._slack = max(most // 16, 16)
         self._rows = Rows()
+        self._shared = Shared()
         self._gone = 0
         """How many at the beginning are let go but still there: to move the others each time takes long."""
         self.newest_lost: float | None = None
@@ -110,7 +126,7 @@ class Kept:
 
     def add(self, request: Request, group: Group, now: float) -> None:
         """Keep a request, and let the oldest go if there is no room."""
-        self._rows.append(request, group, now)
+        self._rows.append(request, group, now, self._shared.one)
         if len(self) > self._most:
             self.newest_lost = self._rows.taken_at[self._gone]
             self._let_go(self._gone + 1)

@@ -44,10 +44,6 @@ class PaySums:
     guessed: int = 0
     """Requests of which the cost is only what the method usually costs."""
 
-    def plus(self, other: PaySums) -> PaySums:
-        """Return the sums over both."""
-        return PaySums(*(getattr(self, name) + getattr(other, name) for name in _PAY))
-
 
 _PAY = tuple(each.name for each in fields(PaySums))
 
@@ -84,23 +80,26 @@ def sums(rows: Rows, cost_of: CostOf) -> Sums:
 
 
 def pay_sums(rows: Rows, cost_of: CostOf) -> PaySums:
-    """Add up what speculation did to requests, each at the cost of the target that served it."""
-    found = PaySums()
-    for target in dict.fromkeys(rows.targets):
-        cost = cost_of(target)
-        if cost is not None:
-            found = found.plus(_at_cost(rows, target, cost))
-    return found
+    """Add up what speculation did to requests, each at the cost of the target that served it.
 
-
-def _at_cost(rows: Rows, target: str, cost: Cost) -> PaySums:
+    Each request is looked at once, however many targets there are: those are what senders say.
+    """
+    by_cost: dict[Cost, list[tuple[int, int, int]]] = {}
+    known = {target: cost_of(target) for target in set(rows.targets)}
     columns = zip(rows.drafts, rows.draft_tokens, rows.accepted_tokens, rows.targets, strict=True)
+    for drafts, draft_tokens, accepted, target in columns:
+        cost = known[target]
+        if drafts and cost is not None:
+            by_cost.setdefault(cost, []).append((drafts, draft_tokens, accepted))
+    return _added([_at_cost(requests, cost) for cost, requests in by_cost.items()])
+
+
+def _at_cost(requests: Sequence[tuple[int, int, int]], cost: Cost) -> PaySums:
+    """Add up requests of D, T and A, which is at least one."""
     step, token = 1 + cost.fixed_cost_ratio, cost.draft_cost_ratio
-    pairs = [(d + a, step * d + token * t) for d, t, a, own in columns if d and own == target]
-    if not pairs:
-        return PaySums()
+    pairs = [(d + a, step * d + token * t) for d, t, a in requests]
     xs, ys = zip(*pairs, strict=True)
-    drafts = sum(d for d, own in zip(rows.drafts, rows.targets, strict=True) if own == target)
+    drafts = sum(d for d, _, _ in requests)
     telling = [(x, y) for x, y in pairs if x >= LEAST_TOKENS]
     return PaySums(
         requests=len(pairs),
@@ -126,9 +125,6 @@ def _below(pairs: Sequence[tuple[int, float]]) -> int:
 
 def together(parts: Sequence[Sums]) -> Sums:
     """Return the sums over groups; runs that ascend are merged faster than they are sorted."""
-    pay = PaySums()
-    for part in parts:
-        pay = pay.plus(part.pay)
     return Sums(
         _totals([part.totals for part in parts]),
         _merged([part.ratios for part in parts]),
@@ -137,8 +133,12 @@ def together(parts: Sequence[Sums]) -> Sums:
         _merged([part.seconds_per_token for part in parts]),
         sum(part.rejected for part in parts),
         sum(part.repetitive for part in parts),
-        pay,
+        _added([part.pay for part in parts]),
     )
+
+
+def _added(parts: Sequence[PaySums]) -> PaySums:
+    return PaySums(*(sum(getattr(part, name) for part in parts) for name in _PAY))
 
 
 def _merged(runs: Sequence[Sequence[float]]) -> list[float]:

@@ -9,18 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from exporter.analysis.cost import Cost
 from exporter.config.units import format_duration
 from exporter.requests.findings import GroupFindings, GroupKey, WindowFindings
-from exporter.requests.group import Group
 from exporter.requests.kept import Rows
 from exporter.requests.model import model_findings
 from exporter.requests.pay import effect
+from exporter.requests.slices import places_by, sums_at
 from exporter.requests.summary import summary
-from exporter.requests.sums import CostOf, Sums, sums, together
+from exporter.requests.sums import CostOf, Sums, together
 
 Costs = Callable[[str, str], Cost | None]
 """From the names of a model and of a target, which may be empty, to what drafting costs there now."""
-
-SLICE = 500
-"""Requests that are looked at before others have their turn."""
 
 
 async def window_findings(
@@ -30,10 +27,10 @@ async def window_findings(
 
     ``windows`` ascend, in seconds. Those that began before ``whole_since`` are partial.
     """
-    edges = [now - length for length in reversed(windows)]
+    edges = [bisect_left(rows.taken_at, now - length) for length in reversed(windows)]
     by_window: list[dict[GroupKey, Sums]] = [{} for _ in edges]
     for key, places in (await _places(rows)).items():
-        found = await _sums_since(rows.at(places), edges, cost_of(costs, key.model_name))
+        found = await _sums_since(rows, places, edges, cost_of(costs, key.model_name))
         for groups, one in zip(by_window, found, strict=True):
             if one.totals.requests:
                 groups[key] = one
@@ -50,27 +47,19 @@ def cost_of(costs: Costs, model_name: str) -> CostOf:
 
 async def _places(rows: Rows) -> Mapping[GroupKey, list[int]]:
     """Return where the requests of each group are."""
-    by_group: dict[Group, list[int]] = {}
-    for place, group in enumerate(rows.groups):
-        by_group.setdefault(group, []).append(place)
-    await asyncio.sleep(0)
     places: dict[GroupKey, list[int]] = {}
-    for group, own in by_group.items():
+    for group, own in (await places_by(rows.groups)).items():
         places[group.key] = sorted([*places.get(group.key, ()), *own])
     return dict(sorted(places.items()))
 
 
-async def _sums_since(rows: Rows, edges: Sequence[float], cost: CostOf) -> list[Sums]:
-    """Return the sums of one group since each of the ascending ``edges``; each request is looked at once."""
-    begins = [bisect_left(rows.taken_at, edge) for edge in edges]
+async def _sums_since(rows: Rows, places: Sequence[int], edges: Sequence[int], cost: CostOf) -> list[Sums]:
+    """Return the sums of one group from each of the ascending ``edges`` on; each request counts once."""
+    begins = [bisect_left(places, edge) for edge in edges]
     found: list[Sums] = []
     newer = Sums()
-    for begin, end in reversed(list(zip(begins, [*begins[1:], len(rows)], strict=True))):
-        parts = [newer]
-        for first in range(begin, end, SLICE):
-            parts.append(sums(rows.between(first, min(first + SLICE, end)), cost))
-            await asyncio.sleep(0)
-        newer = together(parts)
+    for begin, end in reversed(list(zip(begins, [*begins[1:], len(places)], strict=True))):
+        newer = together([newer, *await sums_at(rows, places[begin:end], cost)])
         found.append(newer)
     return found[::-1]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from exporter.requests.findings import GroupKey
 from exporter.requests.group import Group
-from exporter.requests.kept import Kept
+from exporter.requests.kept import MOST_SHARED, Kept
 from exporter.requests.request import Request
 
 GROUP = Group(GroupKey("llama", "chat", "0"))
@@ -81,3 +81,27 @@ def test_a_kept_request_takes_less_than_the_200_bytes_that_the_configuration_say
     finally:
         tracemalloc.stop()
     assert (after - before) / 20_000 < 120
+
+
+def test_the_same_name_is_kept_once():
+    kept = Kept(10)
+    for number in range(10):
+        kept.add(
+            Request("llama", 1, 4, 1, 4, target=f"pod {number * 0}", user=f"user {number % 2}"), GROUP, 1.0
+        )
+    rows = kept.since(0.0)
+    assert len({id(target) for target in rows.targets}) == 1
+    assert len({id(user) for user in rows.users}) == 2
+
+
+def test_names_that_senders_choose_are_given_back():
+    """Python before 3.12.6 keeps an interned string for ever."""
+    tracemalloc.start()
+    try:
+        kept = Kept(100)
+        for number in range(5 * MOST_SHARED):
+            kept.add(Request("llama", 1, 4, 1, 4, target=f"{number} {'x' * 1000}"), GROUP, float(number))
+        now, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now < 1.5 * 1100 * MOST_SHARED
