@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -18,7 +19,7 @@ from exporter.event_log import EventLog
 from exporter.fleet import Fleet
 from exporter.requests.board import RequestBoard
 from exporter.requests.findings import RequestFindings
-from exporter.requests.request import Refusal
+from exporter.requests.request import Refusal, Request
 from exporter.requests.teller import Teller
 from exporter.requests.windows import Costs
 from exporter.requests.wire import Batch, read
@@ -114,12 +115,13 @@ class Intake:
         return TokenBucket(1 / rate, rate, self._clock.monotonic)
 
     async def _count(self, board: RequestBoard, batch: Batch) -> None:
+        watched = {watch.target.name for watch in self._fleet}
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
                 del batch.requests[number:]
                 break
-            board.take(request, self._clock.monotonic())
+            board.take(_placed(request, watched), self._clock.monotonic())
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 
@@ -138,6 +140,11 @@ class Intake:
             )
             self._refused.clear()
             self._told_at = now
+
+
+def _placed(request: Request, watched: AbstractSet[str]) -> Request:
+    """Return a request whose target is kept only if it is watched: senders may name no end of others."""
+    return request if request.target in watched or not request.target else replace(request, target="")
 
 
 def costs_of(fleet: Fleet) -> Costs:

@@ -156,6 +156,20 @@ def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
     assert costs("qwen", "one") is None
 
 
+async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):
+    fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(9.0)))])
+    intake = Intake(SETTINGS, fleet, events, clock)
+    await intake.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
+    asked = set()
+
+    def told(_fleet):
+        return lambda _model_name, target: asked.add(target)
+
+    monkeypatch.setattr("exporter.intake.costs_of", told)
+    await intake.findings()
+    assert asked == {"one", "two", ""}
+
+
 def test_what_is_known_more_surely_outweighs_the_rest():
     watches = [
         Watch("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
