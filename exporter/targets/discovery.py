@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import chain, count
 from types import MappingProxyType
@@ -81,18 +81,20 @@ def _with_labels(first: Target, other: Target) -> Target:
 
 def _named_apart(targets: Iterable[Target]) -> Iterator[Target]:
     taken: set[str] = set()
+    # Where each path's numbers go on: from 2 each time, many pages of one path would take their square.
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     for target in targets:
-        name = next(name for name in _names(target) if name not in taken)
+        name = next(name for name in _names(target, numbers) if name not in taken)
         taken.add(name)
         yield target if name == target.name else replace(target, name=name)
 
 
-def _names(target: Target) -> Iterator[str]:
+def _names(target: Target, numbers: Mapping[str, Iterator[int]]) -> Iterator[str]:
     """Yield what a target may be called, best first, without end."""
     host = address(target.url)
     path = host + urlsplit(target.url).path
     yield from (target.name, host, path)
-    yield from (f"{path}#{number}" for number in count(2))
+    yield from (f"{path}#{number}" for number in numbers[path])
 
 
 class Discoverer:

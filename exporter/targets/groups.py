@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+MOST_TARGETS: Final = 20_000
+"""Of one list: what twenty exporters can watch that share it as shards."""
+
 _ADDRESS: Final = re.compile(r"[^/?#@\s]+")
 _FOR_US: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
@@ -58,12 +61,15 @@ class Listing:
         """Return the targets of decoded JSON or YAML.
 
         Raises:
-            DiscoveryError: It is not a list of groups, or one of its targets cannot be asked.
+            DiscoveryError: It is not a list of groups, is too long, or one of its targets cannot be asked.
         """
         try:
             checked = _List.model_validate({"groups": groups}).groups
         except ValidationError as error:
             raise DiscoveryError("; ".join(_problems(error))) from None
+        number = sum(len(group.targets) for group in checked)
+        if number > MOST_TARGETS:
+            raise DiscoveryError(f"lists {number} targets; at most {MOST_TARGETS} are taken from one list")
         return [
             self._target(host, group.labels, f"[{number}].targets[{place}]")
             for number, group in enumerate(checked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from exporter.config.http_settings import HeaderValues, HttpSettings
@@ -50,7 +51,11 @@ class HttpListDiscovery:
         finally:
             await client.close()
         _check_json(answer.content_type)
-        return self._listing.targets(decode_json(answer.body))
+        # Beside the event loop: a long list takes a second.
+        return await asyncio.to_thread(self._read, answer.body)
+
+    def _read(self, body: bytes) -> Sequence[Target]:
+        return self._listing.targets(decode_json(body))
 
 
 def _announcing(http: HttpSettings, refresh: float) -> HttpSettings:

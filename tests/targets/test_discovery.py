@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -52,6 +53,22 @@ def test_a_second_page_of_the_same_name_is_called_by_its_address():
     ]
     names = [one.name for one in merge([[target(url, "n") for url in pages]])]
     assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
+
+
+def test_many_pages_of_one_path_are_numbered_without_trying_every_number_again(monkeypatch):
+    tried = []
+
+    def counted(first):
+        for number in count(first):
+            tried.append(number)
+            yield number
+
+    monkeypatch.setattr("exporter.targets.discovery.count", counted)
+    pages = [Target(f"http://b:1/metrics?part={part}", "b:1") for part in range(500)]
+    names = [target.name for target in merge([pages])]
+    assert len(set(names)) == 500
+    assert names[:4] == ["b:1", "b:1/metrics", "b:1/metrics#2", "b:1/metrics#3"]
+    assert len(tried) == 498
 
 
 def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):

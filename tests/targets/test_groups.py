@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from exporter.config.schema import HeaderValues, Scrape
-from exporter.targets.groups import Listing
+from exporter.targets.groups import MOST_TARGETS, Listing
 from exporter.targets.protocol import DiscoveryError
 from exporter.targets.target import Target
 
@@ -61,6 +61,14 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
     assert len(log) == 100
     Listing("http b", "http", Scrape()).targets([{"targets": ["a:1"], "labels": {"1" * 10**6: "y"}}])
     assert log[-1]["label"] == "1" * 200
+
+
+def test_a_list_of_more_targets_than_anybody_has_is_refused():
+    groups = [{"targets": ["a:1"] * (MOST_TARGETS // 2)}, {"targets": ["b:1"] * (MOST_TARGETS // 2 + 1)}]
+    with pytest.raises(DiscoveryError, match=f"lists {MOST_TARGETS + 1} targets; at most {MOST_TARGETS}"):
+        listed(groups)
+    groups[1]["targets"].pop()
+    assert len(listed(groups)) == MOST_TARGETS
 
 
 def test_a_mistake_with_a_long_name_is_told_in_short():
