@@ -176,6 +176,9 @@ class RequestWindowView(View):
     window: str = Field(description="Its name and length, as in the label `window`.")
     seconds: float
     partial: bool = Field(description="Whether requests of it are missing.")
+    covered_seconds: float = Field(
+        description="The time of it of which every request is here; less than `seconds` where it is partial."
+    )
 
 
 class RequestsView(View):

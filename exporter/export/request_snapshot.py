@@ -49,7 +49,12 @@ def lists(found: RequestFindings) -> dict[str, Iterator[View]]:
 
 def _windows(found: RequestFindings) -> Iterator[View]:
     for name, window in found.windows.items():
-        yield RequestWindowView(window=name, seconds=window.seconds, partial=window.partial)
+        yield RequestWindowView(
+            window=name,
+            seconds=window.seconds,
+            partial=window.partial,
+            covered_seconds=window.covered_seconds,
+        )
 
 
 def _groups(found: RequestFindings) -> Iterator[View]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exporter.export.request_models import PercentilesView, RequestGroupView, RequestModelView, RequestsView
+from exporter.config.units import format_duration
+from exporter.export.request_models import (
+    PercentilesView,
+    RequestGroupView,
+    RequestModelView,
+    RequestsView,
+    RequestWindowView,
+)
 from exporter.report import numbers
 from exporter.report.parts import Fact, Note, Part, Section, Tone
 from exporter.requests.findings import Effect
@@ -24,20 +31,22 @@ _TONES: Final[Mapping[Effect, Tone]] = {
 
 def requests(view: RequestsView) -> Iterator[Section]:
     """Yield a section for each model, of the longest window that the exporter keeps."""
-    window = view.windows[-1].window if view.windows else ""
-    models = [model for model in view.models if model.window == window]
-    if not models:
+    if not view.models:
         yield Section(_TITLE, (Note(_NONE if view.enabled else _OFF),))
-    for model in models:
-        groups = [
-            each for each in view.groups if (each.window, each.model_name) == (window, model.model_name)
-        ]
-        yield Section(_TITLE, tuple(_parts(model, groups)))
+        return
+    window = view.windows[-1]
+    for model in view.models:
+        if model.window == window.window:
+            key = (model.window, model.model_name)
+            groups = [each for each in view.groups if (each.window, each.model_name) == key]
+            yield Section(_TITLE, tuple(_parts(model, groups, window)))
 
 
-def _parts(model: RequestModelView, groups: list[RequestGroupView]) -> Iterator[Part]:
+def _parts(
+    model: RequestModelView, groups: list[RequestGroupView], window: RequestWindowView
+) -> Iterator[Part]:
     yield Fact("model", model.model_name, foreign=True)
-    yield Fact("requests", f"{numbers.count(model.requests)} in {model.window}")
+    yield Fact("requests", f"{numbers.count(model.requests)} in {_covered(window)}")
     yield Fact("acceptance rate", _spread(model.acceptance_ratio))
     if model.judged:
         yield Fact("below break-even", _below(model))
@@ -49,6 +58,13 @@ def _parts(model: RequestModelView, groups: list[RequestGroupView]) -> Iterator[
     order = list(_TONES)
     for group in sorted(groups, key=lambda each: (order.index(each.effect), _speedup(each))):
         yield _group(group)
+
+
+def _covered(window: RequestWindowView) -> str:
+    """Return the window's name, and for which part of it every request is there."""
+    if not window.partial:
+        return window.window
+    return f"{window.window}, complete for the last {format_duration(int(window.covered_seconds))}"
 
 
 def _group(group: RequestGroupView) -> Note:

@@ -125,6 +125,8 @@ class WindowFindings:
     """Requests of the window were let go for want of room, or the exporter is younger than the window."""
     groups: Sequence[GroupFindings] = ()
     models: Sequence[ModelFindings] = ()
+    covered_seconds: float = 0.0
+    """The time of it of which every request is here: shorter than the window where that is partial."""
 
 
 @dataclass(frozen=True, slots=True)

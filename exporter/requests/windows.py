@@ -35,7 +35,7 @@ async def window_findings(
             if one.totals.requests:
                 groups[key] = one
     return {
-        format_duration(length): await _window(length, groups, partial=now - length < whole_since)
+        format_duration(length): await _window(length, min(length, now - whole_since), groups)
         for length, groups in zip(windows, reversed(by_window), strict=True)
     }
 
@@ -64,7 +64,7 @@ async def _sums_since(rows: Rows, places: Sequence[int], edges: Sequence[int], c
     return found[::-1]
 
 
-async def _window(length: float, groups: Mapping[GroupKey, Sums], *, partial: bool) -> WindowFindings:
+async def _window(length: float, covered: float, groups: Mapping[GroupKey, Sums]) -> WindowFindings:
     found = []
     for key, one in groups.items():
         found.append(GroupFindings(key, summary(one), effect(one.pay)))
@@ -76,4 +76,4 @@ async def _window(length: float, groups: Mapping[GroupKey, Sums], *, partial: bo
         await asyncio.sleep(0)
         models.append(model_findings(model_name, all_of_it, own))
         await asyncio.sleep(0)
-    return WindowFindings(length, partial, found, models)
+    return WindowFindings(length, covered < length, found, models, covered)

@@ -36,6 +36,13 @@ async def test_what_the_requests_say_is_below_the_engines(with_requests):
     is_golden("mixed_requests.80.txt", text[text.index("\nRequests\n") + 1 :])
 
 
+async def test_a_window_that_lacks_requests_says_over_which_time_it_has_them(with_requests):
+    """The exporter was young, or had no room."""
+    text = text_report(report(await with_requests(await mixed_requests(140.5))), Paint(UNICODE, width=100))
+    (line,) = (line for line in text.splitlines() if " in 5m" in line)
+    assert line.endswith(" in 5m, complete for the last 2m18s")
+
+
 async def test_those_that_lose_come_first_and_then_those_that_gain_most(with_requests):
     text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=100))
     assert re.findall(r"(\w+), temperature [^:]+: (\w+)", text)[:3] == [

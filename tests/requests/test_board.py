@@ -75,13 +75,20 @@ def test_windows_hold_the_requests_of_their_length(make_board, make_request, loo
     assert requests == {"30s": 3, "5m": 5}
 
 
+def covered(found):
+    return {label: window.covered_seconds for label, window in found.windows.items()}
+
+
 def test_a_window_is_partial_until_the_board_is_as_old(make_board, make_request, look):
     board = make_board()
     look(board, 1000.0)
     board.take(make_request(), 1010.0)
     found = look(board, 1040.0)
     assert {label: window.partial for label, window in found.windows.items()} == {"30s": False, "5m": True}
-    assert not look(board, 1300.0).windows["5m"].partial
+    assert covered(found) == {"30s": 30.0, "5m": 40.0}
+    found = look(board, 1300.0)
+    assert not found.windows["5m"].partial
+    assert covered(found) == {"30s": 30.0, "5m": 300.0}
 
 
 def test_a_window_is_partial_where_its_oldest_had_no_room(make_board, make_request, look):
@@ -91,6 +98,7 @@ def test_a_window_is_partial_where_its_oldest_had_no_room(make_board, make_reque
         board.take(make_request(), 1000.0 + number)
     found = look(board, 1149.0)
     assert {label: window.partial for label, window in found.windows.items()} == {"30s": False, "5m": True}
+    assert covered(found) == {"30s": 30.0, "5m": 100.0}
     assert found.windows["5m"].models[0].summary.totals.requests == 100
     assert found.taken == 150
 
