@@ -38,6 +38,8 @@ class Truth:
     decode_seconds: float = 0.0
     positions: tuple[int, ...] = ()
     """How many drafts had their token at position i accepted."""
+    ratios: tuple[float, ...] = ()
+    """The share of draft tokens that were accepted, of each request that drafted."""
 
     def __add__(self, other: Truth) -> Truth:
         """Add up two sets of responses, positions that one of them lacks being 0."""
@@ -50,6 +52,7 @@ class Truth:
             self.generation_tokens + other.generation_tokens,
             math.fsum((self.decode_seconds, other.decode_seconds)),
             tuple(here + there for here, there in pairs),
+            self.ratios + other.ratios,
         )
 
     @property
@@ -63,14 +66,16 @@ def of_response(body: Mapping[str, Any]) -> Truth:
     metrics = body["metrics"]
     counts = metrics["speculative_decoding"]
     histogram = counts["acceptance_histogram"]
+    drafted, accepted = counts["num_draft_tokens"], counts["num_accepted_draft_tokens"]
     return Truth(
         requests=1,
         drafts=counts["num_spec_steps"],
-        draft_tokens=counts["num_draft_tokens"],
-        accepted_tokens=counts["num_accepted_draft_tokens"],
+        draft_tokens=drafted,
+        accepted_tokens=accepted,
         generation_tokens=body["usage"]["completion_tokens"],
         decode_seconds=metrics["generation_time_ms"] / 1000,
         positions=tuple(sum(histogram[position + 1 :]) for position in range(len(histogram) - 1)),
+        ratios=(accepted / drafted,) if drafted else (),
     )
 
 
@@ -86,6 +91,13 @@ class Load:
     temperature: float
     seconds: float
     at_once: int = 3
+    request_type: str | None = None
+    """What their header says of them, if anything."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What each request has beside its body."""
+        return {"x-request-type": self.request_type} if self.request_type else {}
 
 
 def drive(url: str, load: Load) -> Truth:
@@ -109,7 +121,9 @@ def driving(url: str, load: Load) -> Iterator[None]:
 async def _drive(url: str, load: Load, stopped: threading.Event) -> Truth:
     deadline = time.monotonic() + load.seconds
     timeout = aiohttp.ClientTimeout(total=120)
-    async with aiohttp.ClientSession(url, timeout=timeout, raise_for_status=True) as session:
+    async with aiohttp.ClientSession(
+        url, timeout=timeout, raise_for_status=True, headers=load.headers
+    ) as session:
         workers = [
             _worker(session, load, number, lambda: stopped.is_set() or time.monotonic() > deadline)
             for number in range(load.at_once)

@@ -101,14 +101,14 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watch(name: str, url: str) -> Iterator[Watch]:
+def watch(name: str, url: str, *, config: str = CONFIG, port: int | None = None) -> Iterator[Watch]:
     """Run the exporter against a vLLM; the block begins at its first successful poll."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    config = LOGS / f"{name}-exporter.yml"
-    config.write_text(CONFIG.format(url=url, target=TARGET, long=LONG), encoding="utf-8")
-    port = free_port()
+    path = LOGS / f"{name}-exporter.yml"
+    path.write_text(config.format(url=url, target=TARGET, long=LONG), encoding="utf-8")
+    port = port or free_port()
     program = Path(sys.executable).with_name("spec-decode-exporter")
-    command = [str(program), "run", "--config.file", str(config), "--web.listen-address", f"{HOST}:{port}"]
+    command = [str(program), "run", "--config.file", str(path), "--web.listen-address", f"{HOST}:{port}"]
     with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy", seconds=20) as server:
         watching = Watch(server)
         watching.wait_until_up()
