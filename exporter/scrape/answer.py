@@ -85,6 +85,14 @@ class AnswerParser:
         del self._parser
         return self._body.end()
 
+    def discard(self) -> None:
+        """Forget what has come of the body of an answer that failed.
+
+        The error's traceback and the parser hold this: left with it, megabytes would wait for a collection of
+        garbage.
+        """
+        self._body.discard()
+
     def _broken(self, error: HttpParserError) -> None:
         """Raise what the parser's error means for the answer."""
         if self.complete:

@@ -44,6 +44,11 @@ class Body:
             raise PollError("malformed", "the compressed body was cut off")
         return b"".join(self._parts)
 
+    def discard(self) -> None:
+        """Forget what has come."""
+        self._parts.clear()
+        self._unpacker = None
+
     def _unpack(self, unpacker: zlib._Decompress, data: bytes) -> bytes:
         # One byte more than is left shows that there is more, without ever unpacking it.
         try:

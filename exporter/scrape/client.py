@@ -99,7 +99,11 @@ class Client:
 
     async def _ask_on(self, connection: Connection, request: bytes) -> Answer:
         answer = AnswerParser(self._max_body)
-        seconds = await connection.ask(request, answer)
+        try:
+            seconds = await connection.ask(request, answer)
+        except BaseException:
+            answer.discard()
+            raise
         if not answer.keep_alive:
             self._drop()
         return Answer(answer.body(), answer.content_type, seconds)

@@ -14,6 +14,7 @@ import pytest
 
 from exporter import __version__
 from exporter.config.schema import Authorization, HeaderValues, HttpSettings, TlsConfig
+from exporter.scrape.answer import AnswerParser
 from exporter.scrape.client import Client
 from exporter.scrape.errors import PollError, StatusError
 
@@ -351,6 +352,29 @@ async def test_a_body_that_says_it_is_too_large_is_refused_at_once(client, fault
 async def test_an_endless_answer_is_cut_off(client, fault_server, respond):
     server = await fault_server(respond)
     assert (await failure(client, server.url())).reason == "too_large"
+
+
+@pytest.mark.parametrize(
+    "respond",
+    [
+        flood(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 1000),
+        reset_after(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 1000),
+    ],
+    ids=["too large", "broken off"],
+)
+async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, monkeypatch, respond):
+    answers = []
+
+    def kept(max_body):
+        answers.append(AnswerParser(max_body))
+        return answers[-1]
+
+    monkeypatch.setattr("exporter.scrape.client.AnswerParser", kept)
+    server = await fault_server(respond)
+    await failure(client, server.url())
+    (one,) = answers
+    assert one._body.received > 0
+    assert not one._body._parts
 
 
 async def test_a_gzip_bomb_in_one_piece_is_not_unpacked(client, fault_server):
