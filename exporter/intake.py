@@ -42,6 +42,7 @@ class Intake:
         self._clock = clock
         self._teller = Teller()
         self._refused: Counter[Refusal] = Counter()
+        self._status: int | None = None
         self._told_at = -inf
         self._failing = False
         self._settings = settings
@@ -75,12 +76,7 @@ class Intake:
             TooManyError: likewise.
         """
         board, users = self._board, self._settings.users
-        try:
-            batch = await read(body, lines=lines, salt=users.key if users else None)
-        except ValueError:
-            board.refuse(Refusal.MALFORMED)
-            self._tell_refused(Counter({Refusal.MALFORMED: 1}))
-            raise
+        batch = await read(body, lines=lines, salt=users.key if users else None)
         await self._count(board, batch)
         if dropped and not batch.above_the_rate:
             batch.refused[Refusal.DROPPED] = dropped
@@ -88,6 +84,12 @@ class Intake:
             board.refuse(reason, number)
         self._tell_refused(batch.refused)
         return batch
+
+    def turned_away(self, status: int) -> None:
+        """Count a body of which nothing was taken, and which was answered with this status of HTTP."""
+        self._board.refuse(Refusal.BODY)
+        self._status = status
+        self._tell_refused(Counter({Refusal.BODY: 1}))
 
     async def findings(self) -> RequestFindings:
         """Return what the requests say now, over the windows that are kept, and tell what is new of it."""
@@ -137,8 +139,11 @@ class Intake:
                 contradictory=self._refused[Refusal.CONTRADICTORY],
                 rate=self._refused[Refusal.RATE],
                 dropped=self._refused[Refusal.DROPPED],
+                body=self._refused[Refusal.BODY],
+                status=self._status,
             )
             self._refused.clear()
+            self._status = None
             self._told_at = now
 
 

@@ -91,7 +91,7 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "web_config_reloaded", "info", ("file",), "The file of `--web.config.file` was read again, and is in force."),
         (About.EXPORTER, "web_config_reload_failed", "error", ("problems",), "It has mistakes; the old one stays in force."),
         (About.EXPORTER, "requests_failed", "error", ("exception",), "A defect of the exporter's in what the requests say; told once, until it works. The engines go on."),
-        (About.EXPORTER, "requests_refused", "warning", ("malformed", "without_metrics", "contradictory", "rate", "dropped"), "So many requests were not taken at `/api/v1/requests` since the last such line, by reason; `dropped` is what senders say that they let go. Told once a minute at most."),
+        (About.EXPORTER, "requests_refused", "warning", ("malformed", "without_metrics", "contradictory", "rate", "dropped", "body", "status"), "So many requests were not taken at `/api/v1/requests` since the last such line, by reason; `dropped` is what senders say that they let go, `body` whole bodies that were turned away, the last one with this `status` of HTTP. Told once a minute at most."),
         (About.EXPORTER, "connections_full", "warning", ("connections",), "As many clients are connected as are let in; who waits longest is sent away."),
         (About.EXPORTER, "connections_not_taken", "warning", ("connections", "reason"), "The process has no descriptor or memory left for another connection; who waits longest is sent away. Told again only after a minute without."),
         (About.EXPORTER, "variable_not_understood", "warning", ("variable", "reason"), "An environment variable that says how vLLM speculates could not be read."),

@@ -81,7 +81,7 @@ class Overview:
             targets=lambda: [watch.view() for watch in self._fleet],
             events=self._events,
             requests=lambda: self._taken.requests,
-            intake=lambda: self._intake.take if self._intake.is_open else None,
+            intake=lambda: self._intake if self._intake.is_open else None,
         )
 
     def page(self) -> PageData:

@@ -97,7 +97,7 @@ async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, 
     clock.now += 1
     (line,) = await refused()
     assert (line["malformed"], line["without_metrics"], line["contradictory"], line["rate"]) == (2, 2, 0, 0)
-    assert line["dropped"] == 0
+    assert (line["dropped"], line["body"], line["status"]) == (0, 0, None)
 
 
 async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(intake):
@@ -122,10 +122,25 @@ async def test_what_a_sender_will_say_again_is_not_counted_yet(intake, clock, re
     assert (await intake.findings()).refused[Refusal.DROPPED] == 7
 
 
-async def test_a_body_that_is_no_json_is_counted_once(intake):
+async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(intake, clock):
+    def turned_away(*statuses):
+        with capture_logs() as logged:
+            for status in statuses:
+                intake.turned_away(status)
+        return [(line["event"], line["body"], line["malformed"], line["status"]) for line in logged]
+
+    assert turned_away(415, 503) == [("requests_refused", 1, 0, 415)]
+    clock.now += 60
+    assert turned_away(413) == [("requests_refused", 2, 0, 413)]
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (0, {Refusal.BODY: 3})
+
+
+async def test_what_cannot_be_read_is_left_to_who_answers_it(intake):
+    """It is turned away there, as are bodies that never come here."""
     with pytest.raises(NotJsonError):
         await intake.take(b"nonsense", lines=False)
-    assert (await intake.findings()).refused == {Refusal.MALFORMED: 1}
+    assert (await intake.findings()).refused == {}
 
 
 async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(intake, monkeypatch):

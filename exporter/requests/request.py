@@ -50,3 +50,5 @@ class Refusal(StrEnum):
     """More came in a second than are taken."""
     DROPPED = "dropped"
     """Its sender let it go, and says so with what it sends later."""
+    BODY = "body"
+    """Its body was turned away whole; each body counts as one, for nobody knows how many were in it."""

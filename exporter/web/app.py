@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from exporter.web import lifecycle
 from exporter.web.api.problems import problems
-from exporter.web.api.requests import MOST_BODIES
+from exporter.web.api.requests import MOST_BODIES, counted
 from exporter.web.api.requests import PATH as INTAKE
 from exporter.web.api.routes import ENDPOINTS
 from exporter.web.api.stream import READERS, Readers
@@ -77,7 +77,7 @@ def _add_routes(app: web.Application, telemetry_path: str) -> None:
     pages, bodies = Slots(), Slots(MOST_BODIES)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
         if path == INTAKE and methods != _GET:
-            handler = bodies.limit(handler)  # noqa: PLW2901
+            handler = counted(bodies.limit(handler))  # noqa: PLW2901
         elif path in {*_COSTLY, telemetry_path}:
             handler = pages.limit(handler)  # noqa: PLW2901
         for method in methods:

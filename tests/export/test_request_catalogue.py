@@ -130,7 +130,7 @@ def test_the_exporter_s_own_counters_begin_at_0_with_every_reason():
     fresh = RequestFindings(enabled=True)
     assert values_of(fresh, "spec_decode_exporter_requests_taken_total") == {(): 0}
     refused = values_of(fresh, "spec_decode_exporter_requests_refused_total")
-    reasons = ("malformed", "without_metrics", "contradictory", "rate", "dropped")
+    reasons = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "body")
     assert refused == {(reason,): 0 for reason in reasons}
 
 
@@ -191,7 +191,7 @@ class TestTheNumberOfSeries:
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
         return board
 
-    async def test_the_defaults_allow_5770_at_most_and_882_of_users(self, board):
+    async def test_the_defaults_allow_5771_at_most_and_882_of_users(self, board):
         """Two windows. Every group has all its 68, every model its 12."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
@@ -199,7 +199,7 @@ class TestTheNumberOfSeries:
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families_of(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 68 + 21 * 12 + 10 == 5770
+        assert len(samples) - len(of_users) <= 81 * 68 + 21 * 12 + 11 == 5771
         assert len(of_users) <= 2 * 21 * 21 == 882
 
     def test_a_group_is_68_and_a_model_12(self):
@@ -212,4 +212,4 @@ class TestTheNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 68 + 12 + 10
+        assert sum(len(family.samples) for family in families_of(findings)) == 68 + 12 + 11

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from http import HTTPStatus
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import hdrs, web
 
@@ -21,6 +21,9 @@ from exporter.web.api.answers import check_windows, pieces, respond, whole
 from exporter.web.api.problems import RequestError
 from exporter.web.api.queries import Query, RequestsQuery
 from exporter.web.state import STATE
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
 
 PATH: Final = "/api/v1/requests"
 MOST_BODY: Final = 1024 * 1024
@@ -39,6 +42,17 @@ DROPPED: Final = "X-Spec-Decode-Dropped"
 NUMBER: Final = "[0-9]{1,9}"
 """What its value is."""
 
+_TURNED_AWAY: Final = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
+"""By these answers a body is lost, unless its sender keeps it. One above the rate is asked to come again."""
+
 
 async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
     """Serve what the requests say that are asked for."""
@@ -50,10 +64,23 @@ async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
     return await respond(request, pieces({"time": state.api.now(), **head(found)}, chosen))
 
 
+def counted(handler: Handler) -> Handler:
+    """Return the handler of bodies that counts those which are turned away, whatever for."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        answer = await handler(request)
+        taker = request.app[STATE].api.intake()
+        if taker is not None and answer.status in _TURNED_AWAY:
+            taker.turned_away(answer.status)
+        return answer
+
+    return handle
+
+
 async def take(request: web.Request, _query: Query) -> web.Response:
     """Take the requests of a body."""
-    taking = request.app[STATE].api.intake()
-    if taking is None:
+    taker = request.app[STATE].api.intake()
+    if taker is None:
         raise RequestError(
             HTTPStatus.NOT_FOUND,
             "No requests are taken here. Set `requests.ingest: true` in the exporter's configuration.",
@@ -61,7 +88,7 @@ async def take(request: web.Request, _query: Query) -> web.Response:
     lines = _is_lines(request)
     body = await _body(request)
     try:
-        batch = await taking(body, lines=lines, dropped=_dropped(request))
+        batch = await taker.take(body, lines=lines, dropped=_dropped(request))
     except NotJsonError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyError as error:

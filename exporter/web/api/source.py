@@ -14,11 +14,15 @@ from exporter.requests.findings import RequestFindings
 from exporter.requests.wire import Batch
 
 
-class Taking(Protocol):
-    """Takes the single requests of a body: see ``intake.Intake.take``."""
+class Taker(Protocol):
+    """Takes single requests: see ``intake.Intake``."""
 
-    def __call__(self, body: bytes, *, lines: bool, dropped: int = 0) -> Awaitable[Batch]:
+    def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Awaitable[Batch]:
         """Return what the body says, without what is above the rate."""
+        ...
+
+    def turned_away(self, status: int) -> None:
+        """Count a body of which nothing was taken."""
         ...
 
 
@@ -37,7 +41,7 @@ class ApiSource:
     histories: Callable[[], Histories]
     targets: Callable[[], Sequence[TargetView]]
     events: EventLog
-    intake: Callable[[], Taking | None] = lambda: None
+    intake: Callable[[], Taker | None] = lambda: None
     """What takes single requests; None where they are not taken."""
     requests: Callable[[], RequestFindings] = RequestFindings
     """What single requests say, taken at one moment with the snapshot."""

@@ -63,6 +63,7 @@ _REFUSALS: Final[Mapping[Refusal, str]] = {
     Refusal.CONTRADICTORY: "contradictory",
     Refusal.RATE: "above the rate",
     Refusal.DROPPED: "dropped by the sender",
+    Refusal.BODY: "whole bodies",
 }
 
 

@@ -22,7 +22,14 @@ from tests.requests.test_wire import RECORD, changed
 
 PATH = "/api/v1/requests"
 JSON, NDJSON = "application/json", "application/x-ndjson"
-NOTHING_REFUSED = {"malformed": 0, "without_metrics": 0, "contradictory": 0, "rate": 0, "dropped": 0}
+NOTHING_REFUSED = {
+    "malformed": 0,
+    "without_metrics": 0,
+    "contradictory": 0,
+    "rate": 0,
+    "dropped": 0,
+    "body": 0,
+}
 
 
 class NoFleet:
@@ -55,7 +62,7 @@ async def client(aiohttp_client, make_state, source, intake):
         **given,
         events=source.events,
         requests=lambda: found[0],
-        intake=lambda: intake.take if intake.is_open else None,
+        intake=lambda: intake if intake.is_open else None,
     )
     return await aiohttp_client(create_app(make_state(api=api, prepare=prepare)))
 
@@ -150,10 +157,14 @@ async def test_what_is_refused_is_told_by_its_place_and_counted(post, client):
         (b" " * (requests.MOST_BODY + 1), JSON, {}, 413),
     ],
 )
-async def test_a_body_that_is_not_as_described_is_a_problem(post, body, content_type, headers, status):
+async def test_a_body_that_is_not_as_described_is_a_problem_and_counted(
+    post, intake, body, content_type, headers, status
+):
     answered, problem = await post(body, content_type, **headers)
     assert (answered, problem["status"]) == (status, status)
     assert problem["detail"].endswith(".")
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (0, {Refusal.BODY: 1})
 
 
 @pytest.mark.parametrize(
@@ -181,7 +192,7 @@ async def test_another_page_takes_no_such_body(client):
     assert answer.status == 405
 
 
-async def test_who_sends_a_body_too_slowly_is_refused(client, monkeypatch):
+async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, intake, monkeypatch):
     monkeypatch.setattr(requests, "_BODY_SECONDS", 0.01)
     never = asyncio.Event()
 
@@ -191,6 +202,33 @@ async def test_who_sends_a_body_too_slowly_is_refused(client, monkeypatch):
 
     answer = await client.post(PATH, data=parts(), headers={"Content-Type": JSON})
     assert answer.status == 408
+    assert (await intake.findings()).refused == {Refusal.BODY: 1}
+
+
+async def test_a_body_for_which_there_is_no_room_is_counted(client, post, intake):
+    """More are under way than are taken at a time: the answer comes before any of it is read."""
+    never, begun = asyncio.Event(), asyncio.Queue()
+
+    async def parts():
+        yield b"["
+        begun.put_nowait(None)
+        await never.wait()
+
+    slow = [
+        asyncio.create_task(client.post(PATH, data=parts(), headers={"Content-Type": JSON}))
+        for _ in range(requests.MOST_BODIES)
+    ]
+    for _ in slow:
+        await begun.get()
+    assert (await post(RECORD))[0] == 503
+    assert (await intake.findings()).refused == {Refusal.BODY: 1}
+    never.set()
+    await asyncio.gather(*slow)
+
+
+async def test_a_page_of_the_same_name_that_is_refused_is_no_body(client, intake):
+    assert (await client.get(f"{PATH}?window=7m")).status == 400
+    assert (await intake.findings()).refused == {}
 
 
 async def test_what_is_above_the_rate_is_counted_and_let_go(post, clock):
