@@ -21,6 +21,7 @@ RESERVED_LABELS: Final = frozenset(
         "check",
         "discovery",
         "draft_model",
+        "effect",
         "engine",
         "engine_kind",
         "experiment",

@@ -20,6 +20,7 @@ from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, TARGET_METRICS
 from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
 from exporter.export.metric import Metric, Stability
 from exporter.export.reads import PERCENTILES, SPREAD_PERCENTILES
+from exporter.requests.findings import Effect
 from exporter.requests.request import Refusal
 from exporter.scrape.engines import Latency
 from exporter.scrape.errors import REASONS
@@ -89,6 +90,7 @@ _LABELS: Final = {
     "beyond `requests.types`",
     "temperature": "the bucket of `requests.temperatures`, such as `0`, `to 0.3` or `above 1`; `unknown` "
     "where the request leaves it to the server, `other` beyond `requests.groups`",
+    "effect": _values(Effect),
     "user": "a hash of who sent the request",
     "label": "the label of which values are folded into `other`",
     "state": _values(State),

@@ -12,6 +12,7 @@ from exporter.analysis.estimate import Estimate
 from exporter.config.schema import Group
 from exporter.export.metric import Kind, Metric, Values
 from exporter.requests.findings import (
+    Effect,
     GroupKey,
     GroupTotals,
     Histogram,
@@ -101,6 +102,14 @@ def _spread(labels: tuple[str, ...], percentiles: Percentiles | None) -> Numbers
 
 def _speedup(value: Callable[[Estimate], float | None]) -> Read:
     return _each(lambda summary: value(summary.speedup_ratio) if summary.speedup_ratio else None)
+
+
+def _effects(findings: RequestFindings) -> Numbers:
+    """Read a state set: a series for each effect, of which one is 1."""
+    for window, found in findings.windows.items():
+        for group in found.groups:
+            for effect in Effect:
+                yield (*_labels(group.key), window, str(effect)), float(effect == group.effect)
 
 
 def _pathological(findings: RequestFindings) -> Numbers:
@@ -210,8 +219,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         _gauge(
             f"spec_decode_request_speedup_ratio_{side}",
             help=f"The {side} 95 % bound of how much faster the requests were decoded than without speculation, from "
-            "their own scatter. A group gains while the lower bound is above 1 and loses while the upper one is "
-            f"below. Absent where too few requests say. {_WINDOW} {_SOURCE}",
+            f"their own scatter. Absent where too few requests say. {_WINDOW} {_SOURCE}",
             read=_speedup(bound),
         )
         for side, bound in (
@@ -226,6 +234,16 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         help="Requests of which almost no draft token was accepted, or, as in a loop of repetition, almost every "
         f"one; those that drafted too little to say are neither. {_WINDOW} {_SOURCE}",
         read=_pathological,
+    ),
+    _row(
+        "spec_decode_request_effect",
+        kind=Kind.GAUGE,
+        labels=(*_GROUP, "window", "effect"),
+        help="What speculation does to the requests: one of the series is 1. They gain while the lower bound of their "
+        "speed-up is above 1 and lose while the upper one is below; by what the method usually costs alone, that is "
+        "unclear of all whose drafts give more than hardly a token. "
+        f"{_WINDOW} {_SOURCE}",
+        read=_effects,
     ),
     _row(
         "spec_decode_model_request_acceptance_quantile_ratio",

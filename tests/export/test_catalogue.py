@@ -140,6 +140,7 @@ CONTRACT = {
         gauge spec_decode_request_speedup_ratio_lower model_name request_type temperature window
         gauge spec_decode_request_speedup_ratio_upper model_name request_type temperature window
         gauge spec_decode_pathological_requests model_name request_type temperature window kind
+        gauge spec_decode_request_effect model_name request_type temperature window effect
         gauge spec_decode_model_request_acceptance_quantile_ratio model_name window percentile
         gauge spec_decode_model_request_mean_acceptance_ratio model_name window
         gauge spec_decode_model_requests_below_break_even_ratio model_name window

@@ -152,7 +152,11 @@ def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
         for family in families_of(findings)
         if any("window" in one.labels for one in family.samples)
     }
-    assert said == {"spec_decode_window_requests", "spec_decode_pathological_requests"}
+    assert said == {
+        "spec_decode_window_requests",
+        "spec_decode_request_effect",
+        "spec_decode_pathological_requests",
+    }
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,16 @@ def test_a_workload_of_one_kind_is_0_and_not_absent():
 
 
 class TestTheNumberOfSeries:
+@pytest.mark.parametrize("effect", Effect)
+def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_bounds(effect):
+    """By a cost that is only usual it is unclear who loses, though the upper bound is below 1."""
+    losing = replace(SUMMARY, speedup_ratio=Estimate(0.91, 0.9, 0.92, 0.05))
+    windows = {"30s": WindowFindings(30.0, False, [GroupFindings(CHAT, losing, effect)])}
+    assert values_of(found(windows=windows), "spec_decode_request_effect") == {
+        ("llama", "chat", "to 0.7", "30s", each.value): each is effect for each in Effect
+    }
+
+
     """The bounds of the configuration are the bounds of the page, whatever strangers send (decision 10)."""
 
     @pytest.fixture(name="board")
@@ -191,18 +205,18 @@ class TestTheNumberOfSeries:
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
         return board
 
-    async def test_the_defaults_allow_5771_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 68, every model its 12."""
+    async def test_the_defaults_allow_6257_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 74, every model its 12."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families_of(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 68 + 21 * 12 + 11 == 5771
+        assert len(samples) - len(of_users) <= 81 * 74 + 21 * 12 + 11 == 6257
         assert len(of_users) <= 2 * 21 * 21 == 882
 
-    def test_a_group_is_68_and_a_model_12(self):
+    def test_a_group_is_74_and_a_model_12(self):
         """The defaults. Whoever adds a row looks at the decision about series of requests."""
         windows = {
             label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
@@ -212,4 +226,4 @@ class TestTheNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 68 + 12 + 11
+        assert sum(len(family.samples) for family in families_of(findings)) == 74 + 12 + 11
