@@ -60,9 +60,13 @@ def by(key: Sequence[str], expression: str, how: str = "max") -> str:
     return f"{how} by ({', '.join(key)}) ({expression})"
 
 
-def number_of_word(scope: Scope, metric: str, label: str, words: Words, key: Sequence[str]) -> str:
+def number_of_word(
+    scope: Scope, metric: str, label: str, words: Words, key: Sequence[str], **matchers: str
+) -> str:
     """Turn a state set, of which one series is 1, into its word's number; of several, the highest."""
-    terms = (f"{number} * {scope(metric, **{label: word.value})}" for number, word in enumerate(words))
+    terms = (
+        f"{number} * {scope(metric, **{label: word.value}, **matchers)}" for number, word in enumerate(words)
+    )
     return by(key, " or ".join(terms))
 
 

@@ -20,7 +20,7 @@ from grafana.panels import (
     stat_tile,
     timeline,
 )
-from grafana.promql import EXPORTERS, FLEET, PLACE, Scope, by
+from grafana.promql import EXPORTERS, FLEET, PLACE, Scope, by, number_of_word
 
 UID = "spec-decode-requests"
 
@@ -67,22 +67,16 @@ _REFUSED = EXPORTERS.rate("spec_decode_exporter_requests_refused_total")
 _TAKEN = EXPORTERS.rate("spec_decode_exporter_requests_taken_total")
 
 
-def _effect() -> str:
-    """Return 0 for unclear, 1 for gains, 2 for loses: the places of the words."""
-    lower, upper = _group("request_speedup_ratio_lower"), _group("request_speedup_ratio_upper")
-    return by(_KEY, f"({lower} > bool 1) + 2 * ({upper} < bool 1)")
-
-
 def _found() -> list[Panel]:
-    upper, mixed = _row("request_speedup_ratio_upper"), by(_MODEL, _model("mixed_workload"))
+    losing, mixed = _row("request_effect", effect="loses"), by(_MODEL, _model("mixed_workload"))
     return [
         count_tile(
             "Kinds that lose",
             "Types and temperatures that speculation makes slower: even the upper 95 % bound of their "
-            "speed-up is below 1. Route them to servers without it. Counts only what has a cost and "
-            "requests enough.",
-            f"{upper} < 1",
-            upper,
+            "speed-up is below 1. Route them to servers without it. Counts only what has requests enough "
+            "and a cost that is configured or measured.",
+            f"{losing} == 1",
+            _row("request_speedup_ratio"),
         ),
         count_tile(
             "Mixed workloads",
@@ -129,11 +123,14 @@ def _tiles() -> Band:
 
 def _columns() -> list[Column]:
     percent, times = {"unit": "percentunit", "decimals": 0}, {"unit": style.TIMES, "decimals": 2}
+    effect = number_of_word(
+        REQUESTS, "spec_decode_request_effect", "effect", style.EFFECTS, _KEY, window=_LONG
+    )
     spread = [
         Column(name, _row("request_acceptance_quantile_ratio", percentile=name), percent) for name in _DRAWN
     ]
     return [
-        Column("Effect", _effect(), cell(words=style.EFFECTS, width=90)),
+        Column("Effect", effect, cell(words=style.EFFECTS, width=90)),
         Column(
             "Speed-up",
             _row("request_speedup_ratio"),
@@ -161,9 +158,9 @@ def _table() -> Panel:
     return rows(
         "Who gains and who loses",
         "One row for each model, type and temperature, over the long window. It gains where the lower "
-        "95 % bound of its speed-up is above 1, and loses where the upper one is below. p10 to p90 are "
-        "acceptance rates over requests; losing is the share of requests below break-even, per token "
-        "the median time per output token.",
+        "95 % bound of its speed-up is above 1, and loses where the upper one is below; by what the "
+        "method usually costs alone that stays unclear. p10 to p90 are acceptance rates over requests; "
+        "losing is the share of requests below break-even, per token the median time per output token.",
         {
             "request_type": "Type",
             "temperature": "Temperature",

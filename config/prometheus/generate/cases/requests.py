@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from config.prometheus.generate.case import (
-    ENGINE,
     EXPORTER,
     AlertCase,
     Counter,
@@ -39,14 +38,14 @@ def _told(flag: Gauge, minutes: float) -> Series:
     return {of("spec_decode_mixed_workload", _MODEL, **_LONG): flag, **_percentiles((minutes, 0.65))}
 
 
-def _judged(upper: Gauge, *, requests: Counter, minutes: float = 60, source: str = "configured") -> Series:
-    """Return a group of requests that lose a tenth by the estimate."""
+def _judged(upper: Gauge, *, requests: Counter, minutes: float = 60, loses: Gauge | None = None) -> Series:
+    """Return a group of requests that lose a tenth by the estimate; by the effect as well, unless it is given."""
     return {
         of("spec_decode_request_speedup_ratio_upper", _GROUP, **_LONG): upper,
         of("spec_decode_request_speedup_ratio", _GROUP, **_LONG): gauge((minutes, 0.9)),
         of("spec_decode_window_requests", _GROUP, **_LONG): gauge((minutes, 150)),
         of("spec_decode_requests_total", _GROUP): requests,
-        of("spec_decode_draft_cost_ratio", ENGINE, source=source): gauge((minutes, 0.2)),
+        of("spec_decode_request_effect", _GROUP, **_LONG, effect="loses"): loses or gauge((minutes, 1)),
     }
 
 
@@ -87,6 +86,7 @@ def asked(*phases: tuple[float, float | None]) -> Series:
         of("spec_decode_request_speedup_ratio", _GROUP, **_LONG): flat(2.3),
         of("spec_decode_window_requests", _GROUP, **_LONG): flat(300),
         of("spec_decode_requests_total", _GROUP): steady,
+        of("spec_decode_request_effect", _GROUP, **_LONG, effect="loses"): flat(0),
         of("spec_decode_mixed_workload", _MODEL, **_LONG): flat(0),
     }
     odd = {
@@ -131,6 +131,11 @@ _MIXED: Final = (
 
 _WHO: Final = "llama, requests of type chat at temperature to 1 (gpu-1:7732): "
 
+_LOST: Final = (
+    f"{_WHO}for 30 minutes the speed-up was at most 0.95 even at its upper 95 % bound, whenever it was known; the "
+    "estimate is 0.90 over 150 requests."
+)
+
 _LOSES: Final = (
     AlertCase(
         "SpecDecodeRequestTypeLoses",
@@ -140,10 +145,42 @@ _LOSES: Final = (
         fires=(
             Firing(
                 {**_GROUP, **_LONG},
-                f"{_WHO}for 30 minutes the speed-up was at most 0.95 even at its upper 95 % bound; the estimate is 0.90 over "
-                "150 requests.",
+                _LOST,
             ),
         ),
+    ),
+    AlertCase(
+        "SpecDecodeRequestTypeLoses",
+        "fires when there are requests enough to judge in half of the time",
+        _judged(
+            gauge(*[(5, 0.95), (3, None)] * 8),
+            requests=counter((64, 0.1)),
+            minutes=64,
+            loses=gauge(*[(5, 1), (3, 0)] * 8),
+        ),
+        at=58,
+        fires=(Firing({**_GROUP, **_LONG}, _LOST),),
+    ),
+    AlertCase(
+        "SpecDecodeRequestTypeLoses",
+        "is silent 29 minutes after the first requests",
+        _judged(
+            gauge((10, None), (50, 0.95)),
+            requests=counter((10, 0), (50, 0.5)),
+            loses=gauge((10, None), (50, 1)),
+        ),
+        at=39,
+    ),
+    AlertCase(
+        "SpecDecodeRequestTypeLoses",
+        "fires half an hour after the first requests",
+        _judged(
+            gauge((10, None), (50, 0.95)),
+            requests=counter((10, 0), (50, 0.5)),
+            loses=gauge((10, None), (50, 1)),
+        ),
+        at=41,
+        fires=(Firing({**_GROUP, **_LONG}, _LOST),),
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
@@ -165,8 +202,8 @@ _LOSES: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
-        "is silent where the cost is only the default of the method",
-        _judged(gauge((60, 0.95)), requests=counter((60, 0.5)), source="default"),
+        "is silent where the exporter calls it unclear, as by a cost that is only the default of the method",
+        _judged(gauge((60, 0.95)), requests=counter((60, 0.5)), loses=gauge((60, 0))),
         at=60,
     ),
 )
