@@ -185,6 +185,16 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         help=f"Requests that said how their own speculation went. {_WINDOW} {_SOURCE}",
         read=_each(lambda summary: summary.totals.requests),
     ),
+    _row(
+        "spec_decode_request_window_seconds",
+        kind=Kind.GAUGE,
+        labels=("window",),
+        help="Time that the window really covers, with every request of it; less than its name says after a start, or "
+        "where more requests came than are kept (requests.keep).",
+        read=lambda findings: [
+            ((label,), window.covered_seconds) for label, window in findings.windows.items()
+        ],
+    ),
     _percentiles(
         "spec_decode_request_acceptance_quantile_ratio",
         help="Percentiles over requests, each counting once, of accepted over drafted tokens. Absent where none "
@@ -228,14 +238,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         )
     ),
     _row(
-        "spec_decode_pathological_requests",
-        kind=Kind.GAUGE,
-        labels=(*_GROUP, "window", "kind"),
-        help="Requests of which almost no draft token was accepted, or, as in a loop of repetition, almost every "
-        f"one; those that drafted too little to say are neither. {_WINDOW} {_SOURCE}",
-        read=_pathological,
-    ),
-    _row(
         "spec_decode_request_effect",
         kind=Kind.GAUGE,
         labels=(*_GROUP, "window", "effect"),
@@ -244,6 +246,14 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         "unclear of all whose drafts give more than hardly a token. "
         f"{_WINDOW} {_SOURCE}",
         read=_effects,
+    ),
+    _row(
+        "spec_decode_pathological_requests",
+        kind=Kind.GAUGE,
+        labels=(*_GROUP, "window", "kind"),
+        help="Requests of which almost no draft token was accepted, or, as in a loop of repetition, almost every "
+        f"one; those that drafted too little to say are neither. {_WINDOW} {_SOURCE}",
+        read=_pathological,
     ),
     _row(
         "spec_decode_model_request_acceptance_quantile_ratio",

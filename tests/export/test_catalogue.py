@@ -130,6 +130,7 @@ CONTRACT = {
         histogram spec_decode_request_acceptance_ratio model_name request_type temperature
         histogram spec_decode_request_acceptance_length_tokens model_name request_type temperature
         gauge spec_decode_window_requests model_name request_type temperature window
+        gauge spec_decode_request_window_seconds window
         gauge spec_decode_request_acceptance_quantile_ratio model_name request_type temperature window percentile
         gauge spec_decode_request_acceptance_length_quantile_tokens
             model_name request_type temperature window percentile
@@ -139,8 +140,8 @@ CONTRACT = {
         gauge spec_decode_request_speedup_ratio model_name request_type temperature window
         gauge spec_decode_request_speedup_ratio_lower model_name request_type temperature window
         gauge spec_decode_request_speedup_ratio_upper model_name request_type temperature window
-        gauge spec_decode_pathological_requests model_name request_type temperature window kind
         gauge spec_decode_request_effect model_name request_type temperature window effect
+        gauge spec_decode_pathological_requests model_name request_type temperature window kind
         gauge spec_decode_model_request_acceptance_quantile_ratio model_name window percentile
         gauge spec_decode_model_request_mean_acceptance_ratio model_name window
         gauge spec_decode_model_requests_below_break_even_ratio model_name window

@@ -70,7 +70,7 @@ def model(summary=SUMMARY, *, mixed=True):
 
 def found(**changes):
     groups = [GroupFindings(CHAT, SUMMARY, Effect.GAINS), GroupFindings(ODD, NOTHING, Effect.UNCLEAR)]
-    windows = {"30s": WindowFindings(30.0, False, groups, [model()])}
+    windows = {"30s": WindowFindings(30.0, True, groups, [model()], covered_seconds=20.5)}
     return RequestFindings(
         **{
             "enabled": True,
@@ -154,6 +154,7 @@ def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
     }
     assert said == {
         "spec_decode_window_requests",
+        "spec_decode_request_window_seconds",
         "spec_decode_request_effect",
         "spec_decode_pathological_requests",
     }
@@ -162,6 +163,7 @@ def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
+        ("spec_decode_request_window_seconds", ("30s",), 20.5),
         ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "to 0.7", "30s"), 3 / 40),
         ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "to 0.7", "30s"), 1.4),
         ("spec_decode_request_speedup_ratio_upper", ("llama", "chat", "to 0.7", "30s"), 1.6),
@@ -178,12 +180,6 @@ def test_a_number_stands_where_it_belongs(name, labels, value):
     assert values_of(found(), name)[labels] == pytest.approx(value)
 
 
-def test_a_workload_of_one_kind_is_0_and_not_absent():
-    windows = {"30s": WindowFindings(30.0, False, [], [model(mixed=False)])}
-    assert values_of(found(windows=windows), "spec_decode_mixed_workload") == {("llama", "30s"): 0}
-
-
-class TestTheNumberOfSeries:
 @pytest.mark.parametrize("effect", Effect)
 def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_bounds(effect):
     """By a cost that is only usual it is unclear who loses, though the upper bound is below 1."""
@@ -194,6 +190,12 @@ def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_
     }
 
 
+def test_a_workload_of_one_kind_is_0_and_not_absent():
+    windows = {"30s": WindowFindings(30.0, False, [], [model(mixed=False)])}
+    assert values_of(found(windows=windows), "spec_decode_mixed_workload") == {("llama", "30s"): 0}
+
+
+class TestTheNumberOfSeries:
     """The bounds of the configuration are the bounds of the page, whatever strangers send (decision 10)."""
 
     @pytest.fixture(name="board")
@@ -205,7 +207,7 @@ def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
         return board
 
-    async def test_the_defaults_allow_6257_at_most_and_882_of_users(self, board):
+    async def test_the_defaults_allow_6259_at_most_and_882_of_users(self, board):
         """Two windows. Every group has all its 74, every model its 12."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
@@ -213,7 +215,7 @@ def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families_of(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 74 + 21 * 12 + 11 == 6257
+        assert len(samples) - len(of_users) <= 81 * 74 + 21 * 12 + 2 + 11 == 6259
         assert len(of_users) <= 2 * 21 * 21 == 882
 
     def test_a_group_is_74_and_a_model_12(self):
@@ -226,4 +228,4 @@ def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 74 + 12 + 11
+        assert sum(len(family.samples) for family in families_of(findings)) == 74 + 12 + 2 + 11
