@@ -54,6 +54,12 @@ def looking(**keys):
         (looking(label_selector="app in (vllm"), "label_selector"),
         ({"mode": "sidecar", "config": {"policy": {"min_drafts": 5}}}, "sidecars is sidecar.config"),
         ({"sidecar": {"config": {"policy": {"min_drafts": 5}}}}, "fleet exporter is config"),
+        ({"mode": "sidecar", "extraVolumes": [{"name": "ca"}]}, "sidecars is sidecar.extraVolumes"),
+        (
+            {"mode": "sidecar", "sidecar": {"extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}]}},
+            "names ca, which is none of sidecar.extraVolumes",
+        ),
+        ({"mode": "sidecar", "sidecar": {"extraVolumes": [{"name": "spec-decode-exporter-x"}]}}, "'not'"),
         ({"mode": "sidecar", "replicas": 2}, "replicas is for mode: fleet"),
         ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),
         ({"commonLabels": {"app.kubernetes.io/instance": "x"}}, "propertyName 'app.kubernetes.io/instance'"),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+AUTHORITY = {
+    "extraVolumes": [{"name": "authority", "secret": {"secretName": "ca", "defaultMode": 292}}],
+    "extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/authority", "readOnly": True}],
+}
 SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4}'
 
 
@@ -42,6 +46,23 @@ def test_beside_a_configuration_of_its_own_it_is_told_how_its_vllm_speculates(re
     (sidecar,) = render_sidecar({"sidecar": own})["initContainers"]
     told = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
     assert environment(sidecar) == {"TARGET_PORT": "8000", told: SPECULATION}
+
+
+def test_a_file_that_its_configuration_names_can_be_mounted(render_sidecar):
+    pod = render_sidecar({"sidecar": AUTHORITY})
+    (sidecar,) = pod["initContainers"]
+    assert sidecar["volumeMounts"][-1:] == AUTHORITY["extraVolumeMounts"]
+    assert pod["volumes"][-1:] == AUTHORITY["extraVolumes"]
+
+
+def test_a_policy_adds_such_a_volume_too_and_leaves_out_the_pods_that_have_one_of_its_name(render):
+    values = {"mode": "sidecar", "sidecar": {"injection": {"enabled": True}, **AUTHORITY}}
+    policy = render(values).one("MutatingAdmissionPolicy")["spec"]
+    container, *volumes = [one["jsonPatch"]["expression"] for one in policy["mutations"]]
+    assert '"mountPath": dyn("/etc/authority")' in container
+    assert '"secretName": dyn("ca")' in volumes[-1]
+    (free,) = [one for one in policy["matchConditions"] if one["name"] == "has-no-such-volume"]
+    assert free["expression"].endswith("""|| v.name in ["authority"])""")
 
 
 def test_its_configmap_has_the_name_that_the_pod_mounts(render, render_sidecar):

@@ -110,6 +110,17 @@ A cluster that is asked at an api_server is another one. */}}
 {{- if index .Values "config" -}}
 {{- fail "config is for mode: fleet; that of the sidecars is sidecar.config" -}}
 {{- end -}}
+{{- range $key := list "extraVolumes" "extraVolumeMounts" -}}
+{{- if index $.Values $key -}}
+{{- fail (printf "%s is for mode: fleet; that of the sidecars is sidecar.%s" $key $key) -}}
+{{- end -}}
+{{- end -}}
+{{- $volumes := include "spec-decode-exporter.sidecarExtraVolumes" . | fromYamlArray -}}
+{{- range .Values.sidecar.extraVolumeMounts -}}
+{{- if not (has .name $volumes) -}}
+{{- fail (printf "sidecar.extraVolumeMounts names %s, which is none of sidecar.extraVolumes: vLLM's pods would be refused" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.sidecar.middleware.enabled -}}
 {{- if eq .Values.mode "fleet" -}}

@@ -24,6 +24,16 @@ The sidecar as an item of a pod's initContainers. In a chart that has this one a
 {{- if include "spec-decode-exporter.web" . }}
 {{ include "spec-decode-exporter.webVolume" . }}
 {{- end }}
+{{- with .Values.sidecar.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The names of the volumes that people add, as a list. */}}
+{{- define "spec-decode-exporter.sidecarExtraVolumes" -}}
+{{- $names := list -}}
+{{- range .Values.sidecar.extraVolumes }}{{ $names = append $names .name }}{{ end -}}
+{{- toYaml $names -}}
 {{- end -}}
 
 {{/*
@@ -87,6 +97,9 @@ volumeMounts:
   {{- include "spec-decode-exporter.mounts" (dict "config" $values.sidecar.config) | nindent 2 }}
   {{- if include "spec-decode-exporter.web" .root }}
   {{- include "spec-decode-exporter.webMount" . | nindent 2 }}
+  {{- end }}
+  {{- with $values.sidecar.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end -}}
 

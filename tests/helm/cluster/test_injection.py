@@ -234,6 +234,19 @@ def test_a_configuration_is_mounted_in_the_pod_s_own_namespace(cluster, injectin
     assert told == {"TARGET_PORT": "8200"}
 
 
+def test_a_volume_that_people_add_is_mounted_and_a_pod_that_has_one_of_its_name_stays_as_it_is(
+    cluster, injecting
+):
+    volume = {"name": "authority", "secret": {"secretName": "ca", "defaultMode": 292}}
+    mount = {"name": "authority", "mountPath": "/etc/authority", "readOnly": True}
+    home = injecting({"extraVolumes": [volume], "extraVolumeMounts": [mount]})
+    created = cluster.create(pod(home))
+    assert volume in created["spec"]["volumes"]
+    assert mount in sidecar_of(created)["volumeMounts"]
+    mine = {"name": "authority", "emptyDir": {}}
+    assert sidecar_of(cluster.create(pod(home, name="other", volumes=[mine]))) is None
+
+
 def test_the_engines_of_the_production_stack_get_it_by_the_labels_that_they_have(cluster, injecting):
     """As docs/kubernetes.md says: by the label of its release, which its router and its cache do not have."""
     home = injecting(
