@@ -258,7 +258,7 @@ async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
     monkeypatch.setattr(inside, "SECONDS", 0.0)
     hung, go_on = threading.Event(), threading.Event()
 
-    def hang(settings):
+    def hang(*words):
         hung.set()
         go_on.wait(30)
         raise SystemExit
@@ -270,13 +270,15 @@ async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
     assert hung.wait(30)
     for _ in range(10):
         await run(app, *json_exchange()[:1])
-    assert len(app._reporter._exchanges) == 10
+    assert len(app._reporter._exchanges) == 2 * 10  # a request, and its answer
     go_on.set()
     thread.join()
 
 
-async def test_more_than_the_queue_holds_is_dropped_and_told(wrap, exporter, monkeypatch):
-    monkeypatch.setattr(inside, "EXCHANGES", 3)
+@pytest.mark.parametrize("room", [6, 7])
+async def test_more_than_the_queue_holds_is_dropped_and_told(wrap, exporter, monkeypatch, room):
+    """A request whose answer does not fit is dropped once, as is one that did not fit itself."""
+    monkeypatch.setattr(inside, "EXCHANGES", room)
     app = wrap(application(json_exchange()[1]))
     for _ in range(5):
         await run(app, json_exchange()[0])
@@ -285,14 +287,58 @@ async def test_more_than_the_queue_holds_is_dropped_and_told(wrap, exporter, mon
 
 
 async def test_long_requests_that_wait_take_no_more_memory_than_is_said(wrap, monkeypatch):
-    monkeypatch.setattr(inside, "EXCHANGE_BYTES", 6000)
+    monkeypatch.setattr(inside, "EXCHANGE_BYTES", 12_000)
     app = wrap(application(json_exchange()[1]))
     for _ in range(5):
         await run(app, [asked(b" " * 2000)])
-    assert app._reporter._held <= 6000
-    assert app._reporter.dropped == 3
+    waiting = app._reporter._exchanges
+    assert 10_000 < waiting.size <= 12_000
+    assert app._reporter.dropped == 4
     app._reporter.work(0.0)
-    assert app._reporter._held == 0
+    assert waiting.size == len(waiting) == 0
+
+
+async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporter):
+    """Nor is one that is not read: what is under way takes no more memory for long requests."""
+    held = []
+
+    async def app(scope, receive, send):
+        await receive()
+        wrapped._reporter.work(0.0)
+        held.append(exchanges[-1].body.held)
+        for message in json_exchange()[1]:
+            await send(message)
+
+    exchanges = []
+    wrapped = wrap(app)
+    make = inside.Exchange
+
+    def exchange(*words):
+        exchanges.append(make(*words))
+        return exchanges[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "Exchange", exchange)
+        await run(wrapped, [asked(b'{"temperature":0.5,"prompt":"%s"}' % (b"x" * 100_000))])
+        patch.setattr(wrapped._reporter._exchanges, "_most", 0)
+        await run(wrapped, [asked(b"y" * 100_000)])
+    assert held == [0, 0]
+    wrapped._reporter._exchanges._most = 9
+    assert [record["temperature"] for record in reported(wrapped, exporter)] == [0.5]
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 100, 65_536])
+def test_what_comes_in_small_pieces_is_counted_for_what_it_takes(size):
+    ending = inside.Ending(inside.BODY_BYTES)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range((1 << 18) // size):
+            ending.add(b"%c" % (number % 256) + bytes(size - 1) if size > 1 else bytes([number % 256]))
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert held < 1.1 * ending.held < 1.2 * (ending.size + inside.PIECES * inside.PIECE_BYTES)
 
 
 async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.inside import spec_decode_requests as inside
+from exporter.requests.record import MOST_NAME
+from exporter.requests.wire import read
 from tests.inside.harness import METRICS, answer, event, stream
 
 NAMES = ("temperature", "n", "metadata")
@@ -90,7 +92,7 @@ def test_a_value_that_is_too_long_is_none():
     }
 
 
-def exchange(request=b"{}", text=None, streamed=False, kind="", user=""):
+def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
     """Return an exchange that is over."""
     one = object.__new__(inside.Exchange)
     text = answer() if text is None else text
@@ -113,7 +115,12 @@ def test_a_temperature_is_read(temperature):
     assert said({"temperature": temperature}) == {"temperature": temperature}
 
 
-@pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf")])
+@pytest.mark.parametrize("temperature", [100.5, 1e300, 10**300])
+def test_a_temperature_above_what_the_exporter_takes_is_the_highest_that_it_takes(temperature):
+    assert said({"temperature": temperature}) == {"temperature": inside.MOST_TEMPERATURE}
+
+
+@pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf"), 10**400])
 def test_what_is_no_temperature_is_left_out(temperature):
     assert said({"temperature": temperature}) == {}
 
@@ -139,9 +146,109 @@ def test_headers_go_before_fields():
     assert found == {"request_type": "batch", "user": "ann"}
 
 
-def test_long_names_are_cut():
+def test_long_names_are_cut_to_what_the_exporter_takes():
+    assert inside.TEXT_CHARACTERS == MOST_NAME
     found = said({"type": "a" * 1000}, type_field="type")
-    assert len(found["request_type"]) == inside.TEXT_CHARACTERS
+    assert found["request_type"] == "a" * MOST_NAME
+    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MOST_NAME
+    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MOST_NAME
+
+
+def read_header(name, value):
+    reporter = inside.Reporter(inside.Settings())
+    kind, _ = reporter.attributes([(name.encode(), value)])
+    settings = inside.Settings()
+    found = inside.read_request(exchange(kind=kind), inside.request_keys(settings), settings)
+    return found.get("request_type", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("größe".encode(), "größe"),
+        ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
+        ("日本語".encode(), "日本語"),
+        (b"  a\tb\x00\x7f ", "ab"),
+        (b"\xed\xa0\x80x", "\ufffd\ufffd\ufffdx"),
+        (b" \t ", ""),
+    ],
+)
+def test_a_header_is_utf_8_and_what_cannot_be_printed_is_left_out(value, kind):
+    assert read_header("x-request-type", value) == kind
+
+
+@given(st.binary(max_size=400), st.text(max_size=300), st.floats() | st.integers())
+async def test_nothing_that_a_client_says_makes_the_exporter_refuse_its_request(header, field, temperature):
+    """Whatever its type; and any temperature that vLLM takes, which are those from 0."""
+    settings = inside.Settings(user_field="type")
+    body = {"type": field, "temperature": max(temperature, 0)}
+    one = exchange(json.dumps(body).encode(), kind=header)
+    record = {**inside.read_request(one, inside.request_keys(settings), settings), **inside.read_answer(one)}
+    batch = await read(json.dumps(record).encode(), lines=True, salt=b"0" * 16)
+    assert (len(batch.requests), batch.refused) == (1, {})
+
+
+LONG = {
+    "letters": "a" * 1_000_000,
+    "quotes": 'say "n": ' * 100_000,
+    "backslashes": "\\" * 500_000,
+    "lines": ["x"] * 200_000,
+    "keys": ["n"] * 200_000,
+    "spaces": " " * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("temperature_first", [True, False])
+def test_no_call_looks_at_more_than_a_stretch_before_others_may_go_on(monkeypatch, name, temperature_first):
+    """A regular expression holds the interpreter for as long as it runs, and so the event loop."""
+    request = {"messages": LONG[name]}
+    request = {"temperature": 0.5, **request} if temperature_first else {**request, "temperature": 0.5}
+    looks = []
+    rests = []
+    keys = inside.keys_of("temperature", "n")
+
+    class Watched:
+        def __init__(self, pattern):
+            self.pattern = pattern
+
+        def look(self, way, text, at, end):
+            found = getattr(self.pattern, way)(text, at, end)
+            looks.append(min(end, found.end() if found else end, len(text)) - at)
+            return found
+
+        def search(self, text, at, end):
+            return self.look("search", text, at, end)
+
+        def match(self, text, at, end):
+            return self.look("match", text, at, end)
+
+    for pattern in ("STRUCTURE", "ESCAPED", "COLON"):
+        monkeypatch.setattr(inside, pattern, Watched(getattr(inside, pattern)))
+    monkeypatch.setattr(inside.Pace, "step", lambda pace: rests.append(len(looks)))
+    found = inside.top_level(json.dumps(request).encode(), keys._replace(quoted=Watched(keys.quoted)))
+    assert found == {"temperature": 0.5}
+    assert 0 < max(looks) <= inside.STRETCH + keys.longest + 1
+    between = max(b - a for a, b in zip([0, *rests], [*rests, len(looks)], strict=True))
+    assert between <= 4
+
+
+def test_the_thread_rests_when_it_has_worked_for_a_while(monkeypatch):
+    now = [0.0]
+    rests = []
+    monkeypatch.setattr(inside.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(inside.time, "sleep", rests.append)
+    pace = inside.Pace()
+    for _ in range(100):
+        now[0] += inside.WORK_SECONDS / 9
+        pace.step()
+    assert len(rests) == 10
+
+
+def test_a_text_that_does_not_end_gives_nothing():
+    """vLLM refuses such a request; so its words are no failure of ours."""
+    for end in ("", "\\", '\\"', "\\\\"):
+        assert inside.top_level(b'{"n":1,"prompt":"a' + end.encode(), KEYS) in ({}, {"n": 1})
 
 
 def test_the_model_of_a_long_answer_is_read_at_its_beginning():
@@ -196,6 +303,8 @@ def test_an_ending_has_the_last_bytes_and_not_much_more(pieces, limit):
     for piece in pieces:
         ending.add(piece)
     whole = b"".join(pieces)
-    assert whole.endswith(ending.text())
-    assert ending.size == len(ending.text())
-    assert min(limit, len(whole)) <= ending.size < limit + max([1, *map(len, pieces)])
+    size = ending.size
+    assert min(limit, len(whole)) <= size < limit + max([1, *map(len, pieces)])
+    text = ending.take()
+    assert whole.endswith(text)
+    assert (size, ending.size, ending.take()) == (len(text), 0, b"")

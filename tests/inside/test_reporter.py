@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 import trustme
 
+from exporter.config.request_settings import RequestSettings
 from exporter.inside import spec_decode_requests as inside
 from exporter.requests.request import Refusal
 from exporter.requests.wire import read
@@ -30,6 +34,11 @@ def reporter(settings):
     return with_requests
 
 
+def keep(reporter, *records):
+    for record in records:
+        reporter._keep(record)
+
+
 async def test_batches_are_bounded(reporter, exporter):
     one = await reporter(inside.BATCH + 1, URL=exporter.url)
     one.work(0.0)
@@ -39,9 +48,10 @@ async def test_batches_are_bounded(reporter, exporter):
 async def test_batches_are_bounded_in_bytes_but_for_one_that_is_longer_alone(reporter, exporter, monkeypatch):
     monkeypatch.setattr(inside, "BATCH_BYTES", 20)
     one = await reporter(0, URL=exporter.url)
-    one._records = [b"1" * 9, b"1" * 10, b"1" * 30, b"1"]
+    keep(one, b"1" * 9, b"1" * 10, b"1" * 30, b"1")
     one.work(0.0)
-    assert [text.split() for _, text in exporter.requests] == [[b"1" * 9], [b"1" * 10], [b"1" * 30], [b"1"]]
+    one.work(0.0)
+    assert [text.split() for _, text in exporter.requests] == [[b"1" * 9, b"1" * 10], [b"1" * 30], [b"1"]]
 
 
 async def test_nothing_is_sent_where_there_is_nothing(reporter, exporter):
@@ -88,10 +98,91 @@ async def test_records_that_never_left_are_sent_when_the_exporter_is_there(repor
 async def test_records_that_wait_for_the_exporter_are_bounded_and_the_oldest_go(reporter, monkeypatch):
     monkeypatch.setattr(inside, "RECORDS", 4)
     one = await reporter(0, URL="http://127.0.0.1:1/")
-    one._records = [b"%d" % number for number in range(6)]
-    one.work(0.0)
-    assert one._records == [b"2", b"3", b"4", b"5"]
+    keep(one, *(b"%d" % number for number in range(6)))
     assert one.dropped == 2
+    one.work(0.0)
+    assert one._records.take(9, 9) == [b"2", b"3", b"4", b"5"]
+
+
+async def test_records_that_wait_are_bounded_in_bytes(reporter, monkeypatch):
+    monkeypatch.setattr(inside, "RECORD_BYTES", 10)
+    one = await reporter(0)
+    keep(one, b"123", b"456", b"789", b"12345")
+    assert one._records.size == 8
+    assert one.dropped == 2
+
+
+async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, exporter, monkeypatch):
+    """Each request that is read takes a fifth of a second here, and brings two more."""
+    app_and_clock = {"now": 0.0}
+    monkeypatch.setattr(inside.time, "monotonic", lambda: app_and_clock["now"])
+    one = await reporter(1, URL=exporter.url)
+    read = inside.read_answer
+
+    def slow(exchange):
+        app_and_clock["now"] += 0.2
+        for _ in range(2):
+            one._exchanges.put((lambda other: one._keep(b"{}"), exchange), 0)
+            one._exchanges.put((one._read_answer, exchange), 0)
+        return read(exchange)
+
+    monkeypatch.setattr(inside, "read_answer", slow)
+    for rounds in range(1, 4):
+        one.work(float(rounds))
+        assert len(exporter.requests) == rounds
+    assert len(one._exchanges) > 0
+
+
+async def test_what_was_kept_goes_out_at_a_rate_that_the_exporter_takes(reporter, exporter):
+    """All of it, in its order, and 1000 a second: half of what it takes by default."""
+    one = await reporter(0, URL=exporter.url)
+    records = [b'{"n":%d}' % number for number in range(2600)]
+    keep(one, *records)
+    sent = []
+    for now in range(3):
+        one.work(float(now))
+        sent.append(len(exporter.records()))
+    assert sent == [1000, 2000, 2600]
+    assert RequestSettings().rate >= 2 * sent[0]
+    assert b"\n".join(text for _, text in exporter.requests).split() == records
+    assert one.dropped == 0
+
+
+async def test_an_exporter_that_refuses_some_is_given_time(reporter, exporter, caplog):
+    """It counts what is above its rate itself; the batch has arrived, and what was dropped is told."""
+    one = await reporter(0, URL=exporter.url)
+    one.dropped = 7
+    keep(one, *[b"{}"] * (4 * inside.BATCH))
+    exporter.reply = reply(b'{"taken": 400, "refused": {"rate": 100}, "mistakes": []}')
+    tried = [now for now in range(8) if calls(one, exporter, float(now))]
+    assert tried == [0, 1, 3, 7]
+    assert one.dropped == 0
+    assert "above its requests.rate" in caplog.text
+    exporter.reply = reply(b'{"refused": {"rate": 0}}')
+    keep(one, b"{}")
+    one.work(60.0)
+    assert one._pause == 0.0
+    assert len(caplog.records) == 1
+
+
+def reply(text, status=b"200 OK"):
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text)
+
+
+def calls(reporter, exporter, now):
+    before = len(exporter.requests)
+    reporter.work(now)
+    return len(exporter.requests) - before
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"7", b'{"refused": 3}', b'{"refused": {}}', b"[" * 9000, b"\xff\xfe", b"null"]
+)
+async def test_an_answer_that_is_not_the_exporter_s_is_no_reason_to_wait(reporter, exporter, caplog, text):
+    exporter.reply = reply(text)
+    one = await reporter(1, URL=exporter.url)
+    one.work(0.0)
+    assert (one._pause, one.dropped, caplog.records) == (0.0, 0, [])
 
 
 async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(reporter):
@@ -110,7 +201,7 @@ async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(r
     one.work(0.0)
     assert one.dropped == 8
     exporter.reply = Exporter.OK
-    one._records = [b"{}"]
+    keep(one, b"{}")
     one.work(60.0)
     assert one.dropped == 0
     assert ["X-Spec-Decode-Dropped: 7" in exporter.requests[0][0], exporter.requests[1][0][-1]] == [True, "8"]
@@ -125,7 +216,8 @@ async def test_what_is_above_the_exporter_s_rate_it_counts_itself(reporter, expo
     exporter.reply = head.encode()
     one.work(0.0)
     assert len(exporter.records()) == 2
-    assert (one.dropped, one._records) == (dropped, [])
+    assert (one.dropped, len(one._records)) == (dropped, 0)
+    assert one._pause == inside.SECONDS
 
 
 async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
@@ -157,7 +249,7 @@ async def test_it_says_who_it_is_from_a_file_that_may_change(reporter, exporter,
     one = await reporter(1, URL=exporter.url, BASIC_AUTH_FILE=file)
     one.work(0.0)
     file.write_text("ann:other\n")
-    one._records = [b"{}"]
+    keep(one, b"{}")
     one.work(0.0)
     tokens = [head.partition("Authorization: Basic ")[2].split("\r\n")[0] for head, _ in exporter.requests]
     assert [base64.b64decode(token) for token in tokens] == [b"ann:secret", b"ann:other"]
@@ -170,14 +262,79 @@ async def test_a_token_is_sent_as_a_bearer_s(reporter, exporter, tmp_path):
     assert "Authorization: Bearer t0ken" in exporter.requests[0][0]
 
 
-async def test_a_secret_that_is_not_there_is_told_and_nothing_is_sent(reporter, exporter, tmp_path, caplog):
+async def test_a_secret_that_is_not_there_is_told_and_what_waits_is_kept(
+    reporter, exporter, tmp_path, caplog
+):
     one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "none")
     one.work(0.0)
     assert exporter.requests == []
-    assert "No such file" in caplog.text
+    assert f"{tmp_path}/none: No such file" in caplog.text
+    (tmp_path / "none").write_text("t0ken")
+    one.work(60.0)
+    assert len(exporter.records()) == 1
+    assert one.dropped == 0
 
 
-async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path):
+@pytest.mark.parametrize("name", ["BEARER_TOKEN_FILE", "BASIC_AUTH_FILE"])
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\r", "\0", "\x7f", "\n\n-----"])
+async def test_a_secret_that_no_header_can_have_is_neither_sent_nor_told(
+    reporter, exporter, tmp_path, caplog, name, between
+):
+    file = tmp_path / "secret"
+    file.write_bytes(f"Rumpel{between}stilzchen".encode())
+    one = await reporter(1, URL=exporter.url, **{name: file})
+    one.work(0.0)
+    assert exporter.requests == []
+    assert f"{file} has more than one line" in caplog.text
+    assert "Rumpel" not in caplog.text
+    assert "stilzchen" not in caplog.text
+    assert (one.dropped, len(one._records)) == (0, 1)
+
+
+@pytest.mark.parametrize("secret", ["Rumpelstilzchen", "Rumpel\u20acstilzchen", "\xe4Rumpelstilzchen"])
+@pytest.mark.parametrize(
+    "answer", [b"Rumpelstilzchen", b"HTTP/1.1 401 Rumpelstilzchen\r\n\r\n", Exporter.RESET]
+)
+async def test_no_secret_is_in_the_log_whatever_the_exporter_answers(
+    reporter, exporter, tmp_path, caplog, secret, answer
+):
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "secret").write_text(secret)
+    exporter.reply = answer
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "secret")
+    one.work(0.0)
+    assert len(exporter.requests) == 1
+    assert "does not take it" in caplog.text
+    assert "stilzchen" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h/api?token=Rumpel",
+        "https://h/api#Rumpel",
+        "https://ann:Rumpel@h/",
+        "https://Rumpel@h/",
+        "http://ann:Rumpel",
+        "http://[Rumpel",
+        "Rumpel://h/",
+        "Rumpel",
+    ],
+)
+def test_an_address_with_a_secret_in_it_is_refused_and_not_repeated(settings, caplog, url):
+    caplog.set_level(logging.DEBUG)
+    settings(URL=url)
+    assert inside.Middleware(None)._reporter is None
+    (line,) = caplog.records
+    assert "SPEC_DECODE_REQUESTS_URL: give http://" in line.getMessage()
+    assert "Rumpel" not in caplog.text
+
+
+async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path, monkeypatch, caplog):
+    """Who is trusted is read once, and again when the file is another: that takes tens of milliseconds."""
+    made = []
+    make = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda **named: made.append(0) or make(**named))
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -187,27 +344,81 @@ async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path
     with exporter:
         url = exporter.url.replace("http:", "https:")
         one = await reporter(1, URL=url, CA_FILE=tmp_path / "ca.pem")
+        for number in (1, 2):
+            one.work(0.0)
+            assert (len(exporter.records()), len(made)) == (number, 1)
+            keep(one, b"{}")
+        (tmp_path / "ca.pem").unlink()
         one.work(0.0)
-        assert len(exporter.records()) == 1
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+        one.work(60.0)
+    assert (len(exporter.records()), len(made), len(one._records)) == (2, 2, 1)
+    assert f"{tmp_path}/ca.pem: No such file" in caplog.text
+    assert "certificate verify failed" in caplog.text
 
 
-async def test_the_thread_is_started_with_the_first_request_and_again_in_another_process(
-    reporter, monkeypatch
-):
+async def test_the_thread_is_started_with_the_first_request(wrap, monkeypatch):
+    """And again where it could not be, or has ended: what comes later is reported."""
+    monkeypatch.undo()
     started = []
+    no_thread = RuntimeError("can't start new thread")
 
-    def start(self):
-        started.append(os.getpid())
-        self._process = os.getpid()
+    def start(thread):
+        started.append(thread)
+        raise no_thread
 
-    monkeypatch.setattr(inside.Reporter, "_start", start)
-    one = await reporter(0)
+    app = wrap(application(json_exchange()[1]))
     assert started == []
-    one = await reporter(2)
-    assert started == [os.getpid()]
-    one._process = -1  # as after a fork, which takes no threads along
-    one.put(one._exchanges[0])
-    assert started == [os.getpid()] * 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        await run(app, json_exchange()[0])
+    one = app._reporter
+    assert (len(started), len(one._exchanges), one.dropped) == (1, 0, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside.Reporter, "_run", lambda reporter: None)
+        await run(app, json_exchange()[0])
+        one._thread.join()
+        ended = one._thread
+        await run(app, json_exchange()[0])
+        assert one._thread is not ended
+        one._thread.join()
+    assert len(one._exchanges) == 4
+
+
+FORK = """
+import os, sys, threading
+import spec_decode_requests as inside
+
+inside.Reporter._start = lambda reporter: None
+app = inside.Middleware(None)
+one = app._reporter
+exchange = inside.Exchange(one, {"headers": []})
+one.asked(exchange)
+one._keep(b"{}")
+one.failed(ValueError())
+for lock in (one._lock, one._exchanges._lock, one._records._lock):
+    lock.acquire()
+if os.fork() == 0:
+    print(len(one._exchanges), len(one._records), one.dropped)
+    thread = threading.Thread(target=one.asked, args=(exchange,), daemon=True)
+    thread.start()
+    thread.join(30)
+    one.failed(ValueError())
+    print(len(one._exchanges), one.dropped, flush=True)
+    os._exit(0)
+os.wait()
+print(len(one._exchanges), len(one._records), one.dropped)
+"""
+
+
+def test_a_child_takes_nothing_along_and_waits_for_no_lock_of_its_parent_s():
+    """Where the thread held one at the fork, nobody would ever release it there; and what waits goes out once."""
+    folder = Path(inside.__file__).parent
+    command = [sys.executable, "-c", FORK]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(folder)}, timeout=60
+    )
+    assert done.stdout.splitlines() == ["0 0 0", "1 1", "1 1 1"]
 
 
 def test_a_service_s_variables_are_no_settings(monkeypatch, caplog):
