@@ -32,7 +32,7 @@ MOST_LINES = 2**18
 MOST_SERIES = 2**15
 """A page of more wanted samples is refused, likewise, and because each is remembered.
 
-So many have 256 engines with their histograms.
+Some 240 engines of vLLM have so many with their histograms.
 """
 MOST_LABELS = 2**16
 """Labels that the wanted samples may have together, the same ones counted once."""
