@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from exporter.requests.modes import Accepted, modes
-from exporter.requests.sums import LEAST_TOKENS
+from exporter.requests.telling import LEAST_TOKENS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Random = np.random.Generator

@@ -91,7 +91,7 @@ class GroupFindings:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Two populations in one: the requests fall into two heaps with few between."""
+    """Two populations in one: requests of one number of draft tokens fall into two heaps, few between."""
 
     low_share: float
     """Of the requests, those in the lower heap; 0 to 1."""
@@ -109,7 +109,7 @@ class ModelFindings:
     modes: Modes | None
     """None unless the population is bimodal."""
     mixed: bool
-    """The mixed-workload finding: bimodal, or the p10 request below break-even while the mean is above."""
+    """The mixed-workload finding: bimodal, or beyond chance p10 below break-even while the mean is above."""
     advice: Sequence[str]
     """Plain sentences, the most useful first; what strangers named is not yet escaped in them."""
     acceptance_counts: Sequence[int] = ()

@@ -1,4 +1,4 @@
-"""The requests that are kept for the windows, oldest first, column by column: some 70 bytes each.
+"""The requests that are kept for the windows, oldest first, column by column: some 80 bytes each.
 
 A request as an object takes ten times that, and a window would have to look at each of them one by one.
 """
@@ -47,6 +47,7 @@ class Rows:
     drafts: array[int] | list[int] = field(default_factory=_integers)
     draft_tokens: array[int] | list[int] = field(default_factory=_integers)
     accepted_tokens: array[int] | list[int] = field(default_factory=_integers)
+    tokens: array[int] | list[int] = field(default_factory=_integers)
     seconds_per_token: array[float] | list[float] = field(default_factory=_numbers)
     """NaN where the request does not say."""
     pathologies: array[int] | list[int] = field(default_factory=_flags)
@@ -67,6 +68,7 @@ class Rows:
         self.drafts.append(request.drafts)
         self.draft_tokens.append(request.draft_tokens)
         self.accepted_tokens.append(request.accepted_tokens)
+        self.tokens.append(request.tokens)
         self.seconds_per_token.append(_seconds_per_token(request))
         self.pathologies.append(pathology(request.drafts, request.draft_tokens, request.accepted_tokens))
         self.groups.append(group)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from exporter.requests.advice import advice
-from exporter.requests.findings import GroupKey, ModelFindings, Summary
+from exporter.requests.findings import GroupKey, ModelFindings, Modes, Summary
+from exporter.requests.losers import losing_share
 from exporter.requests.modes import modes
-from exporter.requests.pay import LEAST_REQUESTS
 from exporter.requests.summary import summary
-from exporter.requests.sums import PaySums, Sums
+from exporter.requests.sums import Sums
+from exporter.requests.telling import Telling, by_tokens, picked
 from exporter.requests.twentieths import twentieths
+
+LOSERS_SHARE: Final = 0.1
+"""Fewer than these are what any mean hides."""
 
 
 def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums]) -> ModelFindings:
     """Return what the requests of a model say, of which ``groups`` are all."""
-    said, heaps = summary(sums), modes(sums.telling)
-    hidden = hides_losers(sums.pay, said)
+    said, heaps = summary(sums), _heaps(picked(sums.telling))
+    hidden = hides_losers(sums, said)
     return ModelFindings(
         model_name,
         said,
@@ -27,12 +32,20 @@ def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums])
     )
 
 
-def hides_losers(pay: PaySums, said: Summary) -> bool:
-    """Return whether more than a tenth of the requests lose while all together gain.
+def hides_losers(sums: Sums, said: Summary) -> bool:
+    """Return whether more than a tenth of the requests lose, beyond chance, while all together gain.
 
-    That is p10 below break-even and the mean above. Of short requests, chance alone is below for a tenth, so
-    that only those count which say enough of themselves. By a usual cost alone nobody is said to lose.
+    That is p10 below break-even and the mean above. By a usual cost alone nobody is said to lose.
     """
-    if pay.guessed or pay.telling < LEAST_REQUESTS or said.speedup_ratio is None:
+    if sums.pay.guessed or said.speedup_ratio is None or said.speedup_ratio.value <= 1:
         return False
-    return said.speedup_ratio.value > 1 and 10 * pay.telling_below > pay.telling
+    return losing_share(picked(sums.telling)) > LOSERS_SHARE
+
+
+def _heaps(requests: Sequence[Telling]) -> Modes | None:
+    """Return the two heaps of requests of one number of draft tokens, the commonest that has any."""
+    for same in by_tokens(requests):
+        found = modes([(each.accepted_tokens / each.draft_tokens, each.drafts) for each in same])
+        if found is not None:
+            return found
+    return None

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import nan
 from operator import mul
 
 from exporter.analysis.cost import Cost, CostSource
 from exporter.requests.findings import Totals
 from exporter.requests.kept import Rows
 from exporter.requests.pathology import Pathology
+from exporter.requests.telling import LEAST_TOKENS, Row
 
 CostOf = Callable[[str], Cost | None]
 """From a target to what drafting costs there."""
-
-LEAST_TOKENS = 32
-"""A request whose drafts gave fewer tokens says little of how well its own are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +31,6 @@ class PaySums:
     xy: float = 0.0
     yy: float = 0.0
     below_break_even: int = 0
-    telling: int = 0
-    """Requests of at least ``LEAST_TOKENS``."""
-    telling_below: int = 0
-    """Of those, below break-even."""
     drafts: int = 0
     costs: float = 0.0
     """c, by drafts."""
@@ -55,8 +50,8 @@ class Sums:
     totals: Totals = field(default_factory=Totals)
     ratios: Sequence[float] = ()
     """A/T."""
-    telling: Sequence[tuple[float, int]] = ()
-    """A/T and D of requests of at least ``LEAST_TOKENS``; in no order."""
+    telling: Sequence[Row] = ()
+    """Those of which the drafts say enough; in no order."""
     lengths: Sequence[float] = ()
     seconds_per_token: Sequence[float] = ()
     rejected: int = 0
@@ -67,30 +62,48 @@ class Sums:
 def sums(rows: Rows, cost_of: CostOf) -> Sums:
     """Add up requests of one model."""
     drafted = list(zip(rows.drafts, rows.draft_tokens, rows.accepted_tokens, strict=True))
+    costs = {target: cost_of(target) for target in set(rows.targets)}
     return Sums(
         Totals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in drafted if tokens),
-        [(a / t, d) for d, t, a in drafted if d and t and d + a >= LEAST_TOKENS],
+        _telling(rows, costs),
         sorted(1 + accepted / drafts for drafts, _, accepted in drafted if drafts),
         sorted(seconds for seconds in rows.seconds_per_token if seconds == seconds),  # noqa: PLR0124  # not NaN
         rows.pathologies.count(Pathology.REJECTED),
         rows.pathologies.count(Pathology.REPETITIVE),
-        pay_sums(rows, cost_of),
+        _pay(drafted, rows.targets, costs),
     )
 
 
-def pay_sums(rows: Rows, cost_of: CostOf) -> PaySums:
-    """Add up what speculation did to requests, each at the cost of the target that served it.
+def _telling(rows: Rows, costs: Mapping[str, Cost | None]) -> list[Row]:
+    ratios = {
+        target: (nan, nan) if cost is None else (cost.fixed_cost_ratio, cost.draft_cost_ratio)
+        for target, cost in costs.items()
+    }
+    counts = (rows.tokens, rows.drafts, rows.draft_tokens, rows.accepted_tokens, rows.targets)
+    return [
+        (k, d, t, a, ratios[target][0] + ratios[target][1] * t / d)
+        for k, d, t, a, target in zip(*counts, strict=True)
+        if d and t and d + a >= LEAST_TOKENS
+    ]
 
-    Each request is looked at once, however many targets there are: those are what senders say.
+
+def _pay(
+    drafted: Sequence[tuple[int, int, int]], targets: Sequence[str], costs: Mapping[str, Cost | None]
+) -> PaySums:
+    """Add up what speculation did to requests of D, T and A, each at the cost of its target.
+
+    Each request is looked at once, however many targets there are.
     """
+    by_target: dict[str, list[tuple[int, int, int]]] = {}
+    for request, target in zip(drafted, targets, strict=True):
+        if request[0]:
+            by_target.setdefault(target, []).append(request)
     by_cost: dict[Cost, list[tuple[int, int, int]]] = {}
-    known = {target: cost_of(target) for target in set(rows.targets)}
-    columns = zip(rows.drafts, rows.draft_tokens, rows.accepted_tokens, rows.targets, strict=True)
-    for drafts, draft_tokens, accepted, target in columns:
-        cost = known[target]
-        if drafts and cost is not None:
-            by_cost.setdefault(cost, []).append((drafts, draft_tokens, accepted))
+    for target, requests in by_target.items():
+        cost = costs[target]
+        if cost is not None:
+            by_cost.setdefault(cost, []).extend(requests)
     return _added([_at_cost(requests, cost) for cost, requests in by_cost.items()])
 
 
@@ -100,7 +113,6 @@ def _at_cost(requests: Sequence[tuple[int, int, int]], cost: Cost) -> PaySums:
     pairs = [(d + a, step * d + token * t) for d, t, a in requests]
     xs, ys = zip(*pairs, strict=True)
     drafts = sum(d for d, _, _ in requests)
-    telling = [(x, y) for x, y in pairs if x >= LEAST_TOKENS]
     return PaySums(
         requests=len(pairs),
         x=sum(xs),
@@ -108,19 +120,12 @@ def _at_cost(requests: Sequence[tuple[int, int, int]], cost: Cost) -> PaySums:
         xx=sum(map(mul, xs, xs)),
         xy=sum(map(mul, xs, ys)),
         yy=sum(map(mul, ys, ys)),
-        below_break_even=_below(pairs),
-        telling=len(telling),
-        telling_below=_below(telling),
+        below_break_even=sum(x < y for x, y in pairs),
         drafts=drafts,
         costs=drafts * cost.draft_cost_ratio,
         fixed_costs=drafts * cost.fixed_cost_ratio,
         guessed=len(pairs) if cost.source is CostSource.DEFAULT else 0,
     )
-
-
-def _below(pairs: Sequence[tuple[int, float]]) -> int:
-    """Return how many took longer than plain decoding would have."""
-    return sum(x < y for x, y in pairs)
 
 
 def together(parts: Sequence[Sums]) -> Sums:

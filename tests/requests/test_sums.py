@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import astuple
+from math import isnan
 
 import pytest
 from hypothesis import given
@@ -54,7 +56,7 @@ def test_the_sums_of_parts_are_those_of_the_whole(parts):
     assert list(added.ratios) == list(whole.ratios)
     assert list(added.lengths) == list(whole.lengths)
     assert list(added.seconds_per_token) == list(whole.seconds_per_token)
-    assert sorted(added.telling) == sorted(whole.telling)
+    assert Counter(map(str, added.telling)) == Counter(map(str, whole.telling))
     assert (added.rejected, added.repetitive) == (whole.rejected, whole.repetitive)
     assert astuple(added.pay) == pytest.approx(astuple(whole.pay))
 
@@ -68,3 +70,15 @@ def test_a_cost_that_is_only_usual_is_counted_as_guessed():
     pay = of([Request("llama", 10, 40, 20, 4, target=target) for target in ("", "a", "a", "b")]).pay
     assert (pay.requests, pay.guessed) == (3, 2)
     assert pay.costs / pay.drafts == pytest.approx((0.2 + 2 * 0.05) / 3)
+
+
+def test_a_request_of_few_tokens_tells_little():
+    some = [Request("llama", 10, 40, accepted, 4) for accepted in (21, 22)]
+    # c0 + 4·c accepted tokens a draft are needed.
+    assert of(some).telling == [(4, 10, 40, 22, pytest.approx(0.9))]
+
+
+def test_what_a_request_needs_is_not_known_where_the_cost_is_not():
+    ((*counts, needed),) = of([Request("llama", 10, 40, 22, 4, target="b")]).telling
+    assert counts == [4, 10, 40, 22]
+    assert isnan(needed)
