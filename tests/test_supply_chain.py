@@ -108,6 +108,24 @@ def locked():
     return [(Requirement(entry.split(" --hash")[0]), entry.count("--hash=sha256:")) for entry in entries]
 
 
+def test_every_lock_is_held_against_the_advisories():
+    locks = {path for place in ("*.lock", "image/*.lock", "tests/**/*.lock") for path in CHECKOUT.glob(place)}
+    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^LOCKS *:= (.+)", makefile, re.MULTILINE)
+    assert sorted(named.split()) == sorted(str(path.relative_to(CHECKOUT)) for path in locks)
+    assert (
+        "pip-audit"
+        in re.search(r"^\tfor lock in \$\(LOCKS\); do.*?done", makefile, re.MULTILINE | re.DOTALL)[0]
+    )
+
+
+@pytest.mark.parametrize("name", ["prometheus", "prometheus-alertmanager", "slowhttptest"])
+def test_the_public_ci_installs_what_tests_would_be_skipped_without(name):
+    public = (CHECKOUT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (line,) = re.findall("apt-get install .*", public)
+    assert name in line.split()
+
+
 def groups():
     listed = [*PYPROJECT["dependency-groups"].items(), ("build", PYPROJECT["build-system"]["requires"])]
     # `bench` is for one machine's figures, and runs nowhere else.
