@@ -156,13 +156,15 @@ def costs_of(fleet: Fleet) -> Costs:
     """Return what drafting costs now, by model and target: as each engine was judged last.
 
     A target that is not watched, or has no engine of that name, counts as any: a gateway may call it
-    otherwise. Of several engines it is the mean of those whose cost is known the most surely.
+    otherwise. Of several engines it is the mean of those whose cost is known the most surely. One that is
+    known for another load than the present one is no surer than what the method usually costs.
     """
     known: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
     for watch in fleet:
-        for model_name, cost in watch.costs():
-            known[model_name, watch.target.name].append(cost)
-            known[model_name, ""].append(cost)
+        for model_name, cost, is_sure in watch.costs():
+            own = cost if is_sure else replace(cost, source=CostSource.DEFAULT, running_requests=None)
+            known[model_name, watch.target.name].append(own)
+            known[model_name, ""].append(own)
     means = {place: _mean(costs) for place, costs in known.items()}
     return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
 

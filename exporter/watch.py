@@ -104,11 +104,14 @@ class TargetWatch:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
         return ((labels, engine.findings_over(seconds, now)) for labels, engine in self._shown())
 
-    def costs(self) -> Iterator[tuple[str, Cost]]:
-        """Yield what drafting costs at each engine where that is known, by the label ``model_name``."""
+    def costs(self) -> Iterator[tuple[str, Cost, bool]]:
+        """Yield what drafting costs at each engine where that is known, by the label ``model_name``.
+
+        With it goes whether it is sure enough to call something harmful by it.
+        """
         for labels, engine in self._shown():
             if engine.cost is not None:
-                yield labels["model_name"], engine.cost
+                yield labels["model_name"], engine.cost, engine.is_cost_sure
 
     def contestants(self, now: float) -> Iterator[Contestant]:
         """Yield every engine as experiments see it at ``now`` (monotonic)."""

@@ -30,7 +30,7 @@ class Watch:
         self._costs = costs
 
     def costs(self):
-        return iter(self._costs)
+        return ((model_name, cost, cost.speaks_for(8.0)) for model_name, cost in self._costs)
 
 
 class Fleet(list):
@@ -169,6 +169,13 @@ def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
     for unknown in ("", "elsewhere"):
         assert costs("llama", unknown) == Cost(0.2, 0.1, CostSource.MEASURED, None)
     assert costs("qwen", "one") is None
+
+
+def test_a_cost_that_is_known_for_another_load_is_no_surer_than_a_usual_one():
+    elsewhere = Cost(0.4, 0.1, CostSource.CONFIGURED, 1.0)
+    costs = costs_of(Fleet([Watch("one", ("llama", elsewhere)), Watch("two", ("llama", cost(0.2)))]))
+    assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.DEFAULT, None)
+    assert costs("llama", "") == cost(0.2)
 
 
 async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):

@@ -181,6 +181,11 @@ class EngineWatch:
         return self._judgement.cost
 
     @property
+    def is_cost_sure(self) -> bool:
+        """Whether that is known well enough, and for the present load, to call something harmful by it."""
+        return self._judgement.is_cost_sure
+
+    @property
     def method(self) -> str:
         """The method of speculation; ``off`` of an engine that does not speculate, empty where unknown."""
         history, known = self.history, self._judge.assumptions.speculation.method

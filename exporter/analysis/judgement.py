@@ -27,7 +27,7 @@ from exporter.analysis.rival import Rival
 from exporter.analysis.speculation import Speculation
 from exporter.analysis.speedup import estimated_speedup_ratio, speedup_estimate
 from exporter.analysis.state import State, is_whole, state
-from exporter.analysis.verdict import Verdict, verdict
+from exporter.analysis.verdict import Verdict, is_sure, verdict
 from exporter.config.pay_settings import CostSettings, LoadCost
 from exporter.config.policy import Policy
 from exporter.config.reference_settings import ReferenceSettings
@@ -97,6 +97,8 @@ class Judgement:
     findings: tuple[Finding, ...] = ()
     rival: Rival | None = None
     """The better method, while an experiment shows one."""
+    is_cost_sure: bool = False
+    """Whether the cost of the longest window is known well enough, and for its load, to call it harmful."""
 
     @property
     def cost(self) -> Cost | None:
@@ -156,6 +158,7 @@ class Judge:
             depth,
             findings(replace(evidence, depth=depth)),
             facts.rival,
+            is_cost_sure=cost is not None and is_sure(cost, window),
         )
 
     def _cost(self, window: Window, facts: Facts) -> Cost | None:

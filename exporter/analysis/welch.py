@@ -20,12 +20,26 @@ T_QUANTILES: Final = (
     *(2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064),
 )
 """The 0.975 quantile of Student's t for 1 to 24 degrees of freedom: twice the most cosines of an estimate."""
+_NORMAL: Final = 1.959964
+"""That of the normal distribution."""
 
 
 def t_quantile(degrees: float) -> float:
     """Return the 0.975 quantile of Student's t; of a fraction of degrees that of the whole ones below."""
     # Whole degrees come out of Welch's formula with an error of rounding.
-    return T_QUANTILES[min(max(floor(degrees + 1e-9), 1), len(T_QUANTILES)) - 1]
+    whole = max(floor(degrees + 1e-9), 1)
+    return T_QUANTILES[whole - 1] if whole <= len(T_QUANTILES) else _expanded(whole)
+
+
+def _expanded(degrees: int) -> float:
+    """Return it by Cornish and Fisher's expansion, 0.000005 off at 25 degrees and less from there on.
+
+    The first four terms (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 26.7.5).
+    """
+    z = _NORMAL
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3
 
 
 def degrees_of_sum(variances: Sequence[float], degrees: Sequence[int]) -> float:

@@ -181,6 +181,18 @@ def test_what_the_engine_showed_goes_before_what_the_method_usually_costs(facts)
     assert judge_at(0.1).judge(facts(costs=measured), 1000.0).cost.source is CostSource.CONFIGURED
 
 
+@pytest.mark.parametrize(("running", "is_sure"), [(1.9, False), (2.0, True), (8.0, True), (8.1, False)])
+def test_a_cost_is_sure_at_the_loads_that_it_is_known_for(facts, running, is_sure):
+    settings = CostSettings(draft_cost_ratio=0.1, running_requests=4)
+    assert judge_at(settings).judge(facts(running=running), 1000.0).is_cost_sure is is_sure
+
+
+def test_no_cost_and_a_usual_one_are_not_sure(facts):
+    assert not judge_at(None, method="").judge(facts(), 1000.0).is_cost_sure
+    assert not judge_at(None).judge(facts(), 1000.0).is_cost_sure
+    assert judge_at(0.1).judge(facts(), 1000.0).is_cost_sure
+
+
 def test_beyond_the_crossover_the_batch_is_to_be_limited(facts):
     loads = CostSettings(
         loads=[

@@ -29,9 +29,21 @@ def test_t_is_students():
 
 
 def test_student_s_t():
-    assert [t_quantile(degrees) for degrees in (1, 2, 12, 12.9, 24, 1000, 0.2)] == [
-        *(12.706, 4.303, 2.179, 2.179, 2.064, 2.064, 12.706)
+    assert [t_quantile(degrees) for degrees in (1, 2, 12, 12.9, 24, 0.2)] == [
+        *(12.706, 4.303, 2.179, 2.179, 2.064, 12.706)
     ]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "quantile"),
+    [
+        *((25, 2.059539), (29, 2.045230), (29.9, 2.045230), (59, 2.000995), (199, 1.971957)),
+        *((1000, 1.962339), (1e9, 1.959964)),
+    ],
+)
+def test_student_s_t_of_many_degrees(degrees, quantile):
+    """Quantiles found by halving, of the density that ``test_t_is_students`` integrates."""
+    assert t_quantile(degrees) == pytest.approx(quantile, abs=6e-6)
 
 
 def test_degrees_by_hand():
