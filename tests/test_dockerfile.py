@@ -78,6 +78,14 @@ def test_the_port_is_the_programs_default():
     assert texts("EXPOSE") == [DEFAULT_ADDRESS.removeprefix(":")]
 
 
+def test_a_release_fills_in_every_label_that_a_checkout_does_not_know():
+    workflow = (CHECKOUT / ".github" / "workflows" / "release.yml").read_text()
+    (labels,) = texts("LABEL")
+    asked = set(re.findall(r"\$\{(\w+)\}", labels)) - {"BASE"}  # which has its digest in this file
+    assert asked == {"VERSION", "REVISION", "SOURCE"}
+    assert asked <= set(re.findall(r"^ +(\w+)=\$\{\{ ", workflow, re.MULTILINE))
+
+
 def test_nothing_is_fetched_but_locked_packages():
     assert not texts("ADD")
     for text in texts("RUN"):

@@ -63,6 +63,7 @@ def test_it_runs_as_a_user_by_number_and_says_its_port_and_origin(inspected):
     assert list(config["ExposedPorts"]) == ["7732/tcp"]
     assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert config["Labels"]["org.opencontainers.image.version"] == __version__
+    assert not config["Labels"]["org.opencontainers.image.source"]  # a checkout does not know it
     revision = config["Labels"]["org.opencontainers.image.revision"]
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", revision)
     assert f"SPEC_DECODE_EXPORTER_REVISION={revision}" in config["Env"]
