@@ -13,8 +13,10 @@ from exporter.export.request_models import (
     RequestsView,
     RequestWindowView,
 )
+from exporter.export.request_words import why_unclear
 from exporter.report import numbers
 from exporter.report.parts import Fact, Note, Part, Section, Tone
+from exporter.requests.advice import temperature
 from exporter.requests.findings import Effect
 
 _TITLE: Final = "Requests"
@@ -47,7 +49,7 @@ def _parts(
 ) -> Iterator[Part]:
     yield Fact("model", model.model_name, foreign=True)
     yield Fact("requests", f"{numbers.count(model.requests)} in {_covered(window)}")
-    yield Fact("acceptance rate", _spread(model.acceptance_ratio))
+    yield Fact("acceptance rate", _acceptance(model))
     if model.judged:
         yield Fact("below break-even", _below(model))
     if model.rejected or model.repetitive:
@@ -68,13 +70,21 @@ def _covered(window: RequestWindowView) -> str:
 
 
 def _group(group: RequestGroupView) -> Note:
-    words = [group.effect.value, *_fast(group), f"acceptance {_spread(group.acceptance_ratio)}"]
+    words = [_effect(group), *_fast(group), f"acceptance {_spread(group.acceptance_ratio)}"]
     words += [f"{_below(group)} below break-even"] if group.judged else []
     words += [
         f"{numbers.count(group.accepted_tokens)} tokens saved by {numbers.count(group.requests)} requests"
     ]
-    name = f"{group.request_type}, temperature {group.temperature}"
+    name = f"{group.request_type}, temperature {temperature(group.temperature)}"
     return Note("; ".join(words), name, _TONES[group.effect], foreign=True)
+
+
+def _effect(group: RequestGroupView) -> str:
+    if group.effect is not Effect.UNCLEAR:
+        return group.effect.value
+    speedup = group.speedup_ratio
+    bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
+    return f"{group.effect.value} ({why_unclear(group.drafts, group.judged, *bounds)})"
 
 
 def _speedup(group: RequestGroupView) -> float:
@@ -96,12 +106,18 @@ def _spread(found: PercentilesView | None) -> str:
     if found is None:
         return numbers.NONE
     p10, p50, p90 = map(numbers.share, (found.p10, found.p50, found.p90))
-    return f"{p50} (p10 {p10}, p90 {p90})"
+    return f"p50 {p50} (p10 {p10}, p90 {p90})"
+
+
+def _acceptance(model: RequestModelView) -> str:
+    """Return what lies in the middle, and the two means, of which the server's counters have the second."""
+    mean, weighed = map(numbers.share, (model.mean_acceptance_ratio, model.draft_acceptance_ratio))
+    return f"{_spread(model.acceptance_ratio)}; mean {mean}, by draft tokens {weighed}"
 
 
 def _below(said: RequestGroupView | RequestModelView) -> str:
-    share = numbers.share(said.below_break_even / said.judged)
-    return f"{share} of {numbers.count(said.judged)}"
+    share = 100 * said.below_break_even / said.judged
+    return f"{share:.1f} % of {numbers.count(said.judged)}"
 
 
 def _pathological(model: RequestModelView) -> str:

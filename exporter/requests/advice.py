@@ -36,7 +36,7 @@ def advice(said: Summary, modes: Modes | None, groups: Mapping[GroupKey, Sums], 
         *_on_hidden(said, hidden=hidden and not losing),
         *_on_gainers(gaining),
         *_on_pathological(said),
-        *_on_cost(said, groups),
+        *_on_cost(said, judged),
     ]
 
 
@@ -48,9 +48,9 @@ def _on_modes(said: Summary, modes: Modes | None) -> Iterator[str]:
     if modes is None or said.mean_acceptance_ratio is None:
         return
     yield (
-        f"Two populations: {modes.low_share:.0%} of the requests have {modes.low_mean:.2f} of their "
-        f"draft tokens accepted and {1 - modes.low_share:.0%} have {modes.high_mean:.2f}; the mean of "
-        f"{said.mean_acceptance_ratio:.2f} describes neither."
+        f"Two populations: {_percent(modes.low_share)} of the requests have {_percent(modes.low_mean)} of "
+        f"their draft tokens accepted and {_percent(1 - modes.low_share)} have {_percent(modes.high_mean)}; "
+        f"the mean of {_percent(said.mean_acceptance_ratio)} describes neither."
     )
 
 
@@ -65,15 +65,16 @@ def _on_losers(losing: Sequence[Judged], gaining: Sequence[Judged], requests: in
         )
         yield f"Serve {_named(none, requests)} {to}."
     if fewer:
-        yield f"Serve {_named(fewer, requests)} where fewer tokens are drafted: one may still pay."
+        named = _named(fewer, requests)
+        yield f"Serve {named} where fewer tokens are drafted: one draft token may still pay."
 
 
 def _on_hidden(said: Summary, *, hidden: bool) -> Iterator[str]:
     if hidden:
         share = said.below_break_even / said.judged
         yield (
-            f"All together gain, and yet {share:.0%} of the requests are slower with speculation, in no type "
-            "or temperature alone. Send a request type, or a finer one, to see which."
+            f"All together gain, and yet {_percent(share)} of the requests are slower with speculation, in "
+            "no type or temperature alone. Send a request type, or a finer one, to see which."
         )
 
 
@@ -98,10 +99,22 @@ def _on_pathological(said: Summary) -> Iterator[str]:
         )
 
 
-def _on_cost(said: Summary, groups: Mapping[GroupKey, Sums]) -> Iterator[str]:
+def _on_cost(said: Summary, judged: Sequence[Judged]) -> Iterator[str]:
     if said.totals.requests >= LEAST_REQUESTS and not said.judged:
         yield "What drafting costs is not known here, so nobody can say who gains: configure `cost`."
-    elif any(sums.pay.guessed for sums in groups.values()):
+    elif any(group.sums.pay.guessed for group in judged):
+        yield from _on_guess(said, judged)
+
+
+def _on_guess(said: Summary, judged: Sequence[Judged]) -> Iterator[str]:
+    slower = [group for group in _of(judged, Effect.UNCLEAR) if group.speedup.upper < 1]
+    if slower:
+        named = _named(slower, said.totals.requests)
+        yield (
+            f"If drafting costs what its method usually costs, speculation slows down {named}: measure it, "
+            "or configure `cost`, before you act on this."
+        )
+    else:
         yield "What drafting costs is taken from its method alone: measure it before you act on this."
 
 
@@ -109,7 +122,7 @@ def _named(groups: Sequence[Judged], requests: int) -> str:
     """Return the names of the first groups with what speculation does to them."""
     named = [
         f"{name(each.key)} ({each.speedup.value:.2f} times as fast with speculation, at most "
-        f"{each.speedup.upper:.2f}; {each.sums.totals.requests / requests:.0%} of the requests)"
+        f"{each.speedup.upper:.2f}; {_percent(each.sums.totals.requests / requests)} of the requests)"
         for each in groups[:MOST_NAMED]
     ]
     more = len(groups) - len(named)
@@ -123,7 +136,12 @@ def name(key: GroupKey) -> str:
     kind = "requests of no stated type" if key.request_type == UNKNOWN else f"{key.request_type} requests"
     if key.temperature == UNKNOWN:
         return f"{kind} without a temperature"
-    return f"{kind} at temperature {'up ' if key.temperature.startswith('to ') else ''}{key.temperature}"
+    return f"{kind} at temperature {temperature(key.temperature)}"
+
+
+def temperature(label: str) -> str:
+    """Return a bucket of temperatures as people say it: ``to 0.3`` is up to 0.3."""
+    return f"up {label}" if label.startswith("to ") else label
 
 
 def _one_token(sums: Sums) -> float:
@@ -146,3 +164,7 @@ def _mean_cost(pay: PaySums) -> float:
 
 def _number(requests: int) -> str:
     return "1 request" if requests == 1 else f"{requests} requests"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.analysis.cost import CostSource
-from exporter.requests.advice import name
+from exporter.requests.advice import name, temperature
 from exporter.requests.findings import GroupKey
 
 
@@ -37,7 +37,7 @@ def test_a_group_that_loses_is_served_without_speculation(advice):
     found = advice({"prose": (40, 100, 10), "code": (40, 100, 350)})
     assert any(
         sentence.startswith("Serve prose requests at temperature 0 (0.52 times as fast with speculation")
-        and sentence.endswith("50% of the requests) to replicas without speculation.")
+        and sentence.endswith("50 % of the requests) to replicas without speculation.")
         for sentence in found
     )
     assert (
@@ -49,7 +49,10 @@ def test_a_group_that_loses_is_served_without_speculation(advice):
 def test_a_group_that_one_token_may_still_help_is_served_with_fewer(advice):
     # 1.9 tokens a draft in 2.1 plain steps lose, and one token gives 1 + 90/190 in 1.35.
     found = advice({"prose": (40, 100, 90)})
-    assert any(sentence.endswith("where fewer tokens are drafted: one may still pay.") for sentence in found)
+    assert any(
+        sentence.endswith("where fewer tokens are drafted: one draft token may still pay.")
+        for sentence in found
+    )
 
 
 def test_with_one_token_a_draft_there_are_no_fewer(advice, make_cost):
@@ -76,6 +79,17 @@ def test_requests_that_something_is_wrong_with_are_to_be_looked_at(advice):
     assert any(sentence.startswith("2 requests had almost everything accepted") for sentence in found)
 
 
+def test_who_is_slower_by_a_usual_cost_alone_is_named_and_not_sent_away(advice, make_cost):
+    # 1.9 tokens a draft in 2.1 plain steps.
+    found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
+    (sentence,) = found
+    assert sentence == (
+        "If drafting costs what its method usually costs, speculation slows down prose requests at temperature 0 "
+        "(0.90 times as fast with speculation, at most 0.91; 100 % of the requests): measure it, or configure "
+        "`cost`, before you act on this."
+    )
+
+
 def test_a_cost_that_is_only_usual_is_to_be_measured_first(advice, make_cost):
     found = advice({"prose": (40, 100, 10)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
     assert (
@@ -96,3 +110,10 @@ def test_a_cost_that_is_only_usual_is_to_be_measured_first(advice, make_cost):
 )
 def test_groups_have_names_that_people_can_read(kind, temperature, expected):
     assert name(GroupKey("llama", kind, temperature)) == expected
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"), [("to 1", "up to 1"), ("0", "0"), ("above 1", "above 1"), ("unknown", "unknown")]
+)
+def test_buckets_of_temperatures_are_said_as_people_say_them(label, expected):
+    assert temperature(label) == expected

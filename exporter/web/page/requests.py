@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from exporter.analysis.verdict import Verdict
+from exporter.export.request_words import why_unclear
+from exporter.requests.advice import temperature
 from exporter.requests.findings import (
     Effect,
     GroupFindings,
@@ -38,7 +40,7 @@ _EFFECTS: Final[Mapping[Effect, tuple[Word, Verdict]]] = {
     Effect.LOSES: (Word("Loses", "Speculation makes these requests slower, beyond doubt."), Verdict.HARMFUL),
     Effect.GAINS: (Word("Gains", "Speculation makes these requests faster, beyond doubt."), Verdict.HEALTHY),
     Effect.UNCLEAR: (
-        Word("Unclear", "Too few requests, or drafting's cost is unknown."),
+        Word("Unclear", "Nobody can say whether speculation makes these requests faster or slower."),
         Verdict.INSUFFICIENT,
     ),
 }
@@ -51,7 +53,11 @@ _HEADS: Final = (
     ("Acceptance", False, "Accepted over draft tokens, by request: p50 in each window, and p10 to p90"),
     ("Length", True, "Tokens that a draft gives, the bonus token included: p50, and p10 to p90"),
     ("Below break-even", True, "Requests that speculation made slower, of those of which that can be said"),
-    ("Tokens saved", True, "Accepted draft tokens: each came without a step of its own"),
+    (
+        "Tokens saved",
+        True,
+        "Accepted draft tokens: each came without a step of its own; what drafting cost is not taken off",
+    ),
     ("Time/token", True, "Time per output token of a request: p50, and p10 to p90"),
     ("Effect", False, "The speed-up of all their tokens together, with 95 % bounds"),
 )
@@ -150,8 +156,8 @@ def _row(
     key: GroupKey, group: GroupFindings, model: ModelFindings, windows: Mapping[str, WindowFindings]
 ) -> Markup:
     said = group.summary
-    temperature = tag("span", "temperature ", name(key.temperature), class_="where")
-    title = joined((name(key.request_type), temperature, *_pathological(said)))
+    bucket = tag("span", "temperature ", name(temperature(key.temperature)), class_="where")
+    title = joined((name(key.request_type), bucket, *_pathological(said)))
     cells = (
         _number(said, model.summary),
         _acceptance(key, said, windows),
@@ -226,11 +232,22 @@ def _effect(group: GroupFindings) -> Markup:
         class_=f"verdict {verdict}",
         title=word.meaning,
     )
-    speedup = group.summary.speedup_ratio
-    if speedup is None:
-        return chip
-    figure = tag("span", number(speedup.value, times), " as fast", class_="figure")
-    return joined((chip, figure, between(speedup.lower, speedup.upper, times)))
+    return joined((chip, *_speedup(group.summary), *_why(group)))
+
+
+def _speedup(said: Summary) -> Iterator[Markup]:
+    speedup = said.speedup_ratio
+    if speedup is not None:
+        yield tag("span", number(speedup.value, times), " as fast", class_="figure")
+        yield between(speedup.lower, speedup.upper, times)
+
+
+def _why(group: GroupFindings) -> Iterator[Markup]:
+    """Say why it is unclear, in sight: who touches a screen sees no title."""
+    said, speedup = group.summary, group.summary.speedup_ratio
+    if group.effect is Effect.UNCLEAR:
+        bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
+        yield tag("small", why_unclear(said.totals.drafts, said.judged, *bounds), class_="where")
 
 
 def _pathological(said: Summary) -> Iterator[Markup]:

@@ -102,6 +102,30 @@ async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
     assert f"<span>{word}</span>" in html
 
 
+@pytest.mark.parametrize(
+    ("speed", "judged", "why"),
+    [
+        ((1.0, 0.9, 1.1), 10, "the bounds lie on both sides of 1"),
+        ((0.91, 0.906, 0.91), 10, "what drafting costs is only usual of the method"),
+        (None, 10, "too few requests"),
+        (None, 0, "what drafting costs is not known"),
+    ],
+)
+async def test_why_it_is_unclear_is_said_in_sight(speed, judged, why):
+    unclear = GroupFindings(GroupKey("llama", "chat", "0"), summary(10, speed, judged=judged), Effect.UNCLEAR)
+    assert Reading(await requests(found(unclear))).text.count(why) == 1
+
+
+@pytest.mark.parametrize("effect", [Effect.LOSES, Effect.GAINS])
+async def test_what_is_clear_has_no_excuse(effect):
+    html = await requests(found(group("chat", effect)))
+    assert html.count('class="where"') == 1  # the temperature
+
+
+async def test_a_bucket_of_temperatures_is_said_as_in_the_sentences():
+    assert "temperature up to 0.7" in Reading(await requests(found(group(temperature="to 0.7")))).text
+
+
 async def test_every_number_of_a_group_is_there_exactly():
     html = await requests(found(group("chat", Effect.LOSES, 10)))
     (row,) = re.findall(r"<tbody.*</tbody>", html)
