@@ -1,4 +1,4 @@
-"""docs/semantics.md names everything that the analysis can say, with the figures that it uses."""
+"""docs/semantics.md names everything that the analysis can say, with the figures that it uses; pictures are shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 
-SEMANTICS = (Path(__file__).parents[1] / "docs" / "semantics.md").read_text(encoding="utf-8")
+CHECKOUT = Path(__file__).parents[1]
+DOCS = CHECKOUT / "docs"
+SEMANTICS = (DOCS / "semantics.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("word", [*State, *Verdict, *Action, *FindingName, *DropKind])
@@ -26,3 +28,11 @@ def test_every_default_cost_is_in_the_table(method, cost):
     (row,) = [line for line in SEMANTICS.splitlines() if line.startswith("|") and f"`{method}`" in line]
     _, _, per_token, fixed, *_ = (cell.strip() for cell in row.split("|"))
     assert (float(per_token), float(fixed)) == (cost.draft_cost_ratio, cost.fixed_cost_ratio)
+
+
+def test_every_picture_is_shown_somewhere():
+    documents = [CHECKOUT / "README.md", *DOCS.rglob("*.md")]
+    text = "".join(path.read_text(encoding="utf-8") for path in documents)
+    pictures = [path.name for path in (DOCS / "images").iterdir()]
+    assert pictures
+    assert [name for name in pictures if f"images/{name})" not in text] == []
