@@ -83,7 +83,7 @@ class RequestSettings(Section):
     groups: Annotated[int, Field(ge=1, le=2_000)] = Field(
         default=60,
         description="The most combinations of model, type and temperature told apart, by requests. Each is "
-        "about 70 series; the others are counted under the type and temperature `other` of their model.",
+        "about 75 series; the others are counted under the type and temperature `other` of their model.",
     )
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
         default=20_000,
