@@ -23,8 +23,8 @@ from exporter.export.snapshot import id_of
 from exporter.export.status import TargetStatus
 from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
+from exporter.scrape.plan import MOST_ENGINES
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
-from exporter.scrape.reader import MOST_ENGINES
 from exporter.scrape.sample import EngineName, Reading
 from exporter.scrape.schedule import phase
 from exporter.scrape.server_info import ServedSpeculation

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from exporter.baselines import MOST_KEPT, REMEMBERED, Baselines, Key
-from exporter.scrape.reader import MOST_NAME
+from exporter.scrape.plan import MOST_NAME
 from exporter.state_file import StateFile
 
 KEY = Key("one", "llama", "0")

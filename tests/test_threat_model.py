@@ -36,7 +36,7 @@ def test_port_files_and_labels_each_have_a_part():
 def test_the_bounds_that_it_names_are_those_of_the_code():
     from exporter.requests.record import MOST_NAME as MOST_REQUEST_NAME
     from exporter.requests.records import MOST_CHARACTERS
-    from exporter.scrape.reader import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+    from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
     from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODY
     from exporter.web.door import MOST_CONNECTIONS
     from exporter.web.slots import MOST

@@ -15,7 +15,7 @@ from exporter.export.snapshot import engine_id
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import REASONS, PollError, StatusError
-from exporter.scrape.reader import MOST_ENGINES
+from exporter.scrape.plan import MOST_ENGINES
 from exporter.targets.target import Target
 from exporter.watch import FORGOTTEN_AFTER, TargetWatch
 

@@ -16,7 +16,7 @@ from exporter.analysis.slow_drop import SlowDrop, SlowState
 from exporter.analysis.stretch import Stretch
 from exporter.analysis.sudden_drop import SuddenDrop, SuddenState
 from exporter.config.policy import DropPolicy
-from exporter.scrape.reader import MOST_POSITIONS
+from exporter.scrape.plan import MOST_POSITIONS
 
 RECENT_SECONDS: Final = 30.0
 _ODD: Final = range(1, 2 * MOST_POSITIONS, 2)

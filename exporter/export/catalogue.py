@@ -18,7 +18,7 @@ from exporter.export.request_catalogue import REQUEST_METRICS
 from exporter.export.status import ExporterStatus, TargetStatus
 from exporter.scrape.engines import Counter, Gauge
 from exporter.scrape.errors import REASONS
-from exporter.scrape.reader import MOST_ENGINES
+from exporter.scrape.plan import MOST_ENGINES
 
 ENGINE_LABELS = ("target", "model_name", "engine")
 """What every metric of an engine carries, before the target's configured labels."""

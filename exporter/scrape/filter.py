@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from exporter.scrape.engines import MEANINGS, PROCESS_START, EngineKind, Latency, Mark
 from exporter.scrape.page import Series
-from exporter.scrape.reader import Shown
+from exporter.scrape.plan import Shown
 
 _MOST_DOUBTS = 2
 """So often may asking for a filtered page fail with no success between, as it does where servers fail."""

@@ -17,7 +17,8 @@ from exporter.event import Event
 from exporter.scrape.client import Answer, Client
 from exporter.scrape.errors import PollError, Reason, StatusError
 from exporter.scrape.filter import PageChoice
-from exporter.scrape.reader import Reader, Shown
+from exporter.scrape.plan import Shown
+from exporter.scrape.reader import Reader
 from exporter.scrape.sample import Reading
 from exporter.scrape.schedule import DutyCycle, Seldom, back_off, next_beat, phase
 from exporter.scrape.server_info import PATH, ServedSpeculation, served_speculation, writable

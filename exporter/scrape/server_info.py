@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from exporter.scrape.reader import MOST_POSITIONS
+from exporter.scrape.plan import MOST_POSITIONS
 
 PATH: Final = "server_info?config_format=json"
 """Where it is, beside the metrics page. An older vLLM ignores the query and answers with text in the JSON."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import ceil
 
 from exporter.scrape.engines import Counter, Gauge
-from exporter.scrape.reader import MOST_POSITIONS
+from exporter.scrape.plan import MOST_POSITIONS
 from exporter.scrape.sample import Sample
 
 TORN_DRAFTS = 16

@@ -8,7 +8,8 @@ from itertools import count
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import read_page, read_values
-from exporter.scrape.reader import MOST_COUNT, MOST_ENGINES, MOST_NAME, MOST_POSITIONS, Reader
+from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+from exporter.scrape.reader import MOST_COUNT, Reader
 from exporter.scrape.slices import finish
 from tests.fuzz.harness import Harness, sane
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Scrape
-from exporter.scrape.reader import MOST_POSITIONS
+from exporter.scrape.plan import MOST_POSITIONS
 from exporter.scrape.server_info import ServedSpeculation, served_speculation
 from exporter.targets.arguments import config_speculation, pod_speculation
 from exporter.targets.kubernetes import PodDiscovery

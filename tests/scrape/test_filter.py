@@ -6,7 +6,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from exporter.scrape.filter import PageChoice, filtered_url, wanted_names
-from exporter.scrape.reader import Reader, Shown
+from exporter.scrape.plan import Shown
+from exporter.scrape.reader import Reader
 from exporter.scrape.slices import finish
 
 PAGES = Path(__file__).parent.parent / "pages"

@@ -13,14 +13,8 @@ from exporter.scrape import reader as reader_module
 from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import SLICE
-from exporter.scrape.reader import (
-    MOST_COUNT,
-    MOST_ENGINES,
-    MOST_NAME,
-    MOST_POSITIONS,
-    MOST_POSITIONS_TOGETHER,
-    Reader,
-)
+from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_POSITIONS, MOST_POSITIONS_TOGETHER
+from exporter.scrape.reader import MOST_COUNT, Reader
 from exporter.scrape.sample import Buckets, EngineName
 from exporter.scrape.slices import finish
 
