@@ -64,6 +64,8 @@ class Intake:
             self._bucket = self._new_bucket()
         if _of_the_board(settings) != _of_the_board(before):
             self._board = RequestBoard(settings)
+        elif settings.ingest and not before.ingest:
+            self._board.go_on(self._clock.monotonic())
 
     async def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Batch:
         """Read a body and count its requests; what is above the rate is left out and counted as refused.

@@ -77,6 +77,17 @@ async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(inta
     assert (await intake.findings()).taken == 0
 
 
+async def test_a_window_in_which_a_reload_closed_the_intake_is_partial(intake, clock):
+    await intake.findings()
+    clock.now += 1000
+    assert not (await intake.findings()).windows["5m"].partial
+    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert not (await intake.findings()).windows["5m"].partial
+    intake.adopt(RequestSettings())
+    intake.adopt(SETTINGS)
+    assert (await intake.findings()).windows["30s"].partial
+
+
 async def test_a_reload_may_change_the_rate(intake):
     intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
     batch = await intake.take(body(*[RECORD] * 10), lines=False)

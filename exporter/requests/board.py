@@ -56,6 +56,11 @@ class RequestBoard:
         self._kept.add(request, group, now)
         self._taken += 1
 
+    def go_on(self, now: float) -> None:
+        """Take requests again: until ``now`` none were taken, so windows that began before lack some."""
+        self._began = now
+        self._seen = ()
+
     def refuse(self, reason: Refusal, number: int = 1) -> None:
         """Count requests that are not taken."""
         self._refused[reason] += number

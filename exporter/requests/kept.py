@@ -121,7 +121,7 @@ class Kept:
         self._gone = 0
         """How many at the beginning are let go but still there: to move the others each time takes long."""
         self.newest_lost: float | None = None
-        """When the newest was taken of those that went for want of room."""
+        """When the newest was taken of those that are let go: from later on, all are kept."""
 
     def __len__(self) -> int:
         return len(self._rows) - self._gone
@@ -130,7 +130,6 @@ class Kept:
         """Keep a request, and let the oldest go if there is no room."""
         self._rows.append(request, group, now, self._shared.one)
         if len(self) > self._most:
-            self.newest_lost = self._rows.taken_at[self._gone]
             self._let_go(self._gone + 1)
 
     def forget(self, before: float) -> None:
@@ -142,6 +141,8 @@ class Kept:
         return self._rows.since(moment, self._gone)
 
     def _let_go(self, number: int) -> None:
+        if number > self._gone:
+            self.newest_lost = self._rows.taken_at[number - 1]
         self._gone = number
         if self._gone >= self._slack:
             self._rows.drop(self._gone)

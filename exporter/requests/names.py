@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from exporter.config.request_settings import RequestSettings
 from exporter.requests.findings import OTHER, UNKNOWN, GroupKey
 from exporter.requests.request import Request
@@ -41,6 +43,10 @@ class Names:
         ended = [key for key in self._groups if key.model_name in models or key.request_type in kinds]
         for key in ended:
             self._groups.release(key)
+        past_models, past_kinds = _renamed(models), _renamed(kinds)
+        self._groups.forget_waiting(
+            lambda key: key.model_name in past_models or key.request_type in past_kinds
+        )
         self._users.turn(now, period)
         lost = [*ended, *(rest_of(model) for model in models), *self._groups.turn(now, period)]
         return {key: rest_of(OTHER if key.model_name in models else key.model_name) for key in lost}
@@ -58,6 +64,11 @@ class Names:
 def rest_of(model_name: str) -> GroupKey:
     """Return what the combinations of a model are counted as that have no name of their own."""
     return GroupKey(model_name, OTHER, OTHER)
+
+
+def _renamed(lost: Sequence[str]) -> Sequence[str]:
+    """Return the labels whose requests go by another from now on: who took over was ``other`` until now."""
+    return [*lost, OTHER] if lost else []
 
 
 def _label(slots: Slots[str], value: str) -> str:

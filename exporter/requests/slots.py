@@ -1,7 +1,8 @@
 """Bounded label values: the ones with most requests keep their name, the others go without.
 
-A value takes a free slot when it is first seen. Once a period, as long as the longest window, the values
-without a slot are held against those with one: who brought at least twice as many requests takes the slot
+A value takes a free slot when it is first seen. Once a period, as long as the longest window, slots that
+became free go to the greatest of the values without one, and the others are held against those with one: who
+brought at least twice as many requests takes the slot
 over, and so does anybody from one that brought none. So a slot is not lost to chance, and names that
 nobody uses any more do not stay. The values without a slot are themselves counted in bounded room, by the
 algorithm of Misra and Gries (*Finding repeated elements*, 1982), which never counts too many.
@@ -9,7 +10,7 @@ algorithm of Misra and Gries (*Finding repeated elements*, 1982), which never co
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 Value = TypeVar("Value", bound=Hashable)
@@ -63,13 +64,22 @@ class Slots(Generic[Value]):
         """Make a value's slot free: it cannot come again."""
         self._held.pop(value, None)
 
+    def forget_waiting(self, is_past: Callable[[Value], bool]) -> None:
+        """Let those without a slot go that will not come again, or of which too many were counted."""
+        self._waiting = {value: count for value, count in self._waiting.items() if not is_past(value)}
+
     def _take_over(self) -> list[Value]:
-        """Give slots to those who wait and brought enough, the greatest first, from the least."""
+        """Give slots to those who wait, the greatest first: the free ones, then those of who brought the least.
+
+        Return those who lose theirs.
+        """
         holders = sorted(self._held, key=self._held.__getitem__)
         waiting = sorted(self._waiting, key=self._waiting.__getitem__, reverse=True)
+        free = self._most - len(holders)
+        self._held.update(dict.fromkeys(waiting[:free], 0))
         pairs = [
             (holder, value)
-            for holder, value in zip(holders, waiting, strict=False)
+            for holder, value in zip(holders, waiting[free:], strict=False)
             if self._waiting[value] >= max(1, TAKES_OVER * self._held[holder])
         ]
         for holder, value in pairs:

@@ -103,6 +103,33 @@ def test_a_window_is_partial_where_its_oldest_had_no_room(make_board, make_reque
     assert found.taken == 150
 
 
+def test_a_window_that_was_shorter_until_a_reload_is_partial(make_board, make_request, look):
+    board = make_board()
+    look(board, 0.0)
+    for now in range(0, 7200, 60):
+        board.take(make_request(), float(now))
+        assert look(board, float(now), (30.0, 300.0)).windows["5m"].partial is (now < 300)
+    longer = (30.0, 300.0, 3600.0)
+    partial = {label: window.partial for label, window in look(board, 7200.0, longer).windows.items()}
+    assert partial == {"30s": False, "5m": False, "1h": True}
+    for now in range(7200, 10_500, 60):
+        board.take(make_request(), float(now))
+    found = look(board, 10_500.0, longer).windows["1h"]
+    assert (found.partial, found.models[0].summary.totals.requests) == (False, 60)
+
+
+def test_windows_that_began_while_none_were_taken_are_partial(make_board, make_request, look):
+    board = make_board()
+    look(board, 0.0)
+    board.take(make_request(), 990.0)
+    assert not look(board, 1000.0).windows["5m"].partial
+    board.go_on(1001.0)
+    partial = {label: window.partial for label, window in look(board, 1001.0).windows.items()}
+    assert partial == {"30s": True, "5m": True}
+    assert not look(board, 1031.0).windows["30s"].partial
+    assert not look(board, 1301.0).windows["5m"].partial
+
+
 def test_refusals_are_counted_by_reason(make_board, look):
     board = make_board()
     board.refuse(Refusal.RATE, 7)
@@ -147,6 +174,33 @@ def test_a_type_that_loses_its_name_ends_and_what_is_kept_of_it_is_other(make_bo
         in_window[group.key.request_type] += group.summary.totals.requests
     assert in_window == {"other": 3, "new": 1}
     assert found.taken == 4
+
+
+def test_a_combination_keeps_its_name_where_others_became_free(make_board, make_request, look):
+    board = make_board(types=2, groups=4)
+
+    def bring(kind, temperature, now, number=1):
+        for _ in range(number):
+            board.take(make_request(request_type=kind, temperature=temperature), now)
+
+    look(board, 1000.0)
+    for kind, temperature, number in (("a", 0.0, 100), ("a", 0.5, 10), ("b", 0.0, 1), ("b", 0.5, 1)):
+        bring(kind, temperature, 1001.0, number)
+    bring("a", 2.0, 1002.0, 40)  # waits for a combination's slot
+    bring("c", 0.0, 1002.0, 50)  # takes over the slot of b, whose two combinations end
+    for kind, temperature in (("a", 0.5), ("c", 0.0), ("a", 2.0)):
+        bring(kind, temperature, 1400.0)
+    since_start = {
+        (key.request_type, key.temperature): group.totals.requests
+        for key, group in look(board, 1401.0).since_start.items()
+    }
+    assert since_start == {
+        ("a", "0"): 100,
+        ("a", "to 0.7"): 11,
+        ("a", "above 1"): 1,
+        ("c", "0"): 1,
+        ("other", "other"): 90,
+    }
 
 
 def test_a_model_that_loses_its_name_is_other_with_all_of_its_groups(make_board, make_request, look):

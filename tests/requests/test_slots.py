@@ -65,6 +65,24 @@ def test_the_greatest_takes_the_slot_of_the_least():
     assert set(slots) == {"a", "d", "e"}
 
 
+def test_a_slot_that_became_free_goes_to_the_greatest_who_waits_and_nobody_loses_one():
+    slots = started(3, a=10, b=1, c=5, d=2, e=4)
+    slots.release("c")
+    assert slots.turn(PERIOD, PERIOD) == ["b"]  # d brought twice as much as b
+    assert set(slots) == {"a", "d", "e"}
+    slots = started(3, a=10, b=3, c=5, d=2, e=7)
+    slots.release("c")
+    assert slots.turn(PERIOD, PERIOD) == []
+    assert set(slots) == {"a", "b", "e"}
+
+
+def test_who_will_not_come_again_waits_for_nothing():
+    slots = started(1, a=1, b=9, c=4)
+    slots.forget_waiting(lambda value: value == "b")
+    assert slots.turn(PERIOD, PERIOD) == ["a"]
+    assert set(slots) == {"c"}
+
+
 def test_a_great_value_among_thousands_of_others_gets_a_slot():
     slots = started(1, a=2)
     for number in range(20 * MOST_WAITING):
