@@ -11,8 +11,14 @@ from exporter.requests.request import Refusal, Request
 MOST_NAME: Final = 256
 """Characters of a name: of a model, a request type, a target."""
 _MOST_COUNT: Final = 2**63
+MOST_DRAFTED: Final = 1000
+"""K: nobody drafts a tenth of it. What one request could make too great says nothing until the restart."""
+MOST_STEPS: Final = 10_000_000
+"""D, and G: some times the tokens that any model's context holds."""
 _MOST_TEMPERATURE: Final = 100.0
 _MOST_MILLISECONDS: Final = 1e12
+MOST_SECONDS: Final = 1e6
+"""From the first token to the last: eleven days."""
 _SPECULATION: Final = "metrics.speculative_decoding"
 
 
@@ -41,6 +47,8 @@ def request_of(record: object, hashed: Callable[[str], str]) -> Request:
     usage = _part(record, "usage", "usage")
     seconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", _MOST_MILLISECONDS)
     completion_tokens = _count(usage, "completion_tokens", "usage.completion_tokens") if usage else None
+    _check_possible("usage.completion_tokens", completion_tokens, MOST_STEPS)
+    _check_possible("metrics.generation_time_ms", seconds, 1000 * MOST_SECONDS)
     return Request(
         model_name=model_name,
         **_counts(speculation),
@@ -59,6 +67,8 @@ def _counts(said: Mapping[str, Any]) -> dict[str, int]:
         _needed(said, key)
         for key in ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens", "num_spec_tokens")
     )
+    _check_possible(f"{_SPECULATION}.num_spec_tokens", tokens, MOST_DRAFTED)
+    _check_possible(f"{_SPECULATION}.num_spec_steps", drafts, MOST_STEPS)
     if accepted > draft_tokens:
         raise _contradictory("more tokens are accepted than drafted")
     if draft_tokens > tokens * drafts:
@@ -70,6 +80,12 @@ def _counts(said: Mapping[str, Any]) -> dict[str, int]:
         "accepted_tokens": accepted,
         "tokens": tokens,
     }
+
+
+def _check_possible(path: str, number: float | None, most: float) -> None:
+    """Refuse what no request has, so that one that is broken does not drown all others in the sums."""
+    if number is not None and number > most:
+        raise _contradictory(f"{path} is above {most:g}, which no request has")
 
 
 def _check_histogram(said: Mapping[str, Any], drafts: int, accepted: int, tokens: int) -> None:

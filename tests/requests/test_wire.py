@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.requests.record import MOST_NAME
+from exporter.requests.record import MOST_DRAFTED, MOST_NAME, MOST_SECONDS, MOST_STEPS
 from exporter.requests.records import MOST_CHARACTERS, NotJsonError
 from exporter.requests.request import Refusal, Request
 from exporter.requests.wire import MOST_MISTAKES, MOST_REQUESTS, TooManyError, read
@@ -186,6 +186,30 @@ def test_what_does_not_count_is_refused(path, value):
     reason, detail = refusal_of(changed(path, value))
     assert reason is Refusal.MALFORMED
     assert detail == f"{path} is not a whole number from 0"
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("metrics.speculative_decoding.num_spec_tokens", MOST_DRAFTED),
+        ("metrics.speculative_decoding.num_spec_steps", MOST_STEPS),
+        ("usage.completion_tokens", MOST_STEPS),
+        ("metrics.generation_time_ms", 1000 * MOST_SECONDS),
+    ],
+)
+def test_what_no_request_has_is_refused_though_it_agrees(path, most):
+    record = changed(path, most)
+    record["metrics"]["speculative_decoding"].update(acceptance_histogram=None, num_draft_tokens=100)
+    record["metrics"]["speculative_decoding"].update(num_accepted_draft_tokens=50)
+    assert len(batch_of([record]).requests) == 1
+    *above, last = path.split(".")
+    inner = record
+    for name in above:
+        inner = inner[name]
+    inner[last] = most + 1
+    batch = batch_of([record])
+    assert batch.refused == {Refusal.CONTRADICTORY: 1}
+    assert batch.mistakes[0].detail == f"{path} is above {most:g}, which no request has"
 
 
 @pytest.mark.parametrize("path", ["temperature", "metrics.generation_time_ms"])
