@@ -1,22 +1,25 @@
-"""How often one population of requests is taken for two, and two for one.
+"""How often one population of requests is taken for two, and two for one; and who is said to lose.
 
     python -m benchmarks.modes [--seed 1] [--full]
 
 Each request has an acceptance of its own, drawn from a population, and its drafts are drawn one by one: a
-draft token is accepted if it and those before it survive. The exporter's own test looks at the requests.
+draft token is accepted if it and those before it survive. The exporter's own tests look at the requests.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from exporter.requests.losers import losing_share
+from exporter.requests.model import LOSERS_SHARE
 from exporter.requests.modes import Accepted, modes
-from exporter.requests.telling import LEAST_TOKENS
+from exporter.requests.telling import LEAST_TOKENS, Telling
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Random = np.random.Generator
@@ -31,9 +34,14 @@ DRAFTS: dict[str, Callable[[Random, int], Array]] = {
     "5 or 500": lambda random, number: np.where(random.random(number) < 0.5, 5, 500),
     "10 or 300": lambda random, number: np.where(random.random(number) < 0.5, 10, 300),
 }
+Draw = Callable[[Random, Array, Array, int], Array]
+Population = Callable[[Random, int], Array]
 TOKENS = (1, 4, 8)
 NUMBERS = (40, 60, 100, 500, 5000)
 LENGTHS = (60, 120, 300)
+COSTS = ((0.1, 0.0), (0.2, 0.05), (0.4, 0.1))
+"""c and c0, of four tokens a draft."""
+SPEEDUPS = (1.02, 1.05, 1.10, 1.20)
 SPREADS = (0.0, 0.03, 0.05, 0.1)
 
 
@@ -44,14 +52,26 @@ def shares(tokens: int) -> tuple[Array, Array]:
     return single, sum(single**position for position in range(1, tokens + 1)) / tokens
 
 
-def draw(random: Random, share: Array, drafts: Array, tokens: int) -> list[Accepted]:
-    """Return what is accepted of requests with such shares, as far as they say enough to be looked at."""
+def accepted_tokens(random: Random, share: Array, drafts: Array, tokens: int) -> Array:
+    """Return how many tokens of each request are accepted, of which each survives by itself."""
     known, accepted = shares(tokens)
     single = np.interp(share, accepted, known)[:, None]
     lengths = np.arange(tokens)
     chances = np.concatenate([(1 - single) * single**lengths, single**tokens], axis=1)
     chances /= chances.sum(axis=1, keepdims=True)
-    total = random.multinomial(drafts, chances) @ np.arange(tokens + 1)
+    total: Array = random.multinomial(drafts, chances) @ np.arange(tokens + 1)
+    return total
+
+
+def whole_drafts(random: Random, share: Array, drafts: Array, tokens: int) -> Array:
+    """Return the same where a draft is accepted whole or not at all: nothing scatters more."""
+    total: Array = tokens * random.binomial(drafts, share)
+    return total
+
+
+def draw(random: Random, share: Array, drafts: Array, tokens: int) -> list[Accepted]:
+    """Return what is accepted of requests with such shares, as far as they say enough to be looked at."""
+    total = accepted_tokens(random, share, drafts, tokens)
     telling = drafts + total >= LEAST_TOKENS
     return list(zip((total / drafts / tokens)[telling].tolist(), drafts[telling].tolist(), strict=True))
 
@@ -67,6 +87,72 @@ def two(random: Random, spread: float, length: int, number: int) -> bool:
     center = np.where(random.random(number) < 0.6, 0.82, 0.38)
     share = np.clip(center + random.normal(0, spread, number), 0.02, 0.98)
     return modes(draw(random, share, np.ceil(length / (1 + 4 * share)).astype(int), 4)) is not None
+
+
+def losers(random: Random, cost: tuple[float, float], share: Array, length: int, drawn: Draw) -> bool | None:
+    """Return whether requests of four tokens a draft are said to hide some that lose; None where all lose."""
+    needed = cost[1] + 4 * cost[0]
+    drafts = np.maximum(np.ceil(length / (1 + 4 * share)), 1).astype(int)
+    total = drawn(random, share, drafts, 4)
+    if (drafts + total).sum() <= ((1 + needed) * drafts).sum():
+        return None
+    requests = [
+        Telling(4, own, 4 * own, accepted, needed)
+        for own, accepted in zip(drafts.tolist(), total.tolist(), strict=True)
+        if own + accepted >= LEAST_TOKENS
+    ]
+    return losing_share(requests) > LOSERS_SHARE
+
+
+def tell_losers(random: Random, times: int) -> None:
+    heads = " | ".join(f"{length} tokens" for length in ALIKE)
+    print("\nRequests all alike of which more than a tenth is said to lose, in percent\n")
+    print(f"| speed-up of every request | drafts | requests | {heads} |")
+    print("|--:|---|--:|" + "--:|" * len(ALIKE), flush=True)
+    for speedup, (name, drawn), number in product(SPEEDUPS, DRAWN.items(), MANY):
+        found = [
+            _percent(each for _ in range(times) for each in _alike(random, speedup, number, length, drawn))
+            for length in ALIKE
+        ]
+        cells = " | ".join(f"{share:.1f}" for share in found)
+        print(f"| {speedup:.2f} | {name} | {number} | {cells} |", flush=True)
+    print(
+        "\nThe share that loses, and how often more than a tenth is said to, in percent: c = 0.4, c0 = 0.1\n"
+    )
+    print(f"| population | lose | requests | {heads} |")
+    print("|---|--:|--:|" + "--:|" * len(ALIKE), flush=True)
+    for (name, population), number in product(POPULATIONS.items(), MANY):
+        lose = 100 * float(np.mean(population(random, 100_000) < NEEDED / 4))
+        found = [
+            _percent(
+                losers(random, COSTS[2], population(random, number), length, accepted_tokens)
+                for _ in range(times)
+            )
+            for length in ALIKE
+        ]
+        cells = " | ".join(f"{share:.0f}" for share in found)
+        print(f"| {name} | {lose:.0f} | {number} | {cells} |", flush=True)
+
+
+def _alike(random: Random, speedup: float, number: int, length: int, drawn: Draw) -> list[bool | None]:
+    """Return for each cost whether it is said of requests that are all as fast."""
+    found = []
+    for cost in COSTS:
+        share = np.full(number, (speedup * (1 + cost[1] + 4 * cost[0]) - 1) / 4)
+        found.append(losers(random, cost, share, length, drawn))
+    return found
+
+
+def _percent(found: Iterable[bool | None]) -> float:
+    """Return how many are true of those that are not None."""
+    judged = [each for each in found if each is not None]
+    return 100 * sum(judged) / max(len(judged), 1)
+
+
+def _normal(random: Random, speedup: float, spread: float, number: int) -> Array:
+    """Return shares of requests whose speed-ups are normally distributed."""
+    own: Array = np.clip((random.normal(speedup, spread, number) * (1 + NEEDED) - 1) / 4, 0.005, 0.995)
+    return own
 
 
 def tell_false_alarms(random: Random, times: int) -> None:
@@ -122,6 +208,21 @@ def tell_found(random: Random, times: int) -> None:
             )
 
 
+DRAWN: dict[str, Draw] = {"token by token": accepted_tokens, "whole": whole_drafts}
+NEEDED = COSTS[2][1] + 4 * COSTS[2][0]
+ALIKE = (40, *LENGTHS)
+MANY = (40, 100, 1000)
+POPULATIONS: dict[str, Population] = {
+    "60 % at 0.82, 40 % at 0.38": lambda random, number: np.where(random.random(number) < 0.6, 0.82, 0.38),
+    "85 % at 0.82, 15 % at 0.38": lambda random, number: np.where(random.random(number) < 0.85, 0.82, 0.38),
+    "95 % at 0.82, 5 % at 0.38": lambda random, number: np.where(random.random(number) < 0.95, 0.82, 0.38),
+    "speed-up 1.1 ± 0.05": lambda random, number: _normal(random, 1.1, 0.05, number),
+    "speed-up 1.1 ± 0.1": lambda random, number: _normal(random, 1.1, 0.1, number),
+    "speed-up 1.1 ± 0.2": lambda random, number: _normal(random, 1.1, 0.2, number),
+    "speed-up 1.2 ± 0.1": lambda random, number: _normal(random, 1.2, 0.1, number),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -132,6 +233,7 @@ def main() -> None:
     times = 60 if arguments.full else 10
     tell_false_alarms(np.random.default_rng([arguments.seed, 1]), times)
     tell_found(np.random.default_rng([arguments.seed, 2]), 20 * times)
+    tell_losers(np.random.default_rng([arguments.seed, 3]), 5 * times)
 
 
 if __name__ == "__main__":

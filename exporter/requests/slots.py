@@ -69,7 +69,7 @@ class Slots(Generic[Value]):
         self._waiting = {value: count for value, count in self._waiting.items() if not is_past(value)}
 
     def _take_over(self) -> list[Value]:
-        """Give slots to those who wait, the greatest first: the free ones, then those of the least who hold one.
+        """Give slots to those who wait, the greatest first: the free ones, then those of the least.
 
         Return those who lose theirs.
         """
