@@ -74,7 +74,7 @@ def _found() -> list[Panel]:
             "Kinds that lose",
             "Types and temperatures that speculation makes slower: even the upper 95 % bound of their "
             "speed-up is below 1. Route them to servers without it. Counts only what has requests enough "
-            "and a cost that is configured or measured.",
+            "and a cost that is no mere guess.",
             f"{losing} == 1",
             _row("request_speedup_ratio"),
         ),
@@ -158,8 +158,8 @@ def _table() -> Panel:
     return rows(
         "Who gains and who loses",
         "One row for each model, type and temperature, over the long window. It gains where the lower "
-        "95 % bound of its speed-up is above 1, and loses where the upper one is below; by what the "
-        "method usually costs alone that stays unclear. p10 to p90 are acceptance rates over requests; "
+        "95 % bound of its speed-up is above 1, and loses where the upper one is below; by a mere guess "
+        "of what drafting costs that stays unclear. p10 to p90 are acceptance rates over requests; "
         "losing is the share of requests below break-even, per token the median time per output token.",
         {
             "request_type": "Type",

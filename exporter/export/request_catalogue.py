@@ -242,7 +242,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         kind=Kind.GAUGE,
         labels=(*_GROUP, "window", "effect"),
         help="What speculation does to the requests: one of the series is 1. They gain while the lower bound of their "
-        "speed-up is above 1 and lose while the upper one is below; by what the method usually costs alone, that is "
+        "speed-up is above 1 and lose while the upper one is below; by a cost of drafting that is only a guess, that is "
         "unclear of all whose drafts give more than hardly a token. "
         f"{_WINDOW} {_SOURCE}",
         read=_effects,

@@ -20,4 +20,4 @@ def why_unclear(drafts: int, judged: int, lower: float | None, upper: float | No
         return "too few requests"
     if lower <= 1 <= upper:
         return "the bounds lie on both sides of 1"
-    return "what drafting costs is only usual of the method"
+    return "what drafting costs is only a guess"

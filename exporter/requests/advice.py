@@ -111,11 +111,11 @@ def _on_guess(said: Summary, judged: Sequence[Judged]) -> Iterator[str]:
     if slower:
         named = _named(slower, said.totals.requests)
         yield (
-            f"If drafting costs what its method usually costs, speculation slows down {named}: measure it, "
-            "or configure `cost`, before you act on this."
+            f"By a mere guess of what drafting costs, speculation slows down {named}: measure it, or "
+            "configure `cost`, before you act on this."
         )
     else:
-        yield "What drafting costs is taken from its method alone: measure it before you act on this."
+        yield "What drafting costs is only a guess: measure it, or configure `cost`, before you act on this."
 
 
 def _named(groups: Sequence[Judged], requests: int) -> str:

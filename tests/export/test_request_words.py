@@ -13,7 +13,7 @@ from exporter.export.request_words import why_unclear
         (900, 29, None, None, "too few requests"),
         (900, 40, 0.99, 1.01, "the bounds lie on both sides of 1"),
         (900, 40, 1.0, 1.01, "the bounds lie on both sides of 1"),
-        (900, 40, 0.9, 0.92, "what drafting costs is only usual of the method"),
+        (900, 40, 0.9, 0.92, "what drafting costs is only a guess"),
     ],
 )
 def test_why_nobody_can_say_who_gains_is_said(drafts, judged, lower, upper, expected):

@@ -51,13 +51,13 @@ async def test_those_that_lose_come_first_and_then_those_that_gain_most(with_req
     ]  # fmt: skip
 
 
-async def test_who_would_lose_by_a_usual_cost_alone_is_unclear_and_it_says_why(with_requests):
+async def test_who_would_lose_by_a_guessed_cost_alone_is_unclear_and_it_says_why(with_requests):
     found = await mixed_requests()
     (losing,) = (each for each in found.windows["5m"].groups if each.effect is Effect.LOSES)
     window = replace(found.windows["5m"], groups=[replace(losing, effect=Effect.UNCLEAR)])
     seen = await with_requests(replace(found, windows={"5m": window}))
     text = " ".join(text_report(report(seen), Paint()).split())
-    assert "unclear (what drafting costs is only usual of the method); 0.89 times as fast" in text
+    assert "unclear (what drafting costs is only a guess); 0.89 times as fast" in text
 
 
 async def test_a_terminal_of_any_width_has_room_for_it(with_requests):

@@ -84,16 +84,17 @@ def test_who_is_slower_by_a_usual_cost_alone_is_named_and_not_sent_away(advice, 
     found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
     (sentence,) = found
     assert sentence == (
-        "If drafting costs what its method usually costs, speculation slows down prose requests at temperature 0 "
-        "(0.90 times as fast with speculation, at most 0.91; 100 % of the requests): measure it, or configure "
-        "`cost`, before you act on this."
+        "By a mere guess of what drafting costs, speculation slows down prose requests at temperature 0 (0.90 times "
+        "as fast with speculation, at most 0.91; 100 % of the requests): measure it, or configure `cost`, before "
+        "you act on this."
     )
 
 
 def test_a_cost_that_is_only_usual_is_to_be_measured_first(advice, make_cost):
     found = advice({"prose": (40, 100, 10)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
     assert (
-        found[-1] == "What drafting costs is taken from its method alone: measure it before you act on this."
+        found[-1]
+        == "What drafting costs is only a guess: measure it, or configure `cost`, before you act on this."
     )
 
 

@@ -106,7 +106,7 @@ async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
     ("speed", "judged", "why"),
     [
         ((1.0, 0.9, 1.1), 10, "the bounds lie on both sides of 1"),
-        ((0.91, 0.906, 0.91), 10, "what drafting costs is only usual of the method"),
+        ((0.91, 0.906, 0.91), 10, "what drafting costs is only a guess"),
         (None, 10, "too few requests"),
         (None, 0, "what drafting costs is not known"),
     ],

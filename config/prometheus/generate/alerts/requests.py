@@ -59,7 +59,7 @@ REQUESTS: Final = (
         # Half an hour ago it was known already: not by the first minutes of a kind or of an exporter.
         and last_over_time(spec_decode_request_speedup_ratio_upper{window="@long"}[10m] offset 25m)
         and ignoring (window) increase(spec_decode_requests_total[30m]) >= @requests
-        # As the page says it: by what the method usually costs alone it is unclear, and so it is of too few requests.
+        # As the page says it: by a guess of what drafting costs it is unclear, and so it is of too few requests.
         and ignoring (effect) avg_over_time(spec_decode_request_effect{window="@long", effect="loses"}[30m]) >= @share
         """,
         dashboard="spec-decode-requests",

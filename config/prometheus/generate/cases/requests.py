@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from config.prometheus.generate.case import (
+    ENGINE,
     EXPORTER,
     AlertCase,
     Counter,
@@ -19,7 +20,7 @@ from config.prometheus.generate.case import (
 _GROUP: Final = {**EXPORTER, "model_name": "llama", "request_type": "chat", "temperature": "to 1"}
 _MODEL: Final = {**EXPORTER, "model_name": "llama"}
 _LONG: Final = {"window": "5m"}
-_REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate", "dropped")
+_REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "body")
 
 
 def _percentiles(*phases: tuple[float, float | None]) -> Series:
@@ -47,6 +48,14 @@ def _judged(upper: Gauge, *, requests: Counter, minutes: float = 60, loses: Gaug
         of("spec_decode_requests_total", _GROUP): requests,
         of("spec_decode_request_effect", _GROUP, **_LONG, effect="loses"): loses or gauge((minutes, 1)),
     }
+
+
+def _elsewhere(series: Series) -> Series:
+    """Return the requests as of an exporter in another namespace than the vLLM that serves them."""
+    name = "spec_decode_draft_cost_ratio"
+    engine = of(name, ENGINE, source="configured", namespace="inference", cluster="eu")
+    there = {one.replace("{", '{namespace="monitoring", ', 1): values for one, values in series.items()}
+    return {**there, engine: gauge((80, 0.4))}
 
 
 def _odd(rejected: Gauge, repetitive: Gauge, *, rate: float = 0.2, minutes: float = 60) -> Series:
@@ -163,6 +172,13 @@ _LOSES: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
+        "fires by an exporter in another namespace than its servers, whose series have their own",
+        _elsewhere(_judged(gauge((20, 1.3), (60, 0.95)), requests=counter((80, 0.5)), minutes=80)),
+        at=65,
+        fires=(Firing({**_GROUP, **_LONG, "namespace": "monitoring"}, _LOST),),
+    ),
+    AlertCase(
+        "SpecDecodeRequestTypeLoses",
         "is silent 29 minutes after the first requests",
         _judged(
             gauge((10, None), (50, 0.95)),
@@ -202,7 +218,7 @@ _LOSES: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
-        "is silent where the exporter calls it unclear, as by a cost that is only the default of the method",
+        "is silent where the exporter calls it unclear, as by a cost that is only a guess",
         _judged(gauge((60, 0.95)), requests=counter((60, 0.5)), loses=gauge((60, 0))),
         at=60,
     ),
@@ -279,6 +295,19 @@ _REFUSED: Final = (
                 EXPORTER,
                 "gpu-1:7732: 100% of the requests of the last 15 minutes were not counted, most of them for the reason "
                 "malformed.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeRequestsRefused",
+        "fires when every body is turned away, two a minute",
+        _sent(counter((60, 0)), body=counter((60, 2 / 60))),
+        at=60,
+        fires=(
+            Firing(
+                EXPORTER,
+                "gpu-1:7732: 100% of the requests of the last 15 minutes were not counted, most of them for the reason "
+                "body.",
             ),
         ),
     ),
