@@ -220,9 +220,9 @@ class Network:
     async def send(self, service: Service) -> None:
         """Hand over what the responses since the last time said, as whoever sends it would."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        take = service.overview.api().intake()
-        if take and lines:
-            await take("\n".join(lines).encode(), lines=True)
+        intake = service.overview.api().intake()
+        if intake and lines:
+            await intake.take("\n".join(lines).encode(), lines=True)
 
     async def close(self) -> None:
         """Nothing is open."""
