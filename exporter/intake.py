@@ -70,8 +70,8 @@ class Intake:
     async def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Batch:
         """Read a body and count its requests; what is above the rate is left out and counted as refused.
 
-        ``dropped`` are those that its sender let go before. They count once the body is taken: until then
-        the sender says it again.
+        ``dropped`` are those that its sender let go before. Of a body of which all is above the rate, nothing
+        counts, nor do they: it comes again.
 
         Raises:
             NotJsonError: see ``wire.read``, and so for the next.
@@ -80,11 +80,11 @@ class Intake:
         board, users = self._board, self._settings.users
         batch = await read(body, lines=lines, salt=users.key if users else None)
         await self._count(board, batch)
-        if dropped and not batch.above_the_rate:
-            batch.refused[Refusal.DROPPED] = dropped
-        for reason, number in batch.refused.items():
-            board.refuse(reason, number)
-        self._tell_refused(batch.refused)
+        if not batch.above_the_rate:
+            batch.refused += Counter({Refusal.DROPPED: dropped})
+            for reason, number in batch.refused.items():
+                board.refuse(reason, number)
+            self._tell_refused(batch.refused)
         return batch
 
     def turned_away(self, status: int) -> None:

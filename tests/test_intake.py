@@ -133,6 +133,21 @@ async def test_what_a_sender_will_say_again_is_not_counted_yet(intake, clock, re
     assert (await intake.findings()).refused[Refusal.DROPPED] == 7
 
 
+async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_again(intake, clock):
+    """The same one three times, until it is taken: as often as it comes, it is counted once."""
+    await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
+    again = body(RECORD, 7, RECORD)
+    with capture_logs() as logged:
+        for _ in range(2):
+            assert (await intake.take(again, lines=False)).above_the_rate
+    assert logged == []
+    assert (await intake.findings()).refused == {}
+    clock.now += 1
+    await intake.take(again, lines=False)
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (SETTINGS.rate + 2, {Refusal.MALFORMED: 1})
+
+
 async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(intake, clock):
     def turned_away(*statuses):
         with capture_logs() as logged:

@@ -207,17 +207,22 @@ async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(r
     assert ["X-Spec-Decode-Dropped: 7" in exporter.requests[0][0], exporter.requests[1][0][-1]] == [True, "8"]
 
 
-@pytest.mark.parametrize(("content_type", "dropped"), [("application/problem+json", 7), ("text/plain", 9)])
-async def test_what_is_above_the_exporter_s_rate_it_counts_itself(reporter, exporter, content_type, dropped):
-    """Not so where what stands before its API refuses by a rate of its own, and does not say it in JSON."""
+async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):
+    """The exporter counts nothing of it, and asks for it again."""
     one = await reporter(2, URL=exporter.url)
     one.dropped = 7
-    head = f"HTTP/1.1 429 Too Many Requests\r\nContent-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
-    exporter.reply = head.encode()
+    exporter.reply = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
     one.work(0.0)
-    assert len(exporter.records()) == 2
-    assert (one.dropped, len(one._records)) == (dropped, 0)
+    first = exporter.records()
+    assert len(first) == 2
+    assert (one.dropped, len(one._records)) == (7, 2)
+    assert one._records.size == sum(len(record) for record, _ in one._records._things)
     assert one._pause == inside.SECONDS
+    exporter.reply = Exporter.OK
+    keep(one, b"{}")
+    one.work(60.0)
+    assert exporter.records() == [*first, *first, {}]
+    assert (one.dropped, len(one._records), one._records.size) == (0, 0, 0)
 
 
 async def test_each_kind_of_failure_is_logged_once(reporter, caplog):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from io import BytesIO
 
@@ -231,12 +230,13 @@ async def test_a_page_of_the_same_name_that_is_refused_is_no_body(client, intake
     assert (await intake.findings()).refused == {}
 
 
-async def test_what_is_above_the_rate_is_counted_and_let_go(post, clock):
+async def test_what_is_above_the_rate_is_counted_and_let_go_unless_it_is_all(post, clock, intake):
     status, said = await post([RECORD] * 150)
     assert (status, said["taken"], said["refused"]["rate"]) == (200, 100, 50)
     status, problem = await post([RECORD])
     assert status == 429
     assert "requests.rate" in problem["detail"]
+    assert (await intake.findings()).refused == {Refusal.RATE: 50}
     clock.now += 0.5
     assert (await post([RECORD] * 60))[1]["refused"]["rate"] == 10
 
@@ -258,17 +258,33 @@ async def test_what_is_no_number_of_them_is_passed_over(post, said):
     assert (status, answer["taken"], answer["refused"]) == (200, 1, NOTHING_REFUSED)
 
 
-async def test_what_vllm_s_middleware_says_is_understood(client, intake):
-    """By its own code, over a socket."""
-    settings = inside.Settings(url=str(client.make_url(PATH)))
+@pytest.fixture
+def reporter(client):
+    """What sends for vLLM's middleware: its own code, over a socket, with a record that waits."""
+    reporter = inside.Reporter(inside.Settings(url=str(client.make_url(PATH))))
+    reporter._keep(json.dumps(RECORD).encode())
+    return reporter
 
-    def send():
-        with contextlib.closing(inside.connect(settings)) as connection:
-            inside.post(connection, settings, json.dumps(RECORD).encode(), 12)
 
-    await asyncio.to_thread(send)
+async def test_what_vllm_s_middleware_says_is_understood(reporter, intake):
+    reporter.dropped = 12
+    await asyncio.to_thread(reporter.work, 0.0)
     found = await intake.findings()
-    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 12})
+    assert (found.taken, found.refused, reporter.dropped) == (1, {Refusal.DROPPED: 12}, 0)
+
+
+async def test_what_vllm_s_middleware_sends_above_the_rate_counts_once_when_it_is_taken(
+    reporter, post, intake, clock
+):
+    await post([RECORD] * 100)
+    for moment in (0.0, 40.0):
+        await asyncio.to_thread(reporter.work, moment)
+        found = await intake.findings()
+        assert (found.taken, found.refused, reporter.dropped) == (100, {}, 0)
+    clock.now += 1
+    await asyncio.to_thread(reporter.work, 80.0)
+    found = await intake.findings()
+    assert (found.taken, found.refused, reporter.dropped) == (101, {}, 0)
 
 
 async def test_where_nothing_is_taken_the_remedy_is_told(post, client, intake):

@@ -40,8 +40,6 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 PREFIX = "SPEC_DECODE_REQUESTS_"
 OK = 200
 TOO_MANY_REQUESTS = 429
-PROBLEM = "application/problem+json"
-"""The type of an answer that says what the exporter itself, and nothing before it, has against a batch."""
 PATHS = ("/v1/chat/completions", "/v1/completions")
 API = "/api/v1/requests"
 
@@ -327,6 +325,13 @@ class Waiting(Generic[Thing]):
                 left -= size
         return taken
 
+    def put_back(self, things: Iterable[tuple[Thing, int]]) -> None:
+        """Take back, as the oldest, what has been taken, each with its bytes."""
+        back = list(things)
+        with self._lock:
+            self._things.extendleft(reversed(back))
+            self.size += sum(size for _, size in back)
+
 
 class Reporter:
     """Turns exchanges into records and sends them, in a thread of its own."""
@@ -454,6 +459,7 @@ class Reporter:
             finally:
                 connection.close()
         except AboveRateError:
+            self._records.put_back((record, len(record)) for record in batch)
             taken = False
         except Exception as error:
             self._drop(len(batch))
@@ -494,7 +500,7 @@ class NotSentError(Exception):
 
 
 class AboveRateError(Exception):
-    """The exporter has refused a whole batch as above its rate, and counted it itself."""
+    """The exporter, or what stands before it, has taken and counted nothing of a batch: it may come again."""
 
 
 def reason(error: Exception) -> str:
@@ -579,7 +585,7 @@ def post(
     own = {"Content-Type": "application/x-ndjson", "Connection": "close"}
     connection.request("POST", path, body, {**own, **headers})
     answer = connection.getresponse()
-    if answer.status == TOO_MANY_REQUESTS and answer.getheader("Content-Type", "").startswith(PROBLEM):
+    if answer.status == TOO_MANY_REQUESTS:
         raise AboveRateError
     if answer.status != OK:
         raise NotSentError(f"status {answer.status}")
