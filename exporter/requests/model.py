@@ -10,7 +10,7 @@ from exporter.requests.findings import GroupKey, ModelFindings, Modes, Summary
 from exporter.requests.losers import losing_share
 from exporter.requests.modes import modes
 from exporter.requests.summary import summary
-from exporter.requests.sums import Sums
+from exporter.requests.sums import PaySums, Sums
 from exporter.requests.telling import Telling, by_tokens, picked
 from exporter.requests.twentieths import twentieths
 
@@ -20,8 +20,8 @@ LOSERS_SHARE: Final = 0.1
 
 def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums]) -> ModelFindings:
     """Return what the requests of a model say, of which ``groups`` are all."""
-    said, heaps = summary(sums), _heaps(picked(sums.telling))
-    hidden = hides_losers(sums, said)
+    said, telling = summary(sums), picked(sums.telling)
+    heaps, hidden = _heaps(telling), hides_losers(sums.pay, said, telling)
     return ModelFindings(
         model_name,
         said,
@@ -32,14 +32,14 @@ def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums])
     )
 
 
-def hides_losers(sums: Sums, said: Summary) -> bool:
+def hides_losers(pay: PaySums, said: Summary, telling: Sequence[Telling]) -> bool:
     """Return whether more than a tenth of the requests lose, beyond chance, while all together gain.
 
     That is p10 below break-even and the mean above. By a usual cost alone nobody is said to lose.
     """
-    if sums.pay.guessed or said.speedup_ratio is None or said.speedup_ratio.value <= 1:
+    if pay.guessed or said.speedup_ratio is None or said.speedup_ratio.value <= 1:
         return False
-    return losing_share(picked(sums.telling)) > LOSERS_SHARE
+    return losing_share(telling) > LOSERS_SHARE
 
 
 def _heaps(requests: Sequence[Telling]) -> Modes | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 PARTS: Final = 20
@@ -10,9 +12,7 @@ BOUNDS: Final = tuple(part / PARTS for part in range(PARTS + 1))
 """Where each part begins, and where the last one ends."""
 
 
-def twentieths(ratios: Iterable[float]) -> tuple[int, ...]:
+def twentieths(ascending: Sequence[float]) -> tuple[int, ...]:
     """Count ratios from 0 to 1 by twentieths; a ratio on a bound belongs to the part above, 1 to the last."""
-    counts = [0] * PARTS
-    for ratio in ratios:
-        counts[min(int(ratio * PARTS), PARTS - 1)] += 1
-    return tuple(counts)
+    below = [0, *(bisect_left(ascending, bound) for bound in BOUNDS[1:-1]), len(ascending)]
+    return tuple(end - begin for begin, end in pairwise(below))

@@ -11,6 +11,7 @@ from exporter.requests.findings import Effect
 from exporter.requests.model import hides_losers
 from exporter.requests.summary import summary
 from exporter.requests.sums import PaySums, Sums
+from exporter.requests.telling import Telling
 
 WELL = {"drafts": 1575, "accepted_tokens": 5166}
 """0.82 of 6300 draft tokens: 6741 tokens come out."""
@@ -96,9 +97,9 @@ def test_requests_that_are_alike_are_no_mix(make_board, make_request, look):
 )
 def test_losers_are_hidden_if_more_than_a_tenth_loses_while_all_gain(x, below, expected):
     pay = PaySums(requests=1000, x=x, y=100.0, xx=x * x / 1000, xy=x / 10, yy=10.0)
-    telling = [(4, 10_000, 40_000, 10_000 if place < below else 30_000, 1.7) for place in range(1000)]
-    found = Sums(pay=pay, telling=telling)
-    assert hides_losers(found, summary(found)) is expected
+    accepted = [10_000] * below + [30_000] * (1000 - below)
+    telling = [Telling(4, 10_000, 40_000, each, 1.7) for each in accepted]
+    assert hides_losers(pay, summary(Sums(pay=pay)), telling) is expected
 
 
 def test_requests_that_are_alike_are_no_mix_though_chance_puts_a_third_of_them_below(

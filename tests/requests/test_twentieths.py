@@ -20,5 +20,7 @@ def test_a_share_of_tokens_is_counted_between_its_bounds(accepted, tokens):
 
 
 @given(st.lists(st.floats(0, 1)))
-def test_every_ratio_is_counted_once(ratios):
-    assert sum(twentieths(ratios)) == len(ratios)
+def test_every_ratio_is_counted_once_where_it_belongs(ratios):
+    alone = [twentieths([ratio]) for ratio in ratios]
+    assert twentieths(sorted(ratios)) == tuple(sum(each[part] for each in alone) for part in range(20))
+    assert sum(twentieths(sorted(ratios))) == len(ratios)
