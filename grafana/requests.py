@@ -58,9 +58,9 @@ def _sum(expression: str, *labels: str) -> str:
 
 
 def _below_break_even(*labels: str) -> str:
-    """Return the share of requests that lose, of those groups of which it is known."""
-    share, requests = _group("requests_below_break_even_ratio"), _group("window_requests")
-    return f"{_sum(f'{share} * {requests}', *labels)} / ({_sum(f'{requests} and {share}', *labels)} > 0)"
+    """Return the share of requests that lose, of those of which it is known."""
+    share, judged = _group("requests_below_break_even_ratio"), _group("window_judged_requests")
+    return f"{_sum(f'{share} * {judged}', *labels)} / ({_sum(judged, *labels)} > 0)"
 
 
 _REFUSED = EXPORTERS.rate("spec_decode_exporter_requests_refused_total")
@@ -305,7 +305,8 @@ def _sent() -> list[Panel]:
         lines(
             "Not counted, by reason",
             "Requests a second that are in no figure here. `rate`: more came than `requests.rate`; "
-            "`without_metrics`: vLLM said nothing of their speculation; `dropped`: the sender let them go.",
+            "`without_metrics`: vLLM said nothing of their speculation; `dropped`: the sender let them go; "
+            "`body`: whole bodies were turned away, each counted as one.",
             [Query(refused, "{{reason}}")],
             _A_SECOND,
             stepped=True,
@@ -319,6 +320,22 @@ def _sent() -> list[Panel]:
             stepped=True,
         ),
     ]
+
+
+def _kept() -> Panel:
+    """Return how much of the long window is there: nothing else shows that it is not all of it."""
+    return lines(
+        "Time that the long window covers",
+        "Less than the window after a start; for good where more requests come than the exporter keeps "
+        "(`requests.keep`): then the figures here are of so much time alone.",
+        [
+            Query(
+                by(("instance",), EXPORTERS("spec_decode_request_window_seconds", window=_LONG)),
+                "{{instance}}",
+            )
+        ],
+        Look(unit="s", least=0, colour=_BY_NAME, no_value=_NOT_SENT),
+    )
 
 
 def requests() -> dashboard.Dashboard:
@@ -358,6 +375,6 @@ def requests() -> dashboard.Dashboard:
                 [Band(9, [(12, _heat()), (12, mixed[1])]), Band(8, [(12, mixed[0]), (12, _pathological())])],
                 "What the average hides",
             ),
-            Section([Band(8, [(12, one) for one in sent])], "What is sent"),
+            Section([Band(8, [(8, one) for one in (*sent, _kept())])], "What is sent"),
         ],
     )

@@ -220,6 +220,12 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         read=_each(_below_break_even),
     ),
     _gauge(
+        "spec_decode_window_judged_requests",
+        help="Requests of which it can be said whether speculation made them slower: those that drafted, where the "
+        f"cost is known. Shares of several groups are weighed by it. {_WINDOW} {_SOURCE}",
+        read=_each(lambda summary: summary.judged),
+    ),
+    _gauge(
         "spec_decode_request_speedup_ratio",
         help="How much faster the requests were decoded than without speculation, all their tokens together, "
         f"estimated at what drafting costs; below 1 slower. Absent where the cost is unknown. {_WINDOW} {_SOURCE}",

@@ -130,6 +130,7 @@ CONTRACT = {
         histogram spec_decode_request_acceptance_ratio model_name request_type temperature
         histogram spec_decode_request_acceptance_length_tokens model_name request_type temperature
         gauge spec_decode_window_requests model_name request_type temperature window
+        gauge spec_decode_window_judged_requests model_name request_type temperature window
         gauge spec_decode_request_window_seconds window
         gauge spec_decode_request_acceptance_quantile_ratio model_name request_type temperature window percentile
         gauge spec_decode_request_acceptance_length_quantile_tokens

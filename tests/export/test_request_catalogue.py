@@ -154,6 +154,7 @@ def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
     }
     assert said == {
         "spec_decode_window_requests",
+        "spec_decode_window_judged_requests",
         "spec_decode_request_window_seconds",
         "spec_decode_request_effect",
         "spec_decode_pathological_requests",
@@ -164,6 +165,7 @@ def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
     ("name", "labels", "value"),
     [
         ("spec_decode_request_window_seconds", ("30s",), 20.5),
+        ("spec_decode_window_judged_requests", ("llama", "chat", "to 0.7", "30s"), 40),
         ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "to 0.7", "30s"), 3 / 40),
         ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "to 0.7", "30s"), 1.4),
         ("spec_decode_request_speedup_ratio_upper", ("llama", "chat", "to 0.7", "30s"), 1.6),
@@ -207,18 +209,18 @@ class TestTheNumberOfSeries:
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
         return board
 
-    async def test_the_defaults_allow_6259_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 74, every model its 12."""
+    async def test_the_defaults_allow_6421_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 76, every model its 12."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families_of(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 74 + 21 * 12 + 2 + 11 == 6259
+        assert len(samples) - len(of_users) <= 81 * 76 + 21 * 12 + 2 + 11 == 6421
         assert len(of_users) <= 2 * 21 * 21 == 882
 
-    def test_a_group_is_74_and_a_model_12(self):
+    def test_a_group_is_76_and_a_model_12(self):
         """The defaults. Whoever adds a row looks at the decision about series of requests."""
         windows = {
             label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
@@ -228,4 +230,4 @@ class TestTheNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 74 + 12 + 2 + 11
+        assert sum(len(family.samples) for family in families_of(findings)) == 76 + 12 + 2 + 11
