@@ -96,7 +96,9 @@ def build_parser(environ: Mapping[str, str], asked: str | None = None) -> argpar
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar=f"{{{','.join(COMMANDS)}}}")
     for name, command in COMMANDS.items():
-        own = commands.add_parser(name, help=command.text, description=command.text.capitalize() + ".")
+        # The rest keeps its letters, as in vLLM.
+        sentence = f"{command.text[0].upper()}{command.text[1:]}."
+        own = commands.add_parser(name, help=command.text, description=sentence)
         own.add_argument("--version", action="version", version=version)
         if name == asked:
             _fill(own, command, environ)

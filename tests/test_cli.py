@@ -59,6 +59,10 @@ def test_the_version_is_said_without_a_command():
     assert found.stdout.startswith("spec-decode-exporter ")
 
 
+def test_a_command_is_described_in_a_sentence_that_keeps_the_names_in_it():
+    assert "Print the file with which vLLM reports its requests." in run("middleware", "--help").stdout
+
+
 def test_a_simulator_is_not_in_the_memory_of_a_sidecar():
     code = (
         "import sys, exporter.cli as cli; cli.parse(['run'], {});"
