@@ -10,7 +10,7 @@ _GROUP: Final = ("instance", "model_name", "request_type", "temperature")
 _MODEL: Final = ("instance", "model_name")
 _WHO: Final = (
     "{{ $labels.model_name }}, requests of type {{ $labels.request_type }} at temperature "
-    "{{ $labels.temperature }} ({{ $labels.instance }})"
+    '{{ reReplaceAll "^to " "up to " $labels.temperature }} ({{ $labels.instance }})'
 )
 _SHARE: Final = "humanizePercentage"
 

@@ -138,7 +138,7 @@ _MIXED: Final = (
     ),
 )
 
-_WHO: Final = "llama, requests of type chat at temperature to 1 (gpu-1:7732): "
+_WHO: Final = "llama, requests of type chat at temperature up to 1 (gpu-1:7732): "
 
 _LOST: Final = (
     f"{_WHO}for 30 minutes the speed-up was at most 0.95 even at its upper 95 % bound, whenever it was known; the "
