@@ -42,6 +42,7 @@ class Intake:
         self._clock = clock
         self._teller = Teller()
         self._refused: Counter[Refusal] = Counter()
+        self._bodies = 0
         self._status: int | None = None
         self._told_at = -inf
         self._failing = False
@@ -81,6 +82,7 @@ class Intake:
         batch = await read(body, lines=lines, salt=users.key if users else None)
         await self._count(board, batch)
         if not batch.above_the_rate:
+            self._bodies += 1
             batch.refused += Counter({Refusal.DROPPED: dropped})
             for reason, number in batch.refused.items():
                 board.refuse(reason, number)
@@ -103,7 +105,7 @@ class Intake:
             if not self._failing:
                 _log.exception("requests_failed")
             self._failing = True
-            return self._board.last
+            return replace(self._board.last, bodies=self._bodies)
         self._failing = False
         return found
 
@@ -112,7 +114,7 @@ class Intake:
         found = await self._board.findings(self._fleet.config.windows, now, costs_of(self._fleet))
         for model_name, event in self._teller.tell(found, now):
             self._events.record(event, self._clock.wall(), model_name=model_name)
-        return replace(found, enabled=True)
+        return replace(found, enabled=True, bodies=self._bodies)
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate

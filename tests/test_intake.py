@@ -162,6 +162,15 @@ async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_l
     assert (found.taken, found.refused) == (0, {Refusal.BODY: 3})
 
 
+async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once(intake):
+    await intake.take(body(*[RECORD] * (SETTINGS.rate - 1)), lines=False)
+    await intake.take(body(7), lines=False)
+    await intake.take(body(RECORD, RECORD), lines=False)
+    assert (await intake.take(body(RECORD), lines=False)).above_the_rate
+    intake.turned_away(413)
+    assert (await intake.findings()).bodies == 3
+
+
 async def test_what_cannot_be_read_is_left_to_who_answers_it(intake):
     """It is turned away there, as are bodies that never come here."""
     with pytest.raises(NotJsonError):
@@ -174,11 +183,13 @@ async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(intake
         await asyncio.sleep(0)
         raise ZeroDivisionError
 
+    await intake.take(body(RECORD), lines=False)
     with capture_logs() as logged:
         with monkeypatch.context() as patched:
             patched.setattr(RequestBoard, "findings", broken)
             for _ in range(3):
                 assert (await intake.findings()).windows == {}
+                assert (await intake.findings()).bodies == 1
         assert (await intake.findings()).windows
     assert [line["event"] for line in logged] == ["requests_failed"]
 

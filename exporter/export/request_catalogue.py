@@ -305,6 +305,12 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         read=lambda findings: [((), findings.taken)],
     ),
     _own(
+        "spec_decode_exporter_request_bodies_taken_total",
+        help="Bodies of requests sent to the exporter and taken, whatever was in them. Those that were turned away are "
+        "the reason body of the requests refused.",
+        read=lambda findings: [((), findings.bodies)],
+    ),
+    _own(
         "spec_decode_exporter_requests_refused_total",
         labels=("reason",),
         help="Requests not counted, by reason: not readable, without vLLM's metrics of the speculation, numbers that "

@@ -174,6 +174,8 @@ class RequestFindings:
     users: Sequence[UserFindings] = ()
     taken: int = 0
     """Requests counted since the start."""
+    bodies: int = 0
+    """Bodies taken since the start, whatever was refused of what was in them."""
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
     """Requests counted as ``other`` since the start, by label: model_name, request_type, user, and group

@@ -171,6 +171,7 @@ CONTRACT = {
         gauge spec_decode_exporter_config_hash
         gauge spec_decode_exporter_web_config_last_reload_successful
         counter spec_decode_exporter_requests_taken_total
+        counter spec_decode_exporter_request_bodies_taken_total
         counter spec_decode_exporter_requests_refused_total reason
         counter spec_decode_exporter_requests_folded_total label
     """,

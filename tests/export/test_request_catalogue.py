@@ -78,6 +78,7 @@ def found(**changes):
             "since_start": {CHAT: SINCE},
             "users": [UserFindings("3f2a", "llama", SUMMARY)],
             "taken": 50,
+            "bodies": 6,
             "refused": {Refusal.WITHOUT_METRICS: 4},
             "folded": {"request_type": 7, "model_name": 0},
             **changes,
@@ -129,6 +130,7 @@ def test_every_metric_has_values_where_there_is_everything():
 def test_the_exporter_s_own_counters_begin_at_0_with_every_reason():
     fresh = RequestFindings(enabled=True)
     assert values_of(fresh, "spec_decode_exporter_requests_taken_total") == {(): 0}
+    assert values_of(fresh, "spec_decode_exporter_request_bodies_taken_total") == {(): 0}
     refused = values_of(fresh, "spec_decode_exporter_requests_refused_total")
     reasons = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "body")
     assert refused == {(reason,): 0 for reason in reasons}
@@ -209,7 +211,7 @@ class TestTheNumberOfSeries:
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
         return board
 
-    async def test_the_defaults_allow_6421_at_most_and_882_of_users(self, board):
+    async def test_the_defaults_allow_6422_at_most_and_882_of_users(self, board):
         """Two windows. Every group has all its 76, every model its 12."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
@@ -217,7 +219,7 @@ class TestTheNumberOfSeries:
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families_of(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 76 + 21 * 12 + 2 + 11 == 6421
+        assert len(samples) - len(of_users) <= 81 * 76 + 21 * 12 + 2 + 12 == 6422
         assert len(of_users) <= 2 * 21 * 21 == 882
 
     def test_a_group_is_76_and_a_model_12(self):
@@ -230,4 +232,4 @@ class TestTheNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 76 + 12 + 2 + 11
+        assert sum(len(family.samples) for family in families_of(findings)) == 76 + 12 + 2 + 12

@@ -91,17 +91,30 @@ REQUESTS: Final = (
         "SpecDecodeRequestsRefused",
         summary="The exporter cannot count many of the requests, or senders drop them.",
         description="{{ $labels.instance }}: {{ $value | humanizePercentage }} of the requests of the last 15 "
-        "minutes were not counted, most of them for the reason "
+        "minutes, or of the bodies that they came in, were not counted; most refusals are for the reason "
         '{{ with printf "topk(1, increase(spec_decode_exporter_requests_refused_total{instance=%q}[15m]))" '
         '$labels.instance | query }}{{ . | first | label "reason" }}{{ else }}unknown{{ end }}.',
         expr="""
-        sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m]))
-          / (
-            sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m]))
-              + increase(spec_decode_exporter_requests_taken_total[15m])
-          )
-          > @share
-        and sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m])) >= @requests
+        (
+          sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m]))
+            / (
+              sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m]))
+                + increase(spec_decode_exporter_requests_taken_total[15m])
+            )
+            > @share
+          and sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m])) >= @requests
+        )
+        or
+        # A body that is turned away is one refusal, whatever was in it: bodies are held against bodies.
+        (
+          sum without (reason) (increase(spec_decode_exporter_requests_refused_total{reason="body"}[15m]))
+            / (
+              sum without (reason) (increase(spec_decode_exporter_requests_refused_total{reason="body"}[15m]))
+                + increase(spec_decode_exporter_request_bodies_taken_total[15m])
+            )
+            > @share
+          and sum without (reason) (increase(spec_decode_exporter_requests_refused_total{reason="body"}[15m])) >= @requests
+        )
         """,
         dashboard="spec-decode-requests",
         variables=("instance",),

@@ -69,11 +69,12 @@ def _odd(rejected: Gauge, repetitive: Gauge, *, rate: float = 0.2, minutes: floa
     }
 
 
-def _sent(taken: Counter, minutes: float = 60, **refused: Counter) -> Series:
-    """Return requests that were sent to the exporter, and what became of them."""
+def _sent(taken: Counter, minutes: float = 60, bodies: float = 1.0, **refused: Counter) -> Series:
+    """Return requests that were sent to the exporter in so many bodies a second, and what became of them."""
     name = "spec_decode_exporter_requests_refused_total"
     return {
         of("spec_decode_exporter_requests_taken_total", EXPORTER): taken,
+        of("spec_decode_exporter_request_bodies_taken_total", EXPORTER): counter((minutes, bodies)),
         **{
             of(name, EXPORTER, reason=reason): refused.get(reason, counter((minutes, 0)))
             for reason in _REASONS
@@ -280,7 +281,8 @@ _REFUSED: Final = (
         fires=(
             Firing(
                 EXPORTER,
-                "gpu-1:7732: 26.83% of the requests of the last 15 minutes were not counted, most of them for the reason "
+                "gpu-1:7732: 26.83% of the requests of the last 15 minutes, or of the bodies that they came in, "
+                "were not counted; most refusals are for the reason "
                 "without_metrics.",
             ),
         ),
@@ -293,7 +295,8 @@ _REFUSED: Final = (
         fires=(
             Firing(
                 EXPORTER,
-                "gpu-1:7732: 100% of the requests of the last 15 minutes were not counted, most of them for the reason "
+                "gpu-1:7732: 100% of the requests of the last 15 minutes, or of the bodies that they came in, "
+                "were not counted; most refusals are for the reason "
                 "malformed.",
             ),
         ),
@@ -301,15 +304,35 @@ _REFUSED: Final = (
     AlertCase(
         "SpecDecodeRequestsRefused",
         "fires when every body is turned away, two a minute",
-        _sent(counter((60, 0)), body=counter((60, 2 / 60))),
+        _sent(counter((60, 0)), bodies=0, body=counter((60, 2 / 60))),
         at=60,
         fires=(
             Firing(
                 EXPORTER,
-                "gpu-1:7732: 100% of the requests of the last 15 minutes were not counted, most of them for the reason "
+                "gpu-1:7732: 100% of the requests of the last 15 minutes, or of the bodies that they came in, "
+                "were not counted; most refusals are for the reason "
                 "body.",
             ),
         ),
+    ),
+    AlertCase(
+        "SpecDecodeRequestsRefused",
+        "fires when every other body is turned away, though each has hundreds of requests",
+        _sent(counter((60, 50)), bodies=0.1, body=counter((60, 0.1))),
+        at=60,
+        fires=(
+            Firing(
+                EXPORTER,
+                "gpu-1:7732: 50% of the requests of the last 15 minutes, or of the bodies that they came in, "
+                "were not counted; most refusals are for the reason body.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeRequestsRefused",
+        "is silent when one body in twenty is turned away",
+        _sent(counter((60, 500)), body=counter((60, 0.05))),
+        at=60,
     ),
     AlertCase(
         "SpecDecodeRequestsRefused",
@@ -319,7 +342,8 @@ _REFUSED: Final = (
         fires=(
             Firing(
                 EXPORTER,
-                "gpu-1:7732: 20% of the requests of the last 15 minutes were not counted, most of them for the reason "
+                "gpu-1:7732: 20% of the requests of the last 15 minutes, or of the bodies that they came in, "
+                "were not counted; most refusals are for the reason "
                 "dropped.",
             ),
         ),
