@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from exporter.inside import spec_decode_requests
+from helm.sync import ROOT
 from tests.helm.rendering import CHART, render_chart
 
 FILE = Path(spec_decode_requests.__file__)
@@ -62,6 +63,36 @@ def test_what_the_container_needs_fits_together(tmp_path):
     assert environment["PYTHONPATH"] == mount["mountPath"]
     assert environment["SPEC_DECODE_REQUESTS_URL"] == "http://127.0.0.1:9000/api/v1/requests"
     assert [volume["configMap"]["name"]] == [one["metadata"]["name"] for one in of_the_file(rendered)]
+
+
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [
+        ("spec-decode-exporter", "spec-decode-exporter-middleware"),
+        ("vllm", "vllm-spec-decode-exporter-middleware"),
+    ],
+)
+def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(release, name):
+    rendered = render_chart(CHART, {"mode": "sidecar", "sidecar": ON}, name=release)
+    assert [one["metadata"]["name"] for one in of_the_file(rendered)] == [name]
+    assert f"from the ConfigMap {name} (" in rendered.notes
+    assert "before you switch it off or uninstall" in rendered.notes
+    page = (ROOT / "docs" / "requests-inside.md").read_text()
+    assert "configMap: {name: spec-decode-exporter-middleware}" in page
+    assert "`<release>-spec-decode-exporter-middleware`" in page
+
+
+def test_nothing_is_told_of_it_where_there_is_none(render):
+    assert "--middleware" not in render({"mode": "sidecar"}).notes
+
+
+def test_a_volume_of_a_configmap_that_is_not_made_is_refused(tmp_path):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
+    (tmp_path / "templates" / "pod.yaml").write_text(OWN_CHART)
+    shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
+    with pytest.raises(Exception, match=r"set sidecar\.middleware\.enabled"):
+        render_chart(tmp_path, {CHART.name: {"mode": "sidecar"}})
 
 
 def test_the_address_that_it_sends_to_by_default_is_the_sidecar_s():

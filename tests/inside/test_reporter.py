@@ -335,6 +335,17 @@ def test_an_address_with_a_secret_in_it_is_refused_and_not_repeated(settings, ca
     assert "Rumpel" not in caplog.text
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(reporter, exporter, tmp_path, status):
+    (tmp_path / "token").write_text("t0ken")
+    with Exporter() as elsewhere:
+        head = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
+        exporter.reply = head.encode()
+        one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
+        one.work(0.0)
+        assert (len(exporter.requests), elsewhere.requests, one.dropped) == (1, [], 1)
+
+
 async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path, monkeypatch, caplog):
     """Who is trusted is read once, and again when the file is another: that takes tens of milliseconds."""
     made = []
