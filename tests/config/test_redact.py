@@ -28,7 +28,7 @@ def test_what_is_in_effect_is_shown_without_secrets(read, tmp_path):
         "username: ann",
         "- open\n",
         f"credentials_file: {tmp_path}/token",
-        "16MiB",
+        "4MiB",
     ):
         assert expected in shown
 
