@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 
-from exporter.analysis.engine import Findings
+from exporter.analysis.engine import JUDGED_EVERY, Findings
 from exporter.baselines import Baselines
 from exporter.clock import Clock
 from exporter.config.schema import Config
@@ -17,6 +17,13 @@ from exporter.tasks import Background, cancel, spawn
 from exporter.watch import TargetWatch
 
 _log = structlog.get_logger()
+
+JUDGED_ANEW = 200
+"""The engines of so many targets are judged by their newest poll when somebody asks.
+
+Of more, what was judged when it was its turn is good enough, ``JUDGED_EVERY`` seconds ago at most: to judge a
+thousand anew takes more than a second.
+"""
 
 Key = tuple[str, str]
 
@@ -41,8 +48,9 @@ class Fleet:
 
     def engines(self) -> Iterator[tuple[Mapping[str, str], Findings]]:
         """Yield the labels and findings of each engine, as they are when it is its turn."""
+        most_behind = JUDGED_EVERY if len(self._watches) > JUDGED_ANEW else 0.0
         for watch in self:
-            yield from watch.findings(self._clock.monotonic())
+            yield from watch.findings(self._clock.monotonic(), most_behind)
 
     def follow(self, targets: Sequence[Target]) -> None:
         """Watch just these targets, as soon as earlier changes are done."""

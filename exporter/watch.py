@@ -96,9 +96,9 @@ class TargetWatch:
         """Close the connection."""
         await self._client.close()
 
-    def findings(self, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
-        """Yield the labels and findings of every engine at ``now`` (monotonic)."""
-        return ((labels, engine.findings(now)) for labels, engine in self._shown())
+    def findings(self, now: float, most_behind: float = 0.0) -> Iterator[tuple[dict[str, str], Findings]]:
+        """Yield the labels and findings of every engine at ``now`` (monotonic): see ``EngineWatch``."""
+        return ((labels, engine.findings(now, most_behind)) for labels, engine in self._shown())
 
     def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""

@@ -121,13 +121,14 @@ class EngineWatch:
         """
         return self._teller.tell_gone(is_bad=is_bad) if self.history.is_gone(now) else []
 
-    def judge(self) -> Judgement:
-        """Judge by the newest poll; it takes half a millisecond, and nothing if that was judged already.
+    def judge(self, most_behind: float = 0.0) -> Judgement:
+        """Judge by the newest poll; it takes a millisecond, and nothing if that was judged already.
 
-        If that fails, the judgement says what is plain without one, until there is another poll to judge by.
+        Nothing either if what was judged is at most ``most_behind`` seconds older. If judging fails, the
+        judgement says what is plain without one, until there is another poll to judge by.
         """
         moment = self.history.last_seen
-        if self._judged_at < moment:
+        if self._judged_at < moment - most_behind:
             judgement = self._containment.attempt(
                 "judgement", moment, lambda: self._judge.judge(self._facts(self._present()), moment)
             )
@@ -135,8 +136,8 @@ class EngineWatch:
             self._judged_at = moment
         return self._judgement
 
-    def findings(self, now: float) -> Findings:
-        """Sum up the engine at ``now`` (monotonic)."""
+    def findings(self, now: float, most_behind: float = 0.0) -> Findings:
+        """Sum up the engine at ``now`` (monotonic), judged as ``judge`` does it."""
         history = self.history
         gone, drops = history.is_gone(now), self._drops()
         return Findings(
@@ -147,7 +148,7 @@ class EngineWatch:
             reported=None if gone else history.sample,
             speculation=self._judge.assumptions.speculation,
             tokens=history.tokens,
-            judgement=UNREACHABLE if gone else self.judge(),
+            judgement=UNREACHABLE if gone else self.judge(most_behind),
             drops=DropStatus(drops=drops.drops) if gone else drops,
             reference_acceptance_ratio=self._reference(),
         )

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
 """Seconds of a slice: no poll waits longer for the pages, however many are made."""
-_SHARE: Final = 1.0
-"""A slice by the round before it: pages that need it have half of the processor's time.
+_SHARE: Final = 0.5
+"""A slice by the round before it: pages that need it have a third of the processor's time.
 
 What is polled and never read is of no use to anybody, and a poll left out is made up for by the next, for
 counters count on.

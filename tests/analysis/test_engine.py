@@ -287,6 +287,15 @@ class TestJudgement:
         watched.poll(good(4))
         assert judged == [1.0, 3.0]
 
+    def test_may_be_some_seconds_behind_for_who_does_not_mind(self, watched, good, judged):
+        for n in range(3):
+            watched.poll(good(n))
+        now = watched.watch.history.last_seen
+        watched.watch.findings(now, most_behind=2.0)
+        assert judged == [1.0]
+        watched.watch.findings(now, most_behind=1.9)
+        assert judged == [1.0, 3.0]
+
     def test_is_told_to_the_log_however_often_others_ask(self, watched, good):
         tell, told = watched.watch._teller.tell, []
         watched.watch._teller.tell = lambda judgement, now, *more: (

@@ -68,8 +68,8 @@ async def page(processor, slices, seconds=0.001):
 async def test_a_page_is_done_though_polls_are_always_ready(processor, starved, polls):
     starved(polls)
     assert await Turns(processor).take(page(processor, 600)) == 600
-    # Half of the time is for pages; with more polls in a round than 50 ms, 50 ms of each round.
-    assert processor.now < 0.6 + 0.6 * max(1, polls * POLL / 0.05) + 2 * polls * POLL
+    # A third of the time is for pages; with more polls in a round than 100 ms, 50 ms of each round.
+    assert processor.now < 0.6 + 0.6 * max(2, polls * POLL / 0.05) + 2 * polls * POLL
     assert processor.longest < 0.052
 
 
