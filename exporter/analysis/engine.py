@@ -208,6 +208,8 @@ class EngineWatch:
         ``baseline`` are the steps of engines that serve the same model without speculation, ``rival`` is
         another method that is faster.
         """
+        if (bool(baseline), bool(rival)) != (bool(self._baseline), bool(self._rival)):
+            self._judged_at = -inf  # what was judged with them no longer holds without, nor the other way
         self._baseline, self._rival = baseline, rival
 
     def learnt(self) -> dict[str, Any] | None:

@@ -530,5 +530,6 @@ class TestWhatExperimentsSee:
         # 28 ms a step against 20 ms, for four tokens.
         assert (cost.source, cost.draft_cost_ratio) == ("measured", pytest.approx(0.1))
         drafting.watch.compare((), None)
+        assert drafting.watch.judge().cost is None, "though nothing was polled since"
         drafting.poll(working(61, 400, 0.028))
         assert drafting.watch.judge().cost is None
