@@ -491,7 +491,8 @@ async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
         row = section.locator("tbody tr", has_text="creative")
         assert await row.locator(".verdict").inner_text() == "Loses"
         assert (
-            await section.locator("tbody tr").first.locator("th").inner_text() == "creative\ntemperature to 1"
+            await section.locator("tbody tr").first.locator("th").inner_text()
+            == "creative\ntemperature up to 1"
         )
         said = await section.locator(".columns title").text_content()
         assert "in two heaps: 4" in said
