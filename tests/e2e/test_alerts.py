@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config"
 FOR, KEEP = "30s", "20s"
 
-DROP_AT, RECOVERY_AT = 90, 190
+DROP_AT, RECOVERY_AT = 90, 220
 DROPPING = f"""
 acceptance: {{mean: 0.85, spread: 0.08}}
 phases:
@@ -144,7 +144,8 @@ def alarmed(stack, start, e2e):
     e2e.eventually(lambda: sample(stack.exporter, "spec_decode_acceptance_dropped", "chat", kind="sudden"))
     seen.flagged = time.monotonic() - stack.began - DROP_AT
     firing = 'ALERTS{alertname="SpecDecodeSuddenDrop", target="chat", alertstate="firing"}'
-    e2e.eventually(lambda: prometheus.value(firing), within=90)
+    # As long as the test below allows: five scrapes, an evaluation, and what `for` is here.
+    e2e.eventually(lambda: prometheus.value(firing), within=140)
     seen.fired = time.monotonic() - stack.began - DROP_AT
     moment, *seen.chat = e2e.eventually(lambda: notified(webhook, "firing", CHAT_DROPPED), within=90)
     seen.notified = moment - stack.began - DROP_AT
