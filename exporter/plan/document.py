@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.plan.cautions import CautionName, cautions
 from exporter.plan.cost import Basis
+from exporter.plan.depths import Depth
 from exporter.plan.measured import Measured
 from exporter.plan.memory import Part, Room
 from exporter.plan.payoff import Payoff
@@ -176,18 +177,7 @@ def view(plan: Plan) -> PlanView:
             batch_sequences=plan.costs.reading.batch,
         ),
         speedup_ratio=plan.depth.speedup,
-        depths=tuple(
-            DepthView(
-                tokens=depth.tokens,
-                speedup_ratio=depth.speedup,
-                acceptance_ratio=plan.drafts.rate(depth.tokens),
-                draft_cost_ratio=depth.draft_cost_ratio,
-                break_even_acceptance_ratio=depth.break_even_acceptance,
-                break_even_token_acceptance_ratio=depth.break_even_token_acceptance,
-                measured=depth.measured,
-            )
-            for depth in plan.depths
-        ),
+        depths=tuple(_depth(plan, depth) for depth in plan.depths),
         best_tokens=plan.best_tokens,
         return_on_memory=None if plan.payoff is None else _payoff(plan.payoff),
         observation=None if wanted.measured is None else _observation(wanted.measured),
@@ -230,6 +220,18 @@ def _room(room: Room) -> RoomView:
         kv_cache_bytes_per_token=room.bytes_per_token,
         kv_cache_tokens=room.tokens,
         concurrent_sequences=room.sequences,
+    )
+
+
+def _depth(plan: Plan, depth: Depth) -> DepthView:
+    return DepthView(
+        tokens=depth.tokens,
+        speedup_ratio=depth.speedup,
+        acceptance_ratio=plan.drafts.rate(depth.tokens),
+        draft_cost_ratio=depth.draft_cost_ratio,
+        break_even_acceptance_ratio=depth.break_even_acceptance,
+        break_even_token_acceptance_ratio=depth.break_even_token_acceptance,
+        measured=depth.measured,
     )
 
 
