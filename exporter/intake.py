@@ -138,12 +138,7 @@ class Intake:
         if self._refused and now - self._told_at >= _TOLD_AGAIN_AFTER:
             _log.warning(
                 "requests_refused",
-                malformed=self._refused[Refusal.MALFORMED],
-                without_metrics=self._refused[Refusal.WITHOUT_METRICS],
-                contradictory=self._refused[Refusal.CONTRADICTORY],
-                rate=self._refused[Refusal.RATE],
-                dropped=self._refused[Refusal.DROPPED],
-                body=self._refused[Refusal.BODY],
+                **{str(reason): self._refused[reason] for reason in Refusal},
                 status=self._status,
             )
             self._refused.clear()
