@@ -14,9 +14,7 @@ CROWDED_FOR: Final = 600.0
 class Crowd:
     """Counts the engines of one target that were forgotten before their time, and tells it now and then."""
 
-    def __init__(self, most: int) -> None:
-        """``most`` engines of the target are kept."""
-        self._most = most
+    def __init__(self) -> None:
         self._crowded_at = -inf
         self.forgotten = 0
         """How many were forgotten since the target is watched."""
@@ -25,15 +23,15 @@ class Crowd:
         """Return whether engines had to be forgotten of late; ``now`` is monotonic, in seconds."""
         return now - self._crowded_at <= CROWDED_FOR
 
-    def forget(self, surplus: int, now: float) -> list[Event]:
-        """Count so many engines as forgotten; return what is to be told of it."""
+    def forget(self, surplus: int, now: float, kept: int) -> list[Event]:
+        """Count ``surplus`` engines as forgotten, ``kept`` stay; return the events to log."""
         if surplus <= 0:
             return []
         known = self.is_crowded(now)
         self.forgotten += surplus
         self._crowded_at = now
         fields: dict[str, object] = {
-            "kept": self._most,
+            "kept": kept,
             "remedy": "a label of the server's metrics takes ever new values: check model_name and engine",
         }
         return [] if known else [Event("engines_forgotten", fields, is_bad=True)]

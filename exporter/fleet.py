@@ -9,10 +9,11 @@ import structlog
 
 from exporter.analysis.engine import JUDGED_EVERY, Findings
 from exporter.baselines import Baselines
+from exporter.capacity import Capacity, container_memory, engines_that_fit, shared_evenly
 from exporter.clock import Clock
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
-from exporter.targets.target import Target
+from exporter.targets.target import CONFIGURED, Target
 from exporter.tasks import Background, cancel, spawn
 from exporter.watch import TargetWatch
 
@@ -41,6 +42,10 @@ class Fleet:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._found: Sequence[Target] = ()
         self._changes = asyncio.Lock()
+        self._default_limit = engines_that_fit(container_memory())
+        self._capacity = Capacity(config.limits.engines or self._default_limit)
+        self.not_watched = 0
+        """The number of targets that were found and are not watched, since the limit is reached."""
         self._background = Background()
 
     def __iter__(self) -> Iterator[TargetWatch]:
@@ -53,9 +58,15 @@ class Fleet:
             yield from watch.findings(self._clock.monotonic(), most_behind)
 
     def follow(self, targets: Sequence[Target]) -> None:
-        """Watch just these targets, as soon as earlier changes are done."""
-        self._found = targets
-        self._background.start(self._follow(targets))
+        """Watch just these targets, as soon as earlier changes are done.
+
+        Beyond ``limits.engines``, those of the configuration come first; ways of discovery share the rest.
+        """
+        self._capacity.most = self.config.limits.engines or self._default_limit
+        watched = _within(targets, self._capacity.most)
+        self._note_not_watched(len(targets) - len(watched))
+        self._found = watched
+        self._background.start(self._follow(watched))
 
     def remember(self) -> None:
         """Hand what the engines have learnt to the baselines."""
@@ -91,12 +102,25 @@ class Fleet:
         await cancel([self._tasks.pop(key)])
         watch = self._watches.pop(key)
         watch.remember()
+        self._capacity.release(key)
         await watch.close()
+
+    def _note_not_watched(self, number: int) -> None:
+        if number and not self.not_watched:
+            _log.warning(
+                "targets_not_watched",
+                targets=number,
+                limit=self._capacity.most,
+                remedy="raise limits.engines and the memory limit of the container, or share targets by shards",
+            )
+        self.not_watched = number
 
     async def _watch(self, key: Key, target: Target) -> None:
         watch = self._watches.get(key)
         if watch is None:
-            watch = TargetWatch(target, self.config, self._clock, self._baselines, self._events)
+            watch = TargetWatch(
+                target, self.config, self._clock, self._baselines, self._events, capacity=self._capacity
+            )
             self._watches[key] = watch
         elif watch.fits(target, self.config):
             return
@@ -104,3 +128,16 @@ class Fleet:
             await cancel([self._tasks.pop(key)])
             await watch.change(target, self.config)
         self._tasks[key] = spawn(watch.run())
+
+
+def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
+    """Return at most ``places`` targets, in their order: configured ones first, then evenly by discovery."""
+    if len(targets) <= places:
+        return targets
+    by_way: dict[str, list[Target]] = {}
+    for target in targets:
+        by_way.setdefault(target.discovery, []).append(target)
+    configured = by_way.pop(CONFIGURED, [])[:places]
+    taken = shared_evenly(by_way, places - len(configured)) if places > len(configured) else {}
+    keys = {target.key for chosen in (configured, *taken.values()) for target in chosen}
+    return [target for target in targets if target.key in keys]

@@ -224,6 +224,7 @@ class Service:
             revision=REVISION,
             python_version=platform.python_version(),
             targets=self._discoverer.counts() if self._discoverer else {},
+            targets_not_watched=self.fleet.not_watched,
             reload_successful=self._reload_successful,
             web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self._adopted_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from exporter.analysis.cost import Cost
@@ -11,6 +11,7 @@ from exporter.analysis.experiment import Member
 from exporter.analysis.judgement import Assumptions
 from exporter.analysis.speculation import resolve
 from exporter.baselines import Baselines, Key
+from exporter.capacity import Capacity
 from exporter.clock import Clock
 from exporter.config.policy import merged
 from exporter.config.schema import Config
@@ -25,7 +26,7 @@ from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
 from exporter.scrape.plan import MOST_ENGINES
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
-from exporter.scrape.sample import EngineName, Reading
+from exporter.scrape.sample import EngineName, Reading, Sample
 from exporter.scrape.schedule import phase
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
@@ -46,11 +47,14 @@ class TargetWatch:
         baselines: Baselines,
         events: EventLog | None = None,
         *,
+        capacity: Capacity | None = None,
         spread: bool = True,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
         What happens goes through ``events``; without them it is written to the log and not kept for others.
+        ``capacity`` limits its engines together with those of other targets; without it, the target has as
+        many as one page may show.
         With ``spread`` it has moments of its own for what is done less often than polled, so that a fleet
         does not do it all at once; without, they are those of its first poll.
         """
@@ -60,7 +64,10 @@ class TargetWatch:
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
-        self._crowd = Crowd(MOST_ENGINES)
+        self._crowd = Crowd()
+        self._capacity = capacity or Capacity(MOST_ENGINES)
+        self._places = MOST_ENGINES
+        self._not_watched = 0
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._configure(target, config)
@@ -153,6 +160,7 @@ class TargetWatch:
             interval=self._poller.interval,
             last_success=record.last_success,
             engines_forgotten=self._crowd.forgotten,
+            engines_not_watched=self._not_watched,
         )
 
     def view(self) -> TargetView:
@@ -250,7 +258,7 @@ class TargetWatch:
         self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
-        for name, sample in polled.reading.samples.items():
+        for name, sample in self._admitted(polled.reading).items():
             engine = self._engines.get(name) or self._meet(name, polled)
             engine.history.late_steps = polled.reading.front_end == "rust"
             events = engine.observe(
@@ -262,6 +270,31 @@ class TargetWatch:
         for event in self._forget(polled.moment):
             self._events.record(event, polled.wall, self.target.name)
         return began_anew
+
+    def _admitted(self, reading: Reading) -> Mapping[EngineName, Sample]:
+        """Return the samples of the engines for which there is a place; those watched already come first.
+
+        Engines that the page no longer shows make room for new ones.
+        """
+        shown = len(reading.samples)
+        kept = len(self._engines.keys() | reading.samples.keys())
+        self._places = self._capacity.places(self.target.key, min(kept, MOST_ENGINES))
+        self._note_not_watched(max(0, shown - self._places))
+        if not self._not_watched:
+            return reading.samples
+        by_rank = sorted(reading.samples, key=lambda name: name not in self._engines)
+        return {name: reading.samples[name] for name in by_rank[: self._places]}
+
+    def _note_not_watched(self, number: int) -> None:
+        if number and not self._not_watched:
+            fields: dict[str, object] = {
+                "engines": number,
+                "kept": self._places,
+                "remedy": "raise limits.engines and the memory limit of the container",
+            }
+            event = Event("engines_not_watched", fields, is_bad=True)
+            self._events.record(event, self._clock.wall(), self.target.name)
+        self._not_watched = number
 
     def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
         own_phase = self._phase(f"judgement of {name} at {self.target.url}")
@@ -295,11 +328,11 @@ class TargetWatch:
     def _forget(self, now: float) -> list[Event]:
         """Forget engines that are long gone, and the longest gone where a server keeps inventing new ones."""
         by_age = sorted(self._engines, key=lambda name: self._engines[name].history.last_seen)
-        surplus = len(by_age) - MOST_ENGINES
+        surplus = len(by_age) - self._places
         for place, name in enumerate(by_age):
             if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
                 del self._engines[name]
-        return self._crowd.forget(surplus, now)
+        return self._crowd.forget(surplus, now, self._places)
 
 
 def _settings(config: Config) -> tuple[object, ...]:

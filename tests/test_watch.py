@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from exporter.analysis.engine import JUDGED_EVERY
 from exporter.analysis.judgement import Judge
 from exporter.baselines import Baselines, Key
+from exporter.capacity import Capacity
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
 from exporter.export.snapshot import engine_id
@@ -584,3 +585,54 @@ def test_targets_that_are_met_together_are_not_asked_for_histograms_together_eve
     for number in range(20):
         TargetWatch(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, Baselines())
     assert len({pace.histogram_phase for pace in paces}) > 4
+
+
+# The limit on engines of all targets.
+
+
+def limited(clock, capacity, events, name="one"):
+    return TargetWatch(target(name=name), config(), clock, Baselines(), events, capacity=capacity)
+
+
+async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, server):
+    events, capacity = EventLog("1"), Capacity(3)
+    watch = limited(clock, capacity, events)
+    server.engines = {("m", str(number)): 0 for number in range(5)}
+    await polls(watch, clock, 4)
+    assert list(findings(watch, clock)) == [("m", "0"), ("m", "1"), ("m", "2")]
+    assert watch.status().engines_not_watched == 2
+    assert watch.status().engines_forgotten == 0
+    words = [event.type for event in events.since().events]
+    assert words.count("engines_not_watched") == 1
+    capacity.most = 5
+    await clock.advance(1)
+    await polls(watch, clock, 2)
+    assert len(findings(watch, clock)) == 5
+    assert watch.status().engines_not_watched == 0
+
+
+async def test_a_target_with_many_engines_makes_room_for_another_target(clock, server):
+    events, capacity = EventLog("1"), Capacity(6)
+    greedy, modest = limited(clock, capacity, events), limited(clock, capacity, events, "two")
+    server.engines = {("m", str(number)): 0 for number in range(6)}
+    await polls(greedy, clock, 2)
+    server.engines = {("other", "0"): 0, ("other", "1"): 0}
+    await polls(modest, clock, 2)
+    server.engines = {("m", str(number)): 2 for number in range(6)}
+    await polls(greedy, clock, 2)
+    assert len(findings(modest, clock)) == 2
+    assert len(findings(greedy, clock)) == 4
+    watched = findings(greedy, clock)
+    await clock.advance(1)
+    await polls(greedy, clock, 2)
+    assert findings(greedy, clock).keys() == watched.keys()
+
+
+async def test_new_engines_take_the_places_of_those_that_are_gone(clock, server):
+    watch = limited(clock, Capacity(2), EventLog("1"))
+    for generation in range(3):
+        server.engines = {(f"m{generation}", "0"): 0, (f"m{generation}", "1"): 0}
+        await polls(watch, clock, 2)
+        assert set(findings(watch, clock)) == set(server.engines)
+        await clock.advance(1)
+    assert watch.status().engines_not_watched == 0

@@ -21,6 +21,7 @@ from exporter.config.http_settings import (
 )
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.labels import RESERVED_LABELS
+from exporter.config.limit_settings import Limits
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, LoadCost, SpeculativeSettings
 from exporter.config.policy import Policy, merged, misordered
@@ -54,6 +55,7 @@ __all__ = [
     "HttpDiscovery",
     "HttpSettings",
     "KubernetesDiscovery",
+    "Limits",
     "LoadCost",
     "Log",
     "Metrics",
@@ -196,6 +198,7 @@ class Config(Section):
         default_factory=StateSettings, description="What the exporter remembers over its own restarts."
     )
     log: Log = Field(default_factory=Log, description="What the exporter logs.")
+    limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
 
     @field_validator("poll")
     @classmethod

@@ -396,6 +396,11 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
         read=lambda status: [((), status.engines_forgotten)],
     ),
     _target(
+        "spec_decode_exporter_engines_not_watched",
+        help="Engines on the target's page that are not watched: `limits.engines` of all targets together is reached.",
+        read=lambda status: [((), status.engines_not_watched)],
+    ),
+    _target(
         "spec_decode_exporter_poll_seconds",
         help="How long the newest answer took.",
         read=lambda status: [((), status.poll_seconds)],
@@ -429,6 +434,11 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
         help="Targets that are watched, by the way they were found.",
         labels=("discovery",),
         read=lambda status: [((kind,), count) for kind, count in status.targets.items()],
+    ),
+    _own(
+        "spec_decode_exporter_targets_not_watched",
+        help="Targets that were found and are not watched: `limits.engines` is reached.",
+        read=lambda status: [((), status.targets_not_watched)],
     ),
     _own(
         "spec_decode_exporter_config_last_reload_successful",

@@ -27,6 +27,8 @@ class TargetStatus:
     last_success: float | None = None
     """Unix time."""
     engines_forgotten: int = 0
+    engines_not_watched: int = 0
+    """Engines on the newest page that are not watched, since the limit is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +46,5 @@ class ExporterStatus:
     config_hash: int
     web_reload_successful: bool | None = None
     """None without a web configuration."""
+    targets_not_watched: int = 0
+    """Targets that were found and are not watched, since the limit is reached."""

@@ -75,6 +75,9 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "analysis_failed": lambda fields: f"A defect of this program in the {fields['part']}: {fields['error']}.",
     "analysis_works_again": lambda fields: f"What failed in this program works again: {fields['part']}.",
     "engines_forgotten": lambda _: "It gives its engines ever new names: the oldest were forgotten.",
+    "engines_not_watched": lambda fields: (
+        f"{fields['engines']} of its engines are not watched: the limit is {fields['kept']}."
+    ),
     "target_failing": lambda fields: f"It could not be asked: {fields['error']}.",
     "target_recovered": lambda fields: f"It answers again, after {fields['failed_polls']} failed polls.",
     "no_engine_on_page": lambda _: "Its page was read and shows no engine.",

@@ -20,7 +20,7 @@ from exporter.targets.kubernetes import PodDiscovery
 from exporter.targets.protocol import Discovery, DiscoveryError
 from exporter.targets.shard import shard_of
 from exporter.targets.static import static_targets
-from exporter.targets.target import Target
+from exporter.targets.target import CONFIGURED, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from exporter.clock import Clock
     from exporter.config.schema import Config
 
-KINDS: Final = ("static", "file", "http", "dns", "kubernetes")
+KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
 """The ways of finding a target; where two find the same one, the earlier counts."""
 
 _NOTHING_KNOWN: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})

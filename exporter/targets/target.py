@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from exporter.config.http_settings import HttpSettings
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
@@ -11,7 +12,10 @@ from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.url import address
 from exporter.scrape.server_info import ServedSpeculation
 
-__all__ = ["Target", "address"]
+__all__ = ["CONFIGURED", "Target", "address"]
+
+CONFIGURED: Final = "static"
+"""The discovery of targets that the configuration names one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Target:
     """Configured labels, sorted by name."""
     http: HttpSettings = field(default_factory=HttpSettings)
     """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
-    discovery: str = "static"
+    discovery: str = CONFIGURED
     """Which way it was found: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
     method_label: str = ""
     """The method of speculation, where discovery gave it as the label ``method``."""

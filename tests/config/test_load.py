@@ -101,7 +101,7 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         "12: targets[3].nam is not a key that is known here; did you mean `name`?",
         "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "16: log is there twice, first in line 14; remove one of the two",
-        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`",
+        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
     ]
 
 
@@ -348,7 +348,7 @@ keys = st.sampled_from(
     ["poll", "interval", "windows", "targets", "url", "name", "labels", "discovery", "files", "http", "dns",
      "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca", "scrape", "<<",
      "cost", "loads", "draft_cost_ratio", "draft_parameters", "target_parameters", "running_requests", "speculative",
-     "kubernetes", "ports", "shard", "index", "tokens", "policy", "speedup", "poor", "drops", "warm_up", "state", "file"]
+     "kubernetes", "ports", "shard", "index", "tokens", "policy", "speedup", "poor", "drops", "warm_up", "state", "file", "limits", "engines"]
 )  # fmt: skip
 documents = st.recursive(
     scalars,

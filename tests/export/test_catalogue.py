@@ -161,6 +161,8 @@ CONTRACT = {
         counter spec_decode_exporter_polls_total
         counter spec_decode_exporter_poll_failures_total reason
         counter spec_decode_exporter_engines_forgotten_total
+        gauge spec_decode_exporter_engines_not_watched
+        gauge spec_decode_exporter_targets_not_watched
         gauge spec_decode_exporter_poll_seconds
         gauge spec_decode_exporter_poll_bytes
         gauge spec_decode_exporter_poll_interval_seconds

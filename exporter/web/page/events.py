@@ -56,6 +56,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "no_engine_on_page": _Wording("drop", "No engine is on the page: {remedy}"),
     "filtered_page_not_used": _Wording("told", "The whole page is polled: there is no filtered one"),
     "engines_forgotten": _Wording("drop", "Engines are forgotten, {kept} are kept: {remedy}"),
+    "engines_not_watched": _Wording("drop", "{engines} engines are not watched, {kept} are: {remedy}"),
     "mixed_workload_began": _Wording(
         "drop", "A mixed workload: {requests} requests, of which the mean hides that they differ"
     ),

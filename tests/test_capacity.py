@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.capacity import (
+    FEWEST,
+    WITHOUT_LIMIT,
+    Capacity,
+    container_memory,
+    engines_that_fit,
+    fair_share,
+    shared_evenly,
+)
+
+MIB = 2**20
+DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
+
+
+def test_a_sidecar_of_128_mib_watches_256_engines():
+    assert engines_that_fit(128 * MIB) == 256
+
+
+def test_a_container_without_a_limit_and_a_large_one_watch_the_same_number():
+    assert engines_that_fit(None) == engines_that_fit(2**62) == WITHOUT_LIMIT
+
+
+def test_the_smallest_container_watches_some_engines():
+    assert engines_that_fit(0) == FEWEST
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"), [("134217728\n", 134217728), ("max\n", None), ("", None), ("-1", None), ("²", None)]
+)
+def test_the_limit_of_the_container_is_read(tmp_path, text, memory):
+    (tmp_path / "memory.max").write_text(text, encoding="utf-8")
+    assert container_memory([tmp_path / "none", tmp_path / "memory.max"]) == memory
+
+
+def test_a_machine_without_control_groups_has_no_limit(tmp_path):
+    assert container_memory([tmp_path / "none"]) is None
+
+
+@given(DEMANDS, st.integers(1, 5000))
+def test_the_fair_share_is_the_largest_that_fits(demands, places):
+    def taken(share):
+        return sum(min(demand, share) for demand in demands)
+
+    share = fair_share(demands, places)
+    assert share == 1 or taken(share) <= places
+    assert taken(share) == sum(demands) or taken(share + 1) > places
+
+
+@given(st.lists(st.lists(st.integers(), max_size=30), max_size=6), st.integers(0, 100))
+def test_all_places_are_given_to_those_who_ask(groups, places):
+    taken = shared_evenly(dict(enumerate(groups)), places)
+    asked = sum(map(len, groups))
+    if places >= len(groups):
+        assert sum(map(len, taken.values())) == min(asked, places)
+    assert all(list(items) == groups[key][: len(items)] for key, items in taken.items())
+
+
+def test_a_target_with_many_engines_takes_no_place_from_others():
+    capacity = Capacity(100)
+    assert capacity.places("many", 256) == 100
+    assert capacity.places("few", 8) == 8
+    assert capacity.places("many", 256) == 92
+
+
+def test_places_come_back_when_a_target_leaves_or_shows_fewer_engines():
+    capacity = Capacity(10)
+    capacity.places("a", 10)
+    capacity.places("b", 10)
+    assert capacity.places("a", 10) == 5
+    capacity.release("b")
+    assert capacity.places("a", 10) == 10
+    capacity.places("b", 6)
+    assert capacity.places("a", 2) == 2
+    assert capacity.places("b", 6) == 6
+
+
+def test_another_limit_holds_from_the_next_question():
+    capacity = Capacity(10)
+    capacity.places("a", 10)
+    capacity.most = 4
+    assert (capacity.most, capacity.places("a", 10)) == (4, 4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 256)), max_size=60), st.integers(6, 400))
+def test_places_are_never_more_than_there_are(shown, most):
+    capacity = Capacity(most)
+    demands = {}
+    for target, demand in shown:
+        demands[target] = demand
+        capacity.places(target, demand)
+    assert sum(capacity.places(target, demand) for target, demand in demands.items()) <= most
