@@ -44,9 +44,9 @@ def engines_that_fit(memory: int | None) -> int:
 
 
 def fair_share(demands: Iterable[int], places: int) -> int:
-    """Return the largest share s for which the sum of min(demand, s) is at most ``places`` (max-min fairness).
+    """Return the largest share for which all demands, each cut to the share, fit into ``places``.
 
-    At least 1: whoever asks gets something.
+    This is max-min fairness. The share is at least 1, so that each gets something.
     """
     share, left = 0, sorted(demands, reverse=True)
     while left and places // len(left) > share:

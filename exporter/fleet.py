@@ -111,7 +111,7 @@ class Fleet:
                 "targets_not_watched",
                 targets=number,
                 limit=self._capacity.most,
-                remedy="raise limits.engines and the memory limit of the container, or share targets by shards",
+                remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
         self.not_watched = number
 

@@ -1,0 +1,284 @@
+"""One hostile source next to nine good targets: start the installed program, and measure what the source costs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from exporter.capacity import engines_that_fit
+from tests.e2e.conftest import PROGRAM, free_port
+
+GOOD_TARGETS = 9
+SIDECAR_MEMORY = 128 * 2**20
+"""Bytes: the limit that docs/kubernetes.md recommends for a sidecar."""
+MOST_GAP = 2.0
+"""Seconds between two polls of a good target; the interval is 1 s."""
+MOST_HEALTHY = 0.5
+"""Seconds for /-/healthy."""
+MOST_METRICS = 1.0
+"""Seconds for /metrics."""
+STARTED_WITHIN = 60.0
+_PROBED_EVERY = 0.1
+_SCRAPED_EVERY = 1.0
+
+Routes = Mapping[str, Sequence[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A hostile server: the bodies of each path are answered in turn."""
+
+    routes: Routes
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One hostile source, and how the exporter meets it."""
+
+    server: Server | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the configuration; ``{url}`` in a text is the address of the server."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Files in the folder of the configuration, which are written again every second."""
+    requests: Sequence[bytes] = ()
+    """Requests that ``connections`` clients send to the exporter in a loop."""
+    connections: int = 40
+    address: str = "127.0.0.1"
+    """The address of these clients."""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an attack cost: times in seconds, memory in bytes. The greatest value of each that was seen."""
+
+    gap: float
+    healthy: float
+    metrics: float
+    resident: int
+    lines: int
+    """Lines of the log at the level warning or above."""
+    answered: bool
+    """Whether every probe and scrape was answered with status 200."""
+    log: str = ""
+
+    def misses(self, share: float = 1.0) -> list[str]:
+        """Name the goals that are missed; times may be ``share`` times as long, for a busy machine."""
+        times = (
+            ("gap", self.gap, MOST_GAP),
+            ("/-/healthy", self.healthy, MOST_HEALTHY),
+            ("/metrics", self.metrics, MOST_METRICS),
+        )
+        missed = [f"{name} {value:.2f} s" for name, value, most in times if value > most * share]
+        if self.resident > SIDECAR_MEMORY:
+            missed.append(f"{self.resident / 2**20:.0f} MiB")
+        return missed if self.answered else [*missed, "not answered"]
+
+
+def watched(attack: Attack, folder: Path, seconds: float) -> Measured:
+    """Run the exporter with the attack for some seconds; return what was seen."""
+    spec = {f"good{number}": {"/metrics": {"files": ["good"]}} for number in range(GOOD_TARGETS)}
+    with contextlib.ExitStack() as stack:
+        good = stack.enter_context(_served(folder / "good", spec, {}))
+        hostile = stack.enter_context(_hostile(folder / "hostile", attack.server))
+        port = free_port()
+        config = _config(attack, good, hostile)
+        files = _Files(folder, attack.files)
+        log = stack.enter_context((folder / "exporter.log").open("wb"))
+        (folder / "exporter.yml").write_text(json.dumps(config))
+        command = [PROGRAM, "run", "--config.file", folder / "exporter.yml", "--log.format=json"]
+        command += [f"--web.listen-address=127.0.0.1:{port}", *attack.flags]
+        process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, cwd=folder)
+        stack.callback(_end, process)
+        _started(process, port)
+        begin = time.monotonic()
+        if attack.requests:
+            stack.enter_context(_knocking(folder, attack, port))
+        probes = _probed(port, seconds, files)
+        end = time.monotonic()
+        resident = _most_resident(process.pid)
+        assert process.poll() is None, "the exporter has ended"
+    text = (folder / "exporter.log").read_text(errors="replace")
+    return Measured(
+        gap=_longest_gap(folder / "good" / "asked.txt", begin, end),
+        resident=resident,
+        lines=sum('"level": "warning"' in line or '"level": "error"' in line for line in text.splitlines()),
+        log=text,
+        **probes,
+    )
+
+
+def _config(attack: Attack, good: Mapping[str, int], hostile: int) -> dict[str, Any]:
+    targets = [{"url": f"http://127.0.0.1:{port}/metrics", "name": name} for name, port in good.items()]
+    more = json.loads(json.dumps(attack.config).replace("{url}", f"http://127.0.0.1:{hostile}"))
+    defaults = {"limits": {"engines": engines_that_fit(SIDECAR_MEMORY)}}
+    return {**defaults, **more, "targets": [*targets, *more.get("targets", ())]}
+
+
+@contextlib.contextmanager
+def _hostile(folder: Path, server: Server | None) -> Iterator[int]:
+    if server is None:
+        yield 0
+        return
+    files, routes = {}, {}
+    for number, (path, bodies) in enumerate(server.routes.items()):
+        names = [f"{number}-{place}.bin" for place in range(len(bodies))]
+        files.update(zip(names, bodies, strict=True))
+        routes[path] = {"files": names, "headers": server.headers}
+    with _served(folder, {"hostile": routes}, files) as ports:
+        yield ports["hostile"]
+
+
+@contextlib.contextmanager
+def _served(folder: Path, spec: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[dict[str, int]]:
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    (folder / "spec.json").write_text(json.dumps(spec))
+    with _process("tests.hostile.serve", folder):
+        deadline = time.monotonic() + STARTED_WITHIN
+        while not (folder / "ports.json").exists():
+            assert time.monotonic() < deadline, "the servers did not start"
+            time.sleep(0.05)
+        yield json.loads((folder / "ports.json").read_text())
+
+
+@contextlib.contextmanager
+def _knocking(folder: Path, attack: Attack, port: int) -> Iterator[None]:
+    names = []
+    for number, request in enumerate(attack.requests):
+        names.append(folder / f"request-{number}.bin")
+        names[-1].write_bytes(request)
+    with _process("tests.hostile.knock", port, attack.connections, attack.address, *names):
+        yield
+
+
+@contextlib.contextmanager
+def _process(module: str, *arguments: object) -> Iterator[None]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen([sys.executable, "-m", module, *map(str, arguments)], env=environ)
+    try:
+        yield
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class _Files:
+    """Writes the hostile files again and again, so that the exporter reads them each time."""
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        self._folder = folder
+        self._files = files
+        self.write()
+
+    def write(self) -> None:
+        for name, data in self._files.items():
+            unfinished = self._folder / f"{name}.tmp"
+            unfinished.write_bytes(data)
+            unfinished.replace(self._folder / name)
+
+
+def _started(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + STARTED_WITHIN
+    while True:
+        assert process.poll() is None, "the exporter has ended"
+        with contextlib.suppress(OSError):
+            if _status(f"http://127.0.0.1:{port}/-/ready") == 200:
+                return
+        assert time.monotonic() < deadline, "the exporter did not start"
+        time.sleep(0.05)
+
+
+def _probed(port: int, seconds: float, files: _Files) -> dict[str, Any]:
+    """Probe and scrape as the kubelet and Prometheus do, each from a thread of its own."""
+    end = threading.Event()
+    loops = [
+        _Loop(f"http://127.0.0.1:{port}/-/healthy", _PROBED_EVERY, end),
+        _Loop(f"http://127.0.0.1:{port}/metrics", _SCRAPED_EVERY, end),
+    ]
+    for loop in loops:
+        loop.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        files.write()
+    end.set()
+    for loop in loops:
+        loop.join()
+    healthy, metrics = loops
+    return {
+        "healthy": healthy.longest,
+        "metrics": metrics.longest,
+        "answered": not healthy.failures and not metrics.failures,
+    }
+
+
+class _Loop(threading.Thread):
+    """Asks for a page again and again; remembers the longest answer and the failures."""
+
+    def __init__(self, url: str, every: float, end: threading.Event) -> None:
+        super().__init__()
+        self._url = url
+        self._every = every
+        self._end = end
+        self.longest = 0.0
+        self.failures = 0
+
+    def run(self) -> None:
+        while not self._end.is_set():
+            begin = time.monotonic()
+            try:
+                self.failures += _status(self._url) != 200
+            except OSError:
+                self.failures += 1
+            self.longest = max(self.longest, time.monotonic() - begin)
+            self._end.wait(self._every)
+
+
+def _status(url: str) -> int:
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def _longest_gap(asked: Path, begin: float, end: float) -> float:
+    """Return the longest time between two polls of any good target, from ``begin`` to ``end`` (monotonic)."""
+    moments: dict[str, list[float]] = {f"good{number}": [begin] for number in range(GOOD_TARGETS)}
+    for line in asked.read_text().splitlines():
+        name, path, moment = line.split()
+        if path == "/metrics" and begin <= float(moment) <= end:
+            moments[name].append(float(moment))
+    return max(after - before for times in moments.values() for before, after in pairwise([*times, end]))
+
+
+def _most_resident(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmHWM:")[2].split()[0]) * 1024
