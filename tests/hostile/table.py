@@ -1,0 +1,20 @@
+"""ONE table: every untrusted input with its four bounds. docs/threat-model.md shows it, tests iterate over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.hostile import clients, discovery_entries, lists, middleware, servers, values
+from tests.hostile.row import Row
+
+TABLE: Final[tuple[Row, ...]] = (
+    *servers.ROWS,
+    *values.ROWS,
+    *lists.ROWS,
+    *discovery_entries.ROWS,
+    *clients.ROWS,
+    *middleware.ROWS,
+)
+
+BY_NAME: Final[Mapping[str, Row]] = {row.name: row for row in TABLE}

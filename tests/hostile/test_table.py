@@ -1,0 +1,58 @@
+"""Every row of the table of untrusted inputs: the worst input within its bounds is read, one beyond is rejected."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.hostile.document import THREAT_MODEL, table
+from tests.hostile.row import Kind, RejectedError
+from tests.hostile.table import BY_NAME, TABLE
+
+LONGEST_REASON = 500
+"""Characters: a reason goes into the log and onto the page."""
+
+WORST = [(row.name, case) for row in TABLE for case in row.worst]
+BEYOND = [(row.name, bound) for row in TABLE for bound in row.beyond]
+
+
+def test_every_input_is_in_the_table_once():
+    assert len(BY_NAME) == len(TABLE)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_of_input_is_in_the_table(kind):
+    assert any(row.kind == kind for row in TABLE)
+
+
+def test_every_row_has_four_bounds_and_inputs_at_them():
+    incomplete = [
+        row.name
+        for row in TABLE
+        if not all((row.bytes, row.items, row.time, row.addresses, row.beyond_bounds, row.worst))
+    ]
+    assert not incomplete
+
+
+@pytest.mark.parametrize(("name", "case"), WORST)
+async def test_the_worst_input_within_the_bounds_is_read(name, case):
+    row = BY_NAME[name]
+    await row.read(row.worst[case]())
+
+
+@pytest.mark.parametrize(("name", "bound"), BEYOND)
+async def test_an_input_beyond_a_bound_is_rejected_with_a_short_reason(name, bound):
+    row = BY_NAME[name]
+    with capture_logs() as logs, pytest.raises(RejectedError) as rejected:
+        await row.read(row.beyond[bound]())
+    reason = str(rejected.value)
+    assert reason
+    assert len(reason) <= LONGEST_REASON
+    assert reason.isprintable()
+    assert sum(log["log_level"] in {"warning", "error"} for log in logs) <= 1
+
+
+def test_the_table_is_that_of_the_document():
+    assert table() in THREAT_MODEL.read_text(encoding="utf-8")
