@@ -61,8 +61,9 @@ class _Spec(_Part):
 
 
 class _Metadata(_Part):
-    name: str
-    namespace: str
+    # Kubernetes guarantees these names: another one does not come from its API.
+    name: str = Field(pattern=r"^[a-z0-9.-]{1,253}$")
+    namespace: str = Field(pattern=r"^[a-z0-9-]{1,63}$")
     resource_version: str = ""
     labels: Mapping[str, str] = Field(default_factory=dict)
     annotations: Mapping[str, str] = Field(default_factory=dict)
