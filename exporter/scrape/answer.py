@@ -155,4 +155,4 @@ def _host(location: bytes) -> str:
         host = urlsplit(location.decode("ascii")).hostname or ""
     except ValueError:
         return ""
-    return host[:_LONGEST_HOST] if host.isprintable() else ""
+    return host[:_LONGEST_HOST]

@@ -153,7 +153,8 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
     characters = sum(len(text) for name in plans for text in name)
     if characters > MOST_NAMES_TOGETHER:
         raise PageError(
-            f"the engines' names have {characters} characters together; at most {MOST_NAMES_TOGETHER} are read"
+            f"the engines' names have {characters} characters together; at most "
+            f"{MOST_NAMES_TOGETHER} are read"
         )
     positions = sum(max(plan.positions, default=-1) + 1 for plan in plans.values())
     if positions > MOST_POSITIONS_TOGETHER:

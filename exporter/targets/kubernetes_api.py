@@ -21,7 +21,7 @@ from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from exporter import __version__
 from exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
 from exporter.config.kubernetes_settings import NAMESPACE
-from exporter.config.url import normalise
+from exporter.config.url import host_and_port
 from exporter.scrape import credentials
 
 if TYPE_CHECKING:
@@ -75,13 +75,12 @@ class Access:
             raise ApiError(
                 "KUBERNETES_SERVICE_HOST is not set, so this is no pod of a cluster; configure `api_server`"
             )
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            url = normalise(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", path="")
-        except ValueError:
-            raise ApiError(
-                "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are no host and port; configure `api_server`"
-            ) from None
-        return cls(url, _as_the_pod(settings.http))
+            host_and_port(place)
+        except ValueError as error:
+            raise ApiError(f"KUBERNETES_SERVICE_HOST and _PORT {error}; configure `api_server`") from None
+        return cls(f"https://{place}", _as_the_pod(settings.http))
 
 
 def _as_the_pod(http: HttpSettings) -> HttpSettings:

@@ -152,7 +152,8 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         ("discovery: {dns: [{names: [a b], type: A, port: 1}]}", "1: discovery.dns[0].names[0] is not a DNS name, such as vllm.example.org"),
         ("discovery: {dns: [{type: A, port: 1}]}", "1: discovery.dns[0].names is missing"),
         ("discovery: {http: [{url: http://u:hunter2@a}]}", "1: discovery.http[0].url holds a user or password; put them under `basic_auth` instead"),
-        ("discovery: {scrape: {metrics_path: metrics}}", "1: discovery.scrape.metrics_path is not a path; it begins with `/`"),
+        ("discovery: {scrape: {metrics_path: metrics}}", "1: discovery.scrape.metrics_path is not a path; it begins with one `/`"),
+        ("discovery: {scrape: {metrics_path: //evil.example/}}", "1: discovery.scrape.metrics_path is not a path; it begins with one `/`"),
     ],
 )  # fmt: skip
 def test_each_mistake_is_told_in_plain_words(mistakes, text, mistake):

@@ -99,9 +99,18 @@ def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels
         ([{"targets": [""]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["u:hunter2@a"]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["a:0"]}], r"\[0\].targets\[0\] has no usable port"),
-        ([{"targets": ["a"], "labels": {"__scheme__": "ftp"}}], r"\[0\].targets\[0\] has a scheme that is neither"),
-        ([{"targets": ["a"], "labels": {"__metrics_path__": "//evil.example/"}}], r"\[0\] has an unusable path"),
-        ([{"targets": ["a"], "labels": {"__param_x": "\ud800"}}], r"\[0\] has a parameter with half of a character"),
+        (
+            [{"targets": ["a"], "labels": {"__scheme__": "ftp"}}],
+            r"\[0\].targets\[0\] has a scheme that is neither",
+        ),
+        (
+            [{"targets": ["a"], "labels": {"__metrics_path__": "//evil.example/"}}],
+            r"\[0\] has an unusable path",
+        ),
+        (
+            [{"targets": ["a"], "labels": {"__param_x": "\ud800"}}],
+            r"\[0\] has a parameter with half of a character",
+        ),
         ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] names no host"),
     ],
 )

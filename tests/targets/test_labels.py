@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from exporter.config.labels import MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS, label_problem, value_problem
+from exporter.config.labels import (
+    MOST_LABEL_NAME,
+    MOST_LABEL_VALUE,
+    MOST_LABELS,
+    label_problem,
+    value_problem,
+)
 from exporter.scrape.slices import finish
 from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, FleetLabels, LabelFilter
 from exporter.targets.target import Target

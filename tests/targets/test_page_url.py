@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from exporter.config.http_settings import HttpSettings
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Scrape
+from exporter.config.url import MOST_PATH
 from exporter.scrape.client import Client
 from exporter.scrape.filter import filtered_url
 from exporter.scrape.poller import beside
@@ -21,7 +22,6 @@ from exporter.targets.groups import Listing
 from exporter.targets.page_url import (
     MOST_PARAMETER_CHARACTERS,
     MOST_PARAMETERS,
-    MOST_PATH,
     ip_and_port,
     page_url,
     request_target,
@@ -64,6 +64,13 @@ def is_asked_alone(url: str, host: str) -> None:
         assert sum(line.startswith(b"Host:") for line in lines) == 1
 
 
+def is_plain(error: Exception) -> None:
+    """Check that a reason is short and repeats nothing that could mislead."""
+    assert EVIL not in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
 @given(_SCHEME, _HOST, _PATH, st.lists(st.tuples(_TEXT, _TEXT), max_size=3))
 @example(f"https://{EVIL}/?x=", "10.0.0.9:8000", "/metrics", [])
 @example("http", f"10.0.0.9:8000@{EVIL}", "/metrics", [])
@@ -76,11 +83,11 @@ def test_whatever_a_list_holds_its_own_host_is_asked_or_none(scheme, host, path,
     labels |= {f"__param_{name}": value for name, value in parameters}
     with capture_logs() as logs:
         try:
-            (target,) = Listing("file a.yml", "file", Scrape()).targets([{"targets": [host], "labels": labels}])
+            (target,) = Listing("file a.yml", "file", Scrape()).targets(
+                [{"targets": [host], "labels": labels}]
+            )
         except DiscoveryError as error:
-            assert EVIL not in str(error)
-            assert str(error).isprintable()
-            assert len(str(error)) < 300
+            is_plain(error)
             return
     assert logs == []
     is_asked_alone(target.url, host)
@@ -98,9 +105,7 @@ def test_whatever_annotations_hold_the_pod_itself_is_asked_or_none(scheme, path,
     try:
         targets = PodReader(KubernetesDiscovery(), Scrape()).targets(found)
     except UnusablePodError as error:
-        assert EVIL not in str(error)
-        assert str(error).isprintable()
-        assert len(str(error)) < 300
+        is_plain(error)
         return
     for target in targets:
         is_asked_alone(target.url, f"10.0.0.9:{target.url.split(':')[2].split('/')[0]}")
@@ -111,7 +116,7 @@ def test_the_address_of_a_pod_is_an_ip_address_or_it_is_no_target(ip):
     try:
         (target,) = PodReader(KubernetesDiscovery(), Scrape()).targets(pod(ip, {})) or (None,)
     except UnusablePodError as error:
-        assert EVIL not in str(error)
+        is_plain(error)
         return
     if target is not None:
         is_asked_alone(target.url, ip_and_port(ip, 8000))
@@ -122,7 +127,9 @@ def pod(ip: str, annotations: dict[str, str]) -> Pod:
     return Pod.model_validate({"metadata": metadata, "status": {"phase": "Running", "podIP": ip}})
 
 
-@pytest.mark.parametrize("scheme", ["HTTP", "ftp", "", "http:", "https://evil.example/?x=", " http", "http\n"])
+@pytest.mark.parametrize(
+    "scheme", ["HTTP", "ftp", "", "http:", "https://evil.example/?x=", " http", "http\n"]
+)
 def test_a_scheme_is_exactly_http_or_https(scheme):
     with pytest.raises(ValueError, match="a scheme that is neither") as caught:
         page_url(scheme, "a:1", "/metrics")
@@ -182,8 +189,8 @@ def test_a_path_and_its_parameters_are_what_is_asked_for(path, parameters, targe
         ("/m\r\nHost: evil.example", "unusable path"),
         ("/m n", "unusable path"),
         ("/m\u00fc", "unusable path"),
-        ("/m#x", "write them as %23"),
-        ("/\\evil.example", "write them as %23"),
+        ("/m#x", "unusable path"),
+        ("/\\evil.example", "unusable path"),
         ("/" + "m" * MOST_PATH, "more than 2,048 characters"),
     ],
 )
@@ -221,7 +228,9 @@ def test_a_port_that_no_connection_has_is_refused(port):
         ip_and_port("10.0.0.9", port)
 
 
-@pytest.mark.parametrize("ip", ["", "a", "10.0.0.9:1", "010.0.0.9", "0x7f.1", "1", "::1]:1", "fe80::1%eth0", "10.0.0.9\n"])
+@pytest.mark.parametrize(
+    "ip", ["", "a", "10.0.0.9:1", "010.0.0.9", "0x7f.1", "1", "::1]:1", "fe80::1%eth0", "10.0.0.9\n"]
+)
 def test_what_is_no_address_of_a_host_is_refused(ip):
-    with pytest.raises(ValueError, match="is not an IP address|a zone"):
+    with pytest.raises(ValueError, match=r"is not an IP address|a zone"):
         ip_and_port(ip, 8000)

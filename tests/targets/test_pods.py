@@ -145,14 +145,16 @@ def test_a_container_s_port_that_no_connection_has_is_refused(number):
 
 @pytest.mark.parametrize("ip", ["evil.example", "10.0.0.9@evil.example", "fe80::1%eth0", "0x7f000001"])
 def test_a_pod_whose_address_is_none_is_refused(ip):
-    with pytest.raises(UnusablePodError, match="is not an IP address|a zone") as caught:
+    with pytest.raises(UnusablePodError, match=r"is not an IP address|a zone") as caught:
         targets(pod(ip))
     assert "evil" not in str(caught.value)
 
 
 def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warning(log):
     reader = PodReader(
-        KubernetesDiscovery(annotations={"team": "team", "tier": "tier", "note": "note"}), Scrape(), "kubernetes x"
+        KubernetesDiscovery(annotations={"team": "team", "tier": "tier", "note": "note"}),
+        Scrape(),
+        "kubernetes x",
     )
     annotations = {"team": "a" * (MOST_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MOST_LABEL_VALUE}
     for _ in range(3):
@@ -166,7 +168,12 @@ def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warni
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"name": "a/b", "namespace": "n"}, {"name": "a" * 254, "namespace": "n"}, {"name": "a", "namespace": "N\n"}]
+    "metadata",
+    [
+        {"name": "a/b", "namespace": "n"},
+        {"name": "a" * 254, "namespace": "n"},
+        {"name": "a", "namespace": "N\n"},
+    ],
 )
 def test_names_that_kubernetes_does_not_give_are_no_pod(metadata):
     with pytest.raises(ValidationError):
