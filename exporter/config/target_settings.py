@@ -18,13 +18,20 @@ from pydantic import (
 
 from exporter.config.http_settings import HttpSettings, Section
 from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.labels import LabelName, LabelValue, writable
+from exporter.config.labels import (
+    MOST_LABEL_VALUE,
+    MOST_LABELS,
+    AtMostLabels,
+    LabelName,
+    LabelValue,
+    printable,
+)
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
 from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.shard_settings import ShardSettings
-from exporter.config.url import address, identity
+from exporter.config.url import PATH, address, identity
 from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
 
 _LIST_FILES: Final = frozenset({".json", ".yml", ".yaml"})
@@ -38,13 +45,14 @@ class TargetSettings(HttpSettings):
         description="The address of its metrics page, http or https. Without a path it gets `/metrics`. "
         "A user and password belong under `basic_auth`."
     )
-    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(writable)] | None = Field(
+    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)] | None = Field(
         default=None, description="The value of its `target` label; without one, `host:port` of the address."
     )
-    labels: Mapping[LabelName, LabelValue] = Field(
+    labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
         default_factory=dict,
-        description="Labels for all its metrics. Not `instance`, `job`, `le`, `quantile`, nor a label of the "
-        "exporter's own metrics.",
+        description=f"Labels for all its metrics, {MOST_LABELS} at most, with values of up to "
+        f"{MOST_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of "
+        "the exporter's own metrics.",
     )
     speculative: SpeculativeSettings | None = Field(
         default=None, description="How it speculates, where its metrics do not say."
@@ -98,7 +106,7 @@ class Scrape(HttpSettings):
         default="http",
         description="The scheme of their addresses, unless the label `__scheme__` names another.",
     )
-    metrics_path: Annotated[str, matches(r"/[\x21-\x7e]*", "is not a path; it begins with `/`")] = Field(
+    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = Field(
         default="/metrics",
         description="The path of their pages, unless the label `__metrics_path__` names another.",
     )
