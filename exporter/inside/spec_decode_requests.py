@@ -63,9 +63,9 @@ NUMBER_BYTES = 512
 FOUND_KEYS = 512
 """Occurrences of keys in a body or an answer, at any depth. A request with more is not reported."""
 
-REQUEST_SECONDS = 3e-3
+REQUEST_SECONDS = 2.8e-3
 """Processor time of the thread for one request body; then the request counts as too costly."""
-ANSWER_SECONDS = 0.5e-3
+ANSWER_SECONDS = 0.8e-3
 """Processor time of the thread for one answer; then the request counts as too costly."""
 STEPS = 4096
 """Steps of reading one body or answer, for systems whose clock of processor time is coarse."""
@@ -438,7 +438,7 @@ class Reporter:
         """Requests that are not reported since the last batch: too many, or sent in vain."""
         self.too_costly = 0
         """Requests that are not reported since the last batch: to read them would take too long."""
-        self._work = Work()
+        self._work = Work(time.thread_time, time.sleep)
         self._lock = threading.Lock()
         self._exchanges: Waiting[tuple[Callable[[Exchange], None], Exchange]] = Waiting(
             EXCHANGES, EXCHANGE_BYTES
@@ -820,9 +820,7 @@ class Work:
 
     __slots__ = ("_clock", "_end", "_rested", "_round_end", "_sleep", "_steps")
 
-    def __init__(
-        self, clock: Callable[[], float] = time.thread_time, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._clock, self._sleep = clock, sleep
         self._rested = self._round_end = self._end = 0.0
         self._steps = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from exporter.inside import spec_decode_requests as inside
@@ -35,7 +36,7 @@ def noise() -> bytes:
     return b"\x1f\x8b\x08" + random.Random(1).randbytes(SIZE - 3)
 
 
-_PROSE: Final = "One of \"many\" lines of a conversation.\n"
+_PROSE: Final = 'One of "many" lines of a conversation.\n'
 _DEPTH: Final = 100_000
 
 HOSTILE: Final[Mapping[str, Body]] = {
@@ -76,12 +77,12 @@ HOSTILE: Final[Mapping[str, Body]] = {
 
 
 def keys_apart(number: int) -> bytes:
-    """Return a body of 1 MiB with a number of keys in nested objects, as far apart as they can be, and escapes between."""
+    """Return a body of 1 MiB with keys in nested objects, as far apart as they can be, and escapes between."""
     text = b'\\"\\\\' * ((SIZE // (number + 1) - 40) // 4)
     return b'{"n":1,"a":[' + b'{"n":1,"a":"%s"},' % text * number + b'0],"n":2}'
 
 
-def chat(content: Any, **more: Any) -> bytes:
+def chat(content: str | list[Any], **more: object) -> bytes:
     """Return a chat request as the OpenAI client writes it, with its temperature last."""
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
     return json.dumps({"messages": messages, "model": "tiny", **more, "temperature": 0.5}).encode()
@@ -100,18 +101,24 @@ def prose(size: int) -> str:
 
 def code(size: int) -> str:
     """Return source code."""
-    text = (inside.__file__ and open(inside.__file__).read()) or ""
+    text = Path(inside.__file__).read_text()
     return (text * (size // len(text) + 1))[: size * 100 // 109]
 
 
 def tools(number: int) -> list[Any]:
     """Return tools with parameters that are called like fields of a request."""
-    parameters = {"type": "object", "properties": {"temperature": {"type": "number"}, "n": {"type": "integer"}}}
+    parameters = {
+        "type": "object",
+        "properties": {"temperature": {"type": "number"}, "n": {"type": "integer"}},
+    }
     return [{"type": "function", "function": {"name": "f", "parameters": parameters}}] * number
 
 
 _MiB: Final = 1000 * 1024
-_IMAGE: Final = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * (_MiB // 8)}}
+_IMAGE: Final = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * (_MiB // 8)},
+}
 _PART: Final = {"type": "text", "text": "What is on this picture? " * 20}
 
 TYPICAL: Final[Mapping[str, Body]] = {
@@ -121,12 +128,14 @@ TYPICAL: Final[Mapping[str, Body]] = {
     "prompt of 1 MiB, temperature first": lambda: first(chat(prose(_MiB))),
     "source code of 1 MiB": lambda: chat(code(_MiB)),
     "source code of 1 MiB, temperature first": lambda: first(chat(code(_MiB))),
-    "JSON of 1 MiB in a prompt": lambda: chat(json.dumps([{"n": 1, "temperature": 0.5, "text": "a"}] * 21_000)),
+    "JSON of 1 MiB in a prompt": lambda: chat(
+        json.dumps([{"n": 1, "temperature": 0.5, "text": "a"}] * 21_000)
+    ),
     "100 messages of 10 kB": lambda: chat([{"role": "user", "content": prose(10_000)}] * 100),
     "2,000 messages of 500 bytes": lambda: chat([{"role": "user", "content": prose(460)}] * 2000),
     "2,000 messages with content parts": lambda: chat([{"role": "user", "content": [_PART]}] * 1700),
     "140,000 token ids": lambda: json.dumps(
-        {"prompt": [random.Random(1).randrange(150_000)] * 140_000, "temperature": 0.5}, separators=(",", ":")
+        {"prompt": [123_456] * 140_000, "temperature": 0.5}, separators=(",", ":")
     ).encode(),
     "1,000 prompts of 100 token ids": lambda: json.dumps(
         {"temperature": 0.5, "prompt": [[123_456] * 100] * 1000}
