@@ -232,6 +232,7 @@ class Middleware:
             try:
                 exchange.received(message)
             except Exception as error:
+                exchange.receiving = exchange.sending = False
                 reporter.failed(error)
             return message
 
@@ -240,6 +241,7 @@ class Middleware:
             try:
                 exchange.sent(message)
             except Exception as error:
+                exchange.sending = False
                 reporter.failed(error)
 
         def receive_and_look() -> Awaitable[Message]:
@@ -327,7 +329,7 @@ class Exchange:
         """Whether the whole of the request has come, and will be read."""
         self._messages = 0
         self.receiving = self.sending = True
-        """Whether further messages from the client, and to it, are looked at."""
+        """Whether further messages from the client, and to it, are read."""
         self.stream = False
         self.head = b""
         self.body = Ending(BODY_BYTES)
@@ -694,14 +696,19 @@ def post(
     """
     own = {"Content-Type": "application/x-ndjson", "Connection": "close"}
     connection.request("POST", path, body, {**own, **headers})
-    reply = cast("socket.socket", Received(receive_reply(connection.sock)))
-    answer = http.client.HTTPResponse(reply, method="POST")
-    answer.begin()
+    answer = read_reply(receive_reply(connection.sock))
     if answer.status == TOO_MANY_REQUESTS:
         raise AboveRateError
     if answer.status != OK:
         raise NotSentError(f"status {answer.status}")
     return not above_rate(answer)
+
+
+def read_reply(received: bytes) -> http.client.HTTPResponse:
+    """Return a reply whose headers have been read."""
+    reply = http.client.HTTPResponse(cast("socket.socket", Received(received)), method="POST")
+    reply.begin()
+    return reply
 
 
 class Received:

@@ -63,9 +63,9 @@ NUMBER_BYTES = 512
 FOUND_KEYS = 512
 """Occurrences of keys in a body or an answer, at any depth. A request with more is not reported."""
 
-REQUEST_SECONDS = 3e-3
+REQUEST_SECONDS = 2.8e-3
 """Processor time of the thread for one request body; then the request counts as too costly."""
-ANSWER_SECONDS = 0.5e-3
+ANSWER_SECONDS = 0.8e-3
 """Processor time of the thread for one answer; then the request counts as too costly."""
 STEPS = 4096
 """Steps of reading one body or answer, for systems whose clock of processor time is coarse."""
@@ -232,6 +232,7 @@ class Middleware:
             try:
                 exchange.received(message)
             except Exception as error:
+                exchange.receiving = exchange.sending = False
                 reporter.failed(error)
             return message
 
@@ -240,6 +241,7 @@ class Middleware:
             try:
                 exchange.sent(message)
             except Exception as error:
+                exchange.sending = False
                 reporter.failed(error)
 
         def receive_and_look() -> Awaitable[Message]:
@@ -327,7 +329,7 @@ class Exchange:
         """Whether the whole of the request has come, and will be read."""
         self._messages = 0
         self.receiving = self.sending = True
-        """Whether further messages from the client, and to it, are looked at."""
+        """Whether further messages from the client, and to it, are read."""
         self.stream = False
         self.head = b""
         self.body = Ending(BODY_BYTES)
@@ -438,7 +440,7 @@ class Reporter:
         """Requests that are not reported since the last batch: too many, or sent in vain."""
         self.too_costly = 0
         """Requests that are not reported since the last batch: to read them would take too long."""
-        self._work = Work()
+        self._work = Work(time.thread_time, time.sleep)
         self._lock = threading.Lock()
         self._exchanges: Waiting[tuple[Callable[[Exchange], None], Exchange]] = Waiting(
             EXCHANGES, EXCHANGE_BYTES
@@ -694,14 +696,19 @@ def post(
     """
     own = {"Content-Type": "application/x-ndjson", "Connection": "close"}
     connection.request("POST", path, body, {**own, **headers})
-    reply = cast("socket.socket", Received(receive_reply(connection.sock)))
-    answer = http.client.HTTPResponse(reply, method="POST")
-    answer.begin()
+    answer = read_reply(receive_reply(connection.sock))
     if answer.status == TOO_MANY_REQUESTS:
         raise AboveRateError
     if answer.status != OK:
         raise NotSentError(f"status {answer.status}")
     return not above_rate(answer)
+
+
+def read_reply(received: bytes) -> http.client.HTTPResponse:
+    """Return a reply whose headers have been read."""
+    reply = http.client.HTTPResponse(cast("socket.socket", Received(received)), method="POST")
+    reply.begin()
+    return reply
 
 
 class Received:
@@ -820,9 +827,7 @@ class Work:
 
     __slots__ = ("_clock", "_end", "_rested", "_round_end", "_sleep", "_steps")
 
-    def __init__(
-        self, clock: Callable[[], float] = time.thread_time, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._clock, self._sleep = clock, sleep
         self._rested = self._round_end = self._end = 0.0
         self._steps = 0
