@@ -46,7 +46,7 @@ API = "/api/v1/requests"
 
 BODY_BYTES = 1 << 20
 """The most of a request that is kept until it has been read: the end of it."""
-BODY_MESSAGES = 2048
+BODY_MESSAGES = 3072
 """Messages of a request body that are read. A request in more messages is not reported."""
 HEADERS = 256
 """Headers of a request that are read. A request with more headers is not reported."""
