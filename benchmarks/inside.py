@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.inside_limits import bodies, floods
+from benchmarks.inside_limits import answers, bodies, floods
 from benchmarks.process import cpu_seconds
 from exporter.inside import spec_decode_requests as inside
 
@@ -262,6 +262,7 @@ def main() -> None:
     floods()  # first, while the thread of each reporter is started
     alone()
     bodies()
+    answers()
     if {"VLLM_VENV", "VLLM_MODELS"} <= os.environ.keys():
         report(measured(arguments), arguments.streams)
     else:

@@ -11,7 +11,7 @@ from statistics import quantiles
 from typing import Any
 
 from exporter.inside import spec_decode_requests as inside
-from tests.inside.adversarial import HOSTILE, TYPICAL
+from tests.inside.adversarial import HOSTILE, HOSTILE_ANSWERS, TYPICAL
 
 PIECE = 64 << 10
 """Bytes of a message in which a server hands out a body."""
@@ -136,6 +136,39 @@ def bodies() -> None:
     many = 1_000_000
     endless = cost(lambda: b" " * many, 1)
     print(f"\nA body of {many:,} messages: {endless.loop / many * 1e6:.3f} µs each, {endless.outcome}.")
+
+
+def answers() -> None:
+    """Print the costs of the ends of hostile answers."""
+    print("\n| An answer, its end | thread, ms | at once, ms |\n|---|--:|--:|")
+    figures = {
+        name: _answer_cost(make, streamed=streamed) for name, (streamed, make) in HOSTILE_ANSWERS.items()
+    }
+    for name, (total, at_once) in figures.items():
+        print(f"| {name} | {_milliseconds(total, at_once)} |")
+    print(f"| **most** | {_milliseconds(*(max(column) for column in zip(*figures.values(), strict=True)))} |")
+
+
+def _answer_cost(make: Callable[[], bytes], *, streamed: bool) -> tuple[float, float]:
+    wrapped = inside.Middleware(application)
+    reporter: Any = wrapped._reporter  # noqa: SLF001
+    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    text = make()
+    found = []
+    for _ in range(REPETITIONS):
+        exchange = inside.Exchange(reporter, {"headers": []})
+        exchange.stream, exchange.said = streamed, {}
+        exchange.answer.add(text)
+        reporter.answered(exchange)
+        watch = Stopwatch()
+        reporter._work = inside.Work(time.thread_time, watch.sleep)  # noqa: SLF001
+        begin = time.thread_time()
+        reporter.work(0.0)
+        total = time.thread_time() - begin
+        watch.sleep(0.0)
+        found.append((total, watch.longest))
+    total, at_once = (min(figures) for figures in zip(*found, strict=True))
+    return total, at_once
 
 
 def _milliseconds(*seconds: float) -> str:

@@ -75,6 +75,24 @@ HOSTILE: Final[Mapping[str, Body]] = {
 """By a description: bodies of 1 MiB or less that a client may send to hold up the event loop."""
 
 
+_USAGE: Final = b'"usage":{"completion_tokens":1},'
+HOSTILE_ANSWERS: Final[Mapping[str, tuple[bool, Body]]] = {
+    "events `data: {}`": (True, lambda: b"data: {}\n\n" * 10_000),
+    "empty lines": (True, lambda: b"\n" * 100_000),
+    "`data:` in one line": (True, lambda: b"data:" * 20_000),
+    "events without JSON": (True, lambda: b"\ndata:" * 20_000),
+    "an event of white space": (True, lambda: b"\ndata:" + b" " * 100_000),
+    "an event of keys": (True, lambda: b'data: {"usage":' * 10_000),
+    "nested keys": (False, lambda: b'{"usage":' * 10_000),
+    "repeated keys": (False, lambda: b'{"a":1,' + _USAGE * 10_000 + b'"b":1}'),
+    "as many keys as are read": (False, lambda: b'{"a":1,' + _USAGE * (inside.FOUND_KEYS - 1) + b'"b":1}'),
+    "brackets": (False, lambda: b'{"usage":' + b"[" * 100_000),
+    "quotation marks": (False, lambda: b'"' * 100_000),
+    "escapes": (False, lambda: b'{"model":"' + b"\\" * 100_000),
+}
+"""By a description: whether an answer is a stream, and the answer."""
+
+
 def keys_apart(number: int) -> bytes:
     """Return a body of 1 MiB with keys in nested objects, as far apart as they can be, and escapes between."""
     text = b'\\"\\\\' * ((SIZE // (number + 1) - 40) // 4)
