@@ -61,6 +61,21 @@ def test_without_knowing_the_beginning_the_values_are_the_same(thing, spaces, as
     assert top_level(text, whole=False) == {name: thing[name] for name in NAMES if name in thing}
 
 
+pairs = st.lists(st.tuples(st.one_of(st.sampled_from(NAMES), texts), values), max_size=10)
+
+
+@given(pairs, st.booleans(), st.sampled_from([0, 5000]))
+def test_of_repeated_keys_the_last_value_counts_wherever_the_prompt_is(members, whole, length):
+    """The longest part without a key is skipped: it may be before, between or behind the others."""
+    gap = json.dumps('a\\"{[' * length)
+    text = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members)
+    for parts in ((f'"a":{gap}', text), (text, f'"a":{gap}'), (text, f'"a":{gap}', text)):
+        body = "{" + ",".join(part for part in parts if part) + "}"
+        expected = json.loads(body)
+        found = top_level(body.encode(), whole=whole)
+        assert found == {name: expected[name] for name in NAMES if name in expected}
+
+
 @given(objects, st.booleans(), st.data())
 def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii_only, data):
     text = written(thing, 0, ascii_only)

@@ -53,7 +53,7 @@ def test_the_limits_in_the_documents_are_those_of_the_file():
         f"| {inside.BODY_MESSAGES:,} |",
         f"| {inside.HEADERS}, the default of vLLM",
         f"| {inside.SLICE_SECONDS * 1e3:g} ms and one step of up to {inside.STRETCH >> 10} KiB, then a rest of",
-        f"| {inside.SHARE * inside.SECONDS * 1e3:g} ms of each second: {inside.SHARE:.0%} of a core |",
+        f"| {inside.SHARE * inside.SECONDS * 1e3:g} ms of each second: {inside.SHARE * 100:g} % of a core |",
         f"| requests wait in the queue of {inside.EXCHANGE_BYTES >> 20} MiB and {inside.EXCHANGES:,} entries;",
         f"| {inside.REPLY_BYTES >> 10} KiB, {inside.REPLY_PIECES} pieces, {inside.TIMEOUT:g} s |",
         f"| {inside.SETTING_CHARACTERS:,} printable characters; {inside.NAME_CHARACTERS} for names",
