@@ -2,9 +2,10 @@
 
     VLLM_VENV=… VLLM_MODELS=… python -m benchmarks.inside [--rounds 12] [--seconds 900] [--tokens 100]
 
-The environment is the one of ``tests/e2e/vllm/run``; without it only the first table is made. Two servers run
-at the same time, one with the middleware, and are asked in turns: what else the machine does meets both.
-Every figure is of the same run; the ratio is the median of those of the rounds.
+The environment is the one of ``tests/e2e/vllm/run``; without it only the tables of the middleware alone are
+printed: messages, requests, and hostile bodies (``benchmarks.inside_limits``). In vLLM two servers run at the
+same time, one with the middleware, and are asked in turns: what else the machine does meets both. Every
+figure is of the same run; the ratio is the median of those of the rounds.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks.inside_limits import answers, bodies, floods
 from benchmarks.process import cpu_seconds
 from exporter.inside import spec_decode_requests as inside
 
@@ -257,7 +259,10 @@ def main() -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--tokens", type=int, default=100)
     arguments = parser.parse_args()
+    floods()  # first, while the thread of each reporter is started
     alone()
+    bodies()
+    answers()
     if {"VLLM_VENV", "VLLM_MODELS"} <= os.environ.keys():
         report(measured(arguments), arguments.streams)
     else:

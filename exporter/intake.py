@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -68,11 +69,13 @@ class Intake:
         elif settings.ingest and not before.ingest:
             self._board.go_on(self._clock.monotonic())
 
-    async def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Batch:
+    async def take(
+        self, body: bytes, *, lines: bool, unsent: Mapping[Refusal, int] = MappingProxyType({})
+    ) -> Batch:
         """Read a body and count its requests; what is above the rate is left out and counted as refused.
 
-        ``dropped`` are those that its sender let go before. Of a body of which all is above the rate, nothing
-        counts, nor do they: it comes again.
+        ``unsent`` counts the requests that the sender did not send since its last body, by reason. If all of
+        a body is above the rate, nothing counts, ``unsent`` included: the body comes again.
 
         Raises:
             NotJsonError: see ``wire.read``, and so for the next.
@@ -83,7 +86,7 @@ class Intake:
         await self._count(board, batch)
         if not batch.above_the_rate:
             self._bodies += 1
-            batch.refused += Counter({Refusal.DROPPED: dropped})
+            batch.refused += Counter(unsent)
             for reason, number in batch.refused.items():
                 board.refuse(reason, number)
             self._tell_refused(batch.refused)

@@ -306,6 +306,7 @@ def _sent() -> list[Panel]:
             "Not counted, by reason",
             "Requests a second that are in no figure here. `rate`: more came than `requests.rate`; "
             "`without_metrics`: vLLM said nothing of their speculation; `dropped`: the sender let them go; "
+            "`too_costly`: the middleware did not read them, because of its limits; "
             "`body`: whole bodies were turned away, each counted as one.",
             [Query(refused, "{{reason}}")],
             _A_SECOND,

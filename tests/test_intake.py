@@ -113,7 +113,7 @@ async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, 
 
 async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(intake):
     with capture_logs() as logged:
-        batch = await intake.take(body(RECORD), lines=False, dropped=7)
+        batch = await intake.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
     assert (len(batch.requests), batch.refused) == (1, {Refusal.DROPPED: 7})
     found = await intake.findings()
     assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 7})
@@ -126,10 +126,10 @@ async def test_what_a_sender_will_say_again_is_not_counted_yet(intake, clock, re
     """It says it with each body until one is taken: with 400 and 429 it knows that this was not."""
     await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
     with contextlib.suppress(NotJsonError):
-        assert (await intake.take(refused, lines=False, dropped=7)).above_the_rate
+        assert (await intake.take(refused, lines=False, unsent={Refusal.DROPPED: 7})).above_the_rate
     assert Refusal.DROPPED not in (await intake.findings()).refused
     clock.now += 1
-    await intake.take(body(RECORD), lines=False, dropped=7)
+    await intake.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
     assert (await intake.findings()).refused[Refusal.DROPPED] == 7
 
 

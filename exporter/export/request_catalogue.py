@@ -314,8 +314,8 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         "spec_decode_exporter_requests_refused_total",
         labels=("reason",),
         help="Requests not counted, by reason: not readable, without vLLM's metrics of the speculation, numbers that "
-        "contradict each other, more a second than are taken, or dropped by their sender, which says so. A body that is "
-        "turned away whole counts as one.",
+        "contradict each other, more a second than are taken, dropped by their sender, or too costly for the middleware to "
+        "read. A body that is turned away whole counts as one.",
         read=lambda findings: [((str(reason),), findings.refused.get(reason, 0)) for reason in Refusal],
     ),
     _own(

@@ -72,7 +72,7 @@ class TakenView(View):
 
     taken: int = Field(description="How many were counted.")
     refused: dict[Refusal, int] = Field(
-        description="How many were not, by reason; none is left out. `dropped` the sender said of itself."
+        description="How many were not, by each reason. Senders count `dropped` and `too_costly`."
     )
     mistakes: tuple[MistakeView, ...] = Field(description="The first ten that are malformed, or the like.")
 

@@ -50,5 +50,7 @@ class Refusal(StrEnum):
     """More came in a second than are taken."""
     DROPPED = "dropped"
     """Its sender let it go, and says so with what it sends later."""
+    TOO_COSTLY = "too_costly"
+    """The middleware inside vLLM did not read it: the request exceeds its limits of time or items."""
     BODY = "body"
     """Its body was turned away whole; each body counts as one, for nobody knows how many were in it."""

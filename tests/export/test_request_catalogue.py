@@ -132,7 +132,7 @@ def test_the_exporter_s_own_counters_begin_at_0_with_every_reason():
     assert values_of(fresh, "spec_decode_exporter_requests_taken_total") == {(): 0}
     assert values_of(fresh, "spec_decode_exporter_request_bodies_taken_total") == {(): 0}
     refused = values_of(fresh, "spec_decode_exporter_requests_refused_total")
-    reasons = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "body")
+    reasons = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "too_costly", "body")
     assert refused == {(reason,): 0 for reason in reasons}
 
 
@@ -232,4 +232,4 @@ class TestTheNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 76 + 12 + 2 + 12
+        assert sum(len(family.samples) for family in families_of(findings)) == 76 + 12 + 2 + 13

@@ -19,6 +19,12 @@ def by_hand(monkeypatch):
     monkeypatch.setattr(inside.Reporter, "_start", lambda reporter: None)
 
 
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch):
+    """The thread's clock stands still: a slow machine, or a tracer, must not make a request too costly."""
+    monkeypatch.setattr(inside.time, "thread_time", lambda: 0.0)
+
+
 @pytest.fixture
 def settings(monkeypatch):
     """Return what sets the variables of the middleware, without their prefix."""

@@ -33,6 +33,17 @@ values = st.recursive(
 objects = st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), values, max_size=6)
 
 
+def work():
+    """Return work without an end: limits have tests of their own."""
+    one = inside.Work(lambda: 0.0, lambda seconds: None)
+    one.begin(1.0)
+    return one
+
+
+def top_level(text, *, whole=True):
+    return inside.top_level(text, KEYS, work(), whole=whole)
+
+
 def written(thing, spaces, ascii_only):
     separators = (", ", ": ") if spaces else (",", ":")
     return json.dumps(thing, ensure_ascii=ascii_only, separators=separators, indent=spaces or None).encode()
@@ -41,55 +52,77 @@ def written(thing, spaces, ascii_only):
 @given(objects, st.sampled_from([0, 1, 3]), st.booleans())
 def test_values_are_those_that_a_parser_finds(thing, spaces, ascii_only):
     text = written(thing, spaces, ascii_only)
-    assert inside.top_level(text, KEYS) == {name: thing[name] for name in NAMES if name in thing}
+    assert top_level(text) == {name: thing[name] for name in NAMES if name in thing}
+
+
+@given(objects, st.sampled_from([0, 1, 3]), st.booleans())
+def test_without_knowing_the_beginning_the_values_are_the_same(thing, spaces, ascii_only):
+    text = written(thing, spaces, ascii_only)
+    assert top_level(text, whole=False) == {name: thing[name] for name in NAMES if name in thing}
+
+
+pairs = st.lists(st.tuples(st.one_of(st.sampled_from(NAMES), texts), values), max_size=10)
+
+
+@given(pairs, st.booleans(), st.sampled_from([0, 5000]))
+def test_of_repeated_keys_the_last_value_counts_wherever_the_prompt_is(members, whole, length):
+    """The longest part without a key is skipped: it may be before, between or behind the others."""
+    gap = json.dumps('a\\"{[' * length)
+    text = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members)
+    for parts in ((f'"a":{gap}', text), (text, f'"a":{gap}'), (text, f'"a":{gap}', text)):
+        body = "{" + ",".join(part for part in parts if part) + "}"
+        expected = json.loads(body)
+        found = top_level(body.encode(), whole=whole)
+        assert found == {name: expected[name] for name in NAMES if name in expected}
 
 
 @given(objects, st.booleans(), st.data())
 def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii_only, data):
     text = written(thing, 0, ascii_only)
     cut = data.draw(st.integers(0, len(text)))
-    found = inside.top_level(text[cut:], KEYS)
+    found = top_level(text[cut:], whole=cut == 0)
     assert found.items() <= thing.items()
     for name, value in found.items():
         assert json.dumps(value) == json.dumps(thing[name])
 
 
-@given(objects, st.integers(1, 7))
+@given(objects, st.integers(2, 7))
 def test_a_long_text_is_gone_through_in_stretches(thing, stretch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside, "STRETCH", stretch)
-        assert inside.top_level(written(thing, 0, True), KEYS) == {
-            name: thing[name] for name in NAMES if name in thing
-        }
+        patch.setattr(inside, "STEPS", 1_000_000)
+        assert top_level(written(thing, 0, True)) == {name: thing[name] for name in NAMES if name in thing}
 
 
 @given(st.binary(max_size=200))
 def test_what_is_no_json_gives_nothing_or_an_error_that_is_caught(text):
     try:
-        found = inside.top_level(b'{"n":' + text, KEYS)
+        found = top_level(b'{"n":' + text)
     except ValueError:
         return
     assert set(found) <= set(NAMES)
 
 
 def test_the_last_of_two_values_counts_as_it_does_in_python():
-    assert inside.top_level(b'{"n":1,"n":2}', KEYS) == {"n": 2}
+    assert top_level(b'{"n":1,"n":2}') == {"n": 2}
 
 
 def test_a_tool_s_temperature_is_not_that_of_the_request():
     tools = [{"function": {"parameters": {"properties": {"temperature": {"n": 3}}}}}]
     request = {"temperature": 0.2, "tools": tools, "messages": [{"content": '{"temperature": 9}'}]}
-    assert inside.top_level(json.dumps(request).encode(), KEYS) == {"temperature": 0.2}
+    assert top_level(json.dumps(request).encode()) == {"temperature": 0.2}
 
 
 def test_a_key_that_ends_like_one_is_another():
-    assert inside.top_level(json.dumps({'a"n': 1}).encode(), KEYS) == {}
+    assert top_level(json.dumps({'a"n': 1}).encode()) == {}
 
 
 def test_a_value_that_is_too_long_is_none():
-    assert inside.top_level(json.dumps({"metadata": {"a": "b" * 10_000}}).encode(), KEYS) == {
-        "metadata": None
-    }
+    assert top_level(json.dumps({"metadata": {"a": "b" * 10_000}}).encode()) == {"metadata": None}
+
+
+def read_answer(one):
+    return inside.read_answer(one, work())
 
 
 def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
@@ -105,9 +138,11 @@ def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
 
 def said(request, **fields):
     settings = inside.Settings(**fields)
-    return inside.read_request(
-        exchange(json.dumps(request).encode()), inside.request_keys(settings), settings
-    )
+    return read_request(exchange(json.dumps(request).encode()), settings)
+
+
+def read_request(one, settings):
+    return inside.read_request(one, inside.request_keys(settings), settings, work())
 
 
 @pytest.mark.parametrize("temperature", [0, 0.7, 1, 2.0])
@@ -140,9 +175,7 @@ def test_headers_go_before_fields():
     reporter = inside.Reporter(settings)
     kind, user = reporter.attributes([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
     request = b'{"type":"chat","user":"bob"}'
-    found = inside.read_request(
-        exchange(request, kind=kind, user=user), inside.request_keys(settings), settings
-    )
+    found = read_request(exchange(request, kind=kind, user=user), settings)
     assert found == {"request_type": "batch", "user": "ann"}
 
 
@@ -157,8 +190,7 @@ def test_long_names_are_cut_to_what_the_exporter_takes():
 def read_header(name, value):
     reporter = inside.Reporter(inside.Settings())
     kind, _ = reporter.attributes([(name.encode(), value)])
-    settings = inside.Settings()
-    found = inside.read_request(exchange(kind=kind), inside.request_keys(settings), settings)
+    found = read_request(exchange(kind=kind), inside.Settings())
     return found.get("request_type", "")
 
 
@@ -183,90 +215,59 @@ async def test_nothing_that_a_client_says_makes_the_exporter_refuse_its_request(
     settings = inside.Settings(user_field="type")
     body = {"type": field, "temperature": max(temperature, 0)}
     one = exchange(json.dumps(body).encode(), kind=header)
-    record = {**inside.read_request(one, inside.request_keys(settings), settings), **inside.read_answer(one)}
+    record = {**read_request(one, settings), **read_answer(one)}
     batch = await read(json.dumps(record).encode(), lines=True, salt=b"0" * 16)
     assert (len(batch.requests), batch.refused) == (1, {})
 
 
-LONG = {
-    "letters": "a" * 1_000_000,
-    "quotes": 'say "n": ' * 100_000,
-    "backslashes": "\\" * 500_000,
-    "lines": ["x"] * 200_000,
-    "keys": ["n"] * 200_000,
-    "spaces": " " * 1_000_000,
-}
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_a_body_in_another_encoding_is_not_reported_as_one_without_a_temperature(encoding):
+    """vLLM reads these too. Where the beginning is lost, the end tells."""
+    for cut in (0, 8):
+        one = exchange('{"temperature": 0.5, "prompt": "a"}'.encode(encoding)[cut:])
+        with pytest.raises(UnicodeError):
+            read_request(one, inside.Settings())
 
 
-@pytest.mark.parametrize("name", LONG)
-@pytest.mark.parametrize("temperature_first", [True, False])
-def test_no_call_looks_at_more_than_a_stretch_before_others_may_go_on(monkeypatch, name, temperature_first):
-    """A regular expression holds the interpreter for as long as it runs, and so the event loop."""
-    request = {"messages": LONG[name]}
-    request = {"temperature": 0.5, **request} if temperature_first else {**request, "temperature": 0.5}
-    looks = []
-    rests = []
-    keys = inside.keys_of("temperature", "n")
-
-    class Watched:
-        def __init__(self, pattern):
-            self.pattern = pattern
-
-        def look(self, way, text, at, end):
-            found = getattr(self.pattern, way)(text, at, end)
-            looks.append(min(end, found.end() if found else end, len(text)) - at)
-            return found
-
-        def search(self, text, at, end):
-            return self.look("search", text, at, end)
-
-        def match(self, text, at, end):
-            return self.look("match", text, at, end)
-
-    for pattern in ("STRUCTURE", "ESCAPED", "COLON"):
-        monkeypatch.setattr(inside, pattern, Watched(getattr(inside, pattern)))
-    monkeypatch.setattr(inside.Pace, "step", lambda pace: rests.append(len(looks)))
-    found = inside.top_level(json.dumps(request).encode(), keys._replace(quoted=Watched(keys.quoted)))
-    assert found == {"temperature": 0.5}
-    assert 0 < max(looks) <= inside.STRETCH + keys.longest + 1
-    between = max(b - a for a, b in zip([0, *rests], [*rests, len(looks)], strict=True))
-    assert between <= 4
+def test_a_byte_order_mark_is_passed_over():
+    assert read_request(exchange(b'\xef\xbb\xbf{"temperature": 0.5}'), inside.Settings()) == {
+        "temperature": 0.5
+    }
 
 
-def test_the_thread_rests_when_it_has_worked_for_a_while(monkeypatch):
-    now = [0.0]
-    rests = []
-    monkeypatch.setattr(inside.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(inside.time, "sleep", rests.append)
-    pace = inside.Pace()
-    for _ in range(100):
-        now[0] += inside.WORK_SECONDS / 9
-        pace.step()
-    assert len(rests) == 10
+@pytest.mark.parametrize("deep", [b"[" * 5000, b'{"a":' * 1000])
+def test_a_value_that_is_nested_too_deep_is_none(deep):
+    assert top_level(b'{"n":' + deep) == {"n": None}
+
+
+def test_no_more_of_a_number_is_read_than_its_limit():
+    digits = b"9" * (inside.NUMBER_BYTES + 1)
+    assert top_level(b'{"n":%s}' % digits) == {"n": None}
+    assert top_level(b'{"n":%s}' % digits[1:]) == {"n": int(digits[1:])}
 
 
 def test_a_text_that_does_not_end_gives_nothing():
     """vLLM refuses such a request; so its words are no failure of ours."""
     for end in ("", "\\", '\\"', "\\\\"):
-        assert inside.top_level(b'{"n":1,"prompt":"a' + end.encode(), KEYS) in ({}, {"n": 1})
+        assert top_level(b'{"n":1,"prompt":"a' + end.encode()) in ({}, {"n": 1})
 
 
 def test_the_model_of_a_long_answer_is_read_at_its_beginning():
     one = exchange(text=answer(text='"model":"other"' * 10_000))
     assert one.answer.size <= inside.ANSWER_BYTES
-    assert inside.read_answer(one)["model"] == "tiny"
+    assert read_answer(one)["model"] == "tiny"
 
 
 def test_metrics_are_found_behind_all_that_vllm_may_put_before_them():
     """Log probabilities of a long prompt stand between usage and metrics."""
     one = exchange(text=answer(prompt_logprobs=[{"1": {"logprob": -0.5}}] * 5000))
-    record = inside.read_answer(one)
+    record = read_answer(one)
     assert record == {"model": "tiny", "metrics": METRICS}
 
 
 def test_the_metrics_of_a_transfer_are_not_those_of_the_request():
     one = exchange(text=answer(None, kv_transfer_params={"metrics": {"queue_time_ms": 1.0}}))
-    assert inside.read_answer(one)["metrics"] == {}
+    assert read_answer(one)["metrics"] == {}
 
 
 def test_the_last_event_may_have_no_metrics():
@@ -275,14 +276,14 @@ def test_the_last_event_may_have_no_metrics():
         event(choices=[{"text": '"metrics":{"queue_time_ms":1}'}]) + b"\n\n",
         stream()[-1],
     ]
-    record = inside.read_answer(exchange(text=b"".join(pieces), streamed=True))
+    record = read_answer(exchange(text=b"".join(pieces), streamed=True))
     assert record == {"model": "tiny", "metrics": {}}
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
 def test_lines_of_a_stream_may_end_as_its_format_allows(end):
     text = b"".join(piece.rstrip() + end for piece in stream())
-    assert inside.read_answer(exchange(text=text, streamed=True))["metrics"] == METRICS
+    assert read_answer(exchange(text=text, streamed=True))["metrics"] == METRICS
 
 
 def test_only_numbers_that_are_known_are_taken():

@@ -119,12 +119,12 @@ async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, expor
     one = await reporter(1, URL=exporter.url)
     read = inside.read_answer
 
-    def slow(exchange):
+    def slow(exchange, work):
         app_and_clock["now"] += 0.2
         for _ in range(2):
             one._exchanges.put((lambda other: one._keep(b"{}"), exchange), 0)
             one._exchanges.put((one._read_answer, exchange), 0)
-        return read(exchange)
+        return read(exchange, work)
 
     monkeypatch.setattr(inside, "read_answer", slow)
     for rounds in range(1, 4):
@@ -190,7 +190,7 @@ async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(report
         one = await reporter(2, URL=exporter.url)
         one.work(0.0)
         one.work(60.0)
-        assert len(exporter.requests) == 1
+        assert [len(text) > 0 for _, text in exporter.requests] == [True, False]
     assert one.dropped == 2
 
 
@@ -205,6 +205,95 @@ async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(r
     one.work(60.0)
     assert one.dropped == 0
     assert ["X-Spec-Decode-Dropped: 7" in exporter.requests[0][0], exporter.requests[1][0][-1]] == [True, "8"]
+
+
+async def test_drops_are_sent_without_a_record_that_waits(reporter, exporter):
+    """Else nobody would know of them while every request is dropped."""
+    one = await reporter(0, URL=exporter.url)
+    one.dropped, one.too_costly = 7, 2
+    one.work(0.0)
+    one.work(1.0)
+    ((head, text),) = exporter.requests
+    assert text == b""
+    assert "X-Spec-Decode-Dropped: 9\r\nX-Spec-Decode-Too-Costly: 2\r\n" in head + "\r\n"
+    assert (one.dropped, one.too_costly) == (0, 0)
+
+
+async def test_drops_are_kept_until_a_batch_arrives(reporter, exporter):
+    one = await reporter(0, URL=exporter.url)
+    one.dropped, one.too_costly = 7, 2
+    exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+    one.work(0.0)
+    assert (one.dropped, one.too_costly) == (7, 2)
+
+
+class Pieces:
+    """A socket from which an endless reply comes in pieces."""
+
+    def __init__(self, pieces):
+        self.pieces = iter(pieces)
+        self.received = []
+
+    def settimeout(self, seconds):
+        assert 0 < seconds <= inside.TIMEOUT
+
+    def recv(self, most):
+        piece = next(self.pieces, b"")
+        assert len(piece) <= most
+        self.received.append(piece)
+        return piece
+
+
+ENDLESS = {
+    "100 Continue": b"HTTP/1.1 100 Continue\r\n\r\n",
+    "headers": b"X-Header: 1234567890\r\n",
+    "nonsense": b"x" * 64,
+    "bytes one by one": b"H",
+    "a status line": b"HTTP/1.1 " + b"2" * 200,
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_reply_without_an_end_is_read_within_limits_and_is_no_success(name):
+    sock = Pieces(ENDLESS[name] for _ in range(1_000_000))
+    with pytest.raises((inside.NotSentError, inside.http.client.HTTPException)):
+        inside.read_reply(inside.receive_reply(sock))
+    assert len(sock.received) == inside.REPLY_PIECES
+
+
+def test_a_reply_of_the_size_limit_is_not_read_further():
+    sock = Pieces([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 1024] * 15, b"x" * 1005, b"more"])
+    assert len(inside.receive_reply(sock)) == inside.REPLY_BYTES
+
+
+def test_a_reply_ends_with_its_length_though_the_connection_stays_open():
+    sock = Pieces([b"HTTP/1.1 200 OK\r\nContent-", b"Length: 4\r\n\r\n", b"{}", b"{}", b"more"])
+    assert inside.receive_reply(sock).endswith(b"{}{}")
+    assert len(sock.received) == 4
+
+
+def test_a_reply_has_as_long_as_one_step(monkeypatch):
+    """A byte before each timeout held the thread for as long as the sender liked."""
+    now = [0.0]
+    monkeypatch.setattr(inside.time, "monotonic", lambda: now[0])
+
+    class Slow(Pieces):
+        def recv(self, most):
+            now[0] += inside.TIMEOUT / 4
+            return super().recv(most)
+
+    sock = Slow(b"H" for _ in range(100))
+    with pytest.raises(inside.NotSentError):
+        inside.receive_reply(sock)
+    assert len(sock.received) == 4
+
+
+@pytest.mark.parametrize("encoding", [b"Transfer-Encoding: chunked\r\n\r\n1c\r\n%s\r\n0\r\n\r\n", b"\r\n%s"])
+async def test_a_reply_without_a_length_is_understood(reporter, exporter, encoding, caplog):
+    one = await reporter(1, URL=exporter.url)
+    exporter.reply = b"HTTP/1.1 200 OK\r\n" + encoding % b'{"refused": {"rate": 100   }}'[:28]
+    one.work(0.0)
+    assert (one.dropped, len(one._records)) == (0, 0)
 
 
 async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):

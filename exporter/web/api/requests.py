@@ -16,6 +16,7 @@ from aiohttp import hdrs, web
 from exporter.export.request_models import MistakeView, TakenView
 from exporter.export.request_snapshot import head, lists, refused_view
 from exporter.requests.records import NotJsonError
+from exporter.requests.request import Refusal
 from exporter.requests.wire import Batch, TooManyError
 from exporter.web.api.answers import check_windows, pieces, respond, whole
 from exporter.web.api.problems import RequestError
@@ -38,9 +39,11 @@ NDJSON: Final = "application/x-ndjson"
 _LINES: Final = {JSON: False, NDJSON: True}
 
 DROPPED: Final = "X-Spec-Decode-Dropped"
-"""The header by which a sender says how many requests it let go since the last body that was taken."""
+"""Header: requests that the sender did not send since the last body that was taken."""
+TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"
+"""Header: those of them that the middleware inside vLLM did not read, because of its limits."""
 NUMBER: Final = "[0-9]{1,9}"
-"""What its value is."""
+"""The form of both values."""
 
 _TURNED_AWAY: Final = frozenset(
     {
@@ -88,7 +91,7 @@ async def take(request: web.Request, _query: Query) -> web.Response:
     lines = _is_lines(request)
     body = await _body(request)
     try:
-        batch = await taker.take(body, lines=lines, dropped=_dropped(request))
+        batch = await taker.take(body, lines=lines, unsent=_unsent(request))
     except NotJsonError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyError as error:
@@ -107,10 +110,16 @@ def _taken(batch: Batch) -> TakenView:
     )
 
 
-def _dropped(request: web.Request) -> int:
-    """Return how many requests the sender let go; what is no such number is passed over."""
-    said = request.headers.get(DROPPED, "")
-    return int(said) if re.fullmatch(NUMBER, said) else 0
+def _unsent(request: web.Request) -> dict[Refusal, int]:
+    """Return how many requests the sender did not send, by reason. Invalid numbers count as 0."""
+    unsent = _number(request, DROPPED)
+    too_costly = min(unsent, _number(request, TOO_COSTLY))
+    return {Refusal.DROPPED: unsent - too_costly, Refusal.TOO_COSTLY: too_costly}
+
+
+def _number(request: web.Request, header: str) -> int:
+    value = request.headers.get(header, "")
+    return int(value) if re.fullmatch(NUMBER, value) else 0
 
 
 def _is_lines(request: web.Request) -> bool:

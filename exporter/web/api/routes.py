@@ -107,6 +107,12 @@ ENDPOINTS: Final = (
                 "refused. What is no such number is passed over.",
                 f"^{requests.NUMBER}$",
             ),
+            Header(
+                requests.TOO_COSTLY,
+                f"How many of the requests in {requests.DROPPED} the middleware inside vLLM did not read, "
+                "because they exceed its limits. An invalid number counts as 0.",
+                f"^{requests.NUMBER}$",
+            ),
         ),
     ),
     Endpoint("/api/v1/openapi.json", "openapi", "This document", openapi),

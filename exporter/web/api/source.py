@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,13 +11,14 @@ from exporter.export.collector import Snapshot
 from exporter.export.history import Histories
 from exporter.export.models import TargetView
 from exporter.requests.findings import RequestFindings
+from exporter.requests.request import Refusal
 from exporter.requests.wire import Batch
 
 
 class Taker(Protocol):
     """Takes single requests: see ``intake.Intake``."""
 
-    def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Awaitable[Batch]:
+    def take(self, body: bytes, *, lines: bool, unsent: Mapping[Refusal, int] = ...) -> Awaitable[Batch]:
         """Return what the body says, without what is above the rate."""
         ...
 

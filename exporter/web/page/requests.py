@@ -69,6 +69,7 @@ _REFUSALS: Final[Mapping[Refusal, str]] = {
     Refusal.CONTRADICTORY: "contradictory",
     Refusal.RATE: "above the rate",
     Refusal.DROPPED: "dropped by the sender",
+    Refusal.TOO_COSTLY: "too costly for vLLM to read",
     Refusal.BODY: "whole bodies",
 }
 

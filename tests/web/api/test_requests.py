@@ -27,6 +27,7 @@ NOTHING_REFUSED = {
     "contradictory": 0,
     "rate": 0,
     "dropped": 0,
+    "too_costly": 0,
     "body": 0,
 }
 
@@ -251,6 +252,16 @@ async def test_a_sender_may_say_how_many_it_has_dropped(post, client):
 
 
 @pytest.mark.parametrize(
+    ("unsent", "costly", "counted"),
+    [("7", "3", (4, 3)), ("3", "7", (0, 3)), ("3", "x", (3, 0)), ("", "7", (0, 0))],
+)
+async def test_a_sender_reports_how_many_were_too_costly_to_read(post, unsent, costly, counted):
+    """They are among those that it did not send."""
+    _, said = await post([RECORD], **{requests.DROPPED: unsent, requests.TOO_COSTLY: costly})
+    assert said["refused"] == {**NOTHING_REFUSED, "dropped": counted[0], "too_costly": counted[1]}
+
+
+@pytest.mark.parametrize(
     "said", ["", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"]
 )
 async def test_what_is_no_number_of_them_is_passed_over(post, said):
@@ -267,10 +278,15 @@ def reporter(client):
 
 
 async def test_what_vllm_s_middleware_says_is_understood(reporter, intake):
-    reporter.dropped = 12
+    reporter.dropped, reporter.too_costly = 12, 3
     await asyncio.to_thread(reporter.work, 0.0)
     found = await intake.findings()
-    assert (found.taken, found.refused, reporter.dropped) == (1, {Refusal.DROPPED: 12}, 0)
+    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})
+    reporter.dropped = 5
+    await asyncio.to_thread(reporter.work, 1.0)
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3})
+    assert (reporter.dropped, reporter.too_costly) == (0, 0)
 
 
 async def test_what_vllm_s_middleware_sends_above_the_rate_counts_once_when_it_is_taken(

@@ -20,7 +20,7 @@ from config.prometheus.generate.case import (
 _GROUP: Final = {**EXPORTER, "model_name": "llama", "request_type": "chat", "temperature": "to 1"}
 _MODEL: Final = {**EXPORTER, "model_name": "llama"}
 _LONG: Final = {"window": "5m"}
-_REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "body")
+_REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "too_costly", "body")
 
 
 def _percentiles(*phases: tuple[float, float | None]) -> Series:

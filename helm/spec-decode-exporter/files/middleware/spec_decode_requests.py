@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
 import logging
 import os
@@ -24,9 +25,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ API = "/api/v1/requests"
 
 BODY_BYTES = 1 << 20
 """The most of a request that is kept until it has been read: the end of it."""
+BODY_MESSAGES = 3072
+"""Messages of a request body that are read. A request in more messages is not reported."""
+HEADERS = 256
+"""Headers of a request that are read. A request with more headers is not reported."""
 ANSWER_BYTES = 16 << 10
 """The most of an answer's end that is kept."""
 PIECES = 1024
@@ -52,7 +57,24 @@ PIECES = 1024
 PIECE_BYTES = 64
 """What a piece takes beside its bytes."""
 VALUE_BYTES = 8 << 10
-"""The most that a value may take that is read."""
+"""Bytes of a string, an object or an array that is read as a value."""
+NUMBER_BYTES = 512
+"""Bytes of a number that is read as a value."""
+FOUND_KEYS = 512
+"""Occurrences of keys in a body or an answer, at any depth. A request with more is not reported."""
+
+REQUEST_SECONDS = 2.8e-3
+"""Processor time of the thread for one request body; then the request counts as too costly."""
+ANSWER_SECONDS = 0.8e-3
+"""Processor time of the thread for one answer; then the request counts as too costly."""
+STEPS = 4096
+"""Steps of reading one body or answer, for systems whose clock of processor time is coarse."""
+SHARE = 0.05
+"""Share of one core that the thread reads with, over ``SECONDS``. What does not fit waits in the queue."""
+SLICE_SECONDS = 250e-6
+"""Processor time after which the thread rests: the event loop cannot run while the thread works."""
+REST_SECONDS = 1e-3
+"""Length of each rest. The thread works for a fifth of the time at most."""
 TEXT_CHARACTERS = 256
 """The most of a request type, a user or a model's name: what the exporter takes."""
 MOST_TEMPERATURE = 100.0
@@ -77,13 +99,26 @@ BATCHES = 2
 SECONDS = 1.0
 """How often what has come is sent, and for how long it is read before."""
 TIMEOUT = 2.0
-"""How long the exporter may take for each step of an answer."""
+"""Seconds for each step of sending, and for the exporter's whole reply."""
 LONGEST_PAUSE = 30.0
 """The longest time without an attempt while the exporter is not there."""
 REPLY_BYTES = 16 << 10
-"""The most that is read of what the exporter says."""
+"""Bytes of the exporter's reply that are read, its headers included."""
+REPLY_PIECES = 64
+"""Pieces in which the exporter's reply may arrive."""
+SETTING_CHARACTERS = 4096
+"""Characters of an environment variable of ours."""
+NAME_CHARACTERS = 256
+"""Characters of the name of a header or field, and of a name in the log."""
+NAMES = 5
+"""Unknown variables that are named in the log."""
 LINES = 20
 """The most lines in vLLM's log."""
+
+DROPPED_HEADER = "X-Spec-Decode-Dropped"
+"""Requests that are not reported since the last batch that arrived."""
+TOO_COSTLY_HEADER = "X-Spec-Decode-Too-Costly"
+"""Those of them that were too costly to read."""
 
 logger = logging.getLogger("vllm.spec_decode_requests")
 """A child of vLLM's own, so that its lines look like vLLM's and go where they go."""
@@ -116,6 +151,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Read the settings; raise ``ValueError`` for those that cannot be used."""
     names = {f"{PREFIX}{name.upper()}": name for name in Settings._fields}
     settings = Settings(**{name: environ[key].strip() for key, name in names.items() if key in environ})
+    for key, name in names.items():
+        most = NAME_CHARACTERS if name.endswith(("_header", "_field")) else SETTING_CHARACTERS
+        value = getattr(settings, name)
+        if len(value) > most or not value.isprintable():
+            raise ValueError(f"{key}: give at most {most} printable characters")
     read_address(settings.url)
     if settings.basic_auth_file and settings.bearer_token_file:
         raise ValueError(f"{PREFIX}BASIC_AUTH_FILE and {PREFIX}BEARER_TOKEN_FILE exclude each other")
@@ -165,7 +205,9 @@ class Middleware:
         try:
             unknown = unknown_settings(os.environ)
             if unknown:
-                logger.warning("Requests' speculation: there is no setting %s", ", ".join(unknown))
+                named = ", ".join(name[:NAME_CHARACTERS] for name in unknown[:NAMES])
+                more = f" and {len(unknown) - NAMES} more" if len(unknown) > NAMES else ""
+                logger.warning("Requests' speculation: there is no setting %s%s", named, more)
             self._reporter = Reporter(read_settings(os.environ))
             logger.info("Requests' speculation goes to %s", self._reporter.settings.url)
         except Exception as error:  # vLLM must start, whatever is wrong with us
@@ -185,42 +227,60 @@ class Middleware:
             await self._app(scope, receive, send)
             return
 
-        async def receive_and_look() -> Message:
+        async def look_at_received() -> Message:
             message = await receive()
             try:
                 exchange.received(message)
             except Exception as error:
+                exchange.receiving = exchange.sending = False
                 reporter.failed(error)
             return message
 
-        async def send_and_look(message: Message) -> None:
+        async def look_at_sent(message: Message) -> None:
             await send(message)
             try:
                 exchange.sent(message)
             except Exception as error:
+                exchange.sending = False
                 reporter.failed(error)
 
+        def receive_and_look() -> Awaitable[Message]:
+            return look_at_received() if exchange.receiving else receive()
+
+        def send_and_look(message: Message) -> Awaitable[None]:
+            return look_at_sent(message) if exchange.sending else send(message)
+
         await self._app(scope, receive_and_look, send_and_look)
+
+
+class TooCostlyError(Exception):
+    """To read a request would take more of vLLM's time than a request may take."""
 
 
 class Ending:
     """The last bytes of what comes in pieces, at least ``limit`` of them: the pieces, few copies."""
 
-    __slots__ = ("limit", "pieces", "size")
+    __slots__ = ("limit", "pieces", "size", "whole")
 
     def __init__(self, limit: int) -> None:
         self.pieces: deque[bytes] = deque()
         self.size = 0
         self.limit = limit
+        self.whole = True
+        """Whether the beginning is still there."""
 
     def add(self, piece: bytes) -> None:
         """Add a piece, and forget those that are no longer among the last bytes."""
         if len(piece) > self.limit:
             piece = piece[-self.limit :]
+            self.whole = False
+        if type(piece) is not bytes:  # a view would keep all of its buffer
+            piece = bytes(piece)
         self.pieces.append(piece)
         self.size += len(piece)
         while self.size - len(self.pieces[0]) >= self.limit:
             self.size -= len(self.pieces.popleft())
+            self.whole = False
         if len(self.pieces) > PIECES:
             self._join()
 
@@ -233,9 +293,11 @@ class Ending:
 
     def _join(self) -> None:
         """Make one of the pieces: where they are small, they take more memory than their bytes."""
-        whole = self.take()[-self.limit :]
-        self.pieces.append(whole)
-        self.size = len(whole)
+        text = self.take()
+        self.whole = self.whole and len(text) <= self.limit
+        text = text[-self.limit :]
+        self.pieces.append(text)
+        self.size = len(text)
 
     @property
     def held(self) -> int:
@@ -246,14 +308,28 @@ class Ending:
 class Exchange:
     """A request and its answer, as far as they have passed."""
 
-    __slots__ = ("_asked", "_open", "_reporter", "answer", "body", "head", "said", "stream", "type", "user")
+    __slots__ = (
+        "_asked",
+        "_messages",
+        "_reporter",
+        "answer",
+        "body",
+        "head",
+        "receiving",
+        "said",
+        "sending",
+        "stream",
+        "type",
+        "user",
+    )
 
     def __init__(self, reporter: Reporter, scope: Message) -> None:
         self._reporter = reporter
         self._asked = False
         """Whether the whole of the request has come, and will be read."""
-        self._open = False
-        """Whether an answer is passing that can be read."""
+        self._messages = 0
+        self.receiving = self.sending = True
+        """Whether further messages from the client, and to it, are read."""
         self.stream = False
         self.head = b""
         self.body = Ending(BODY_BYTES)
@@ -263,30 +339,40 @@ class Exchange:
         """What the request says of itself; None until it has been read, and where that failed."""
 
     def received(self, message: Message) -> None:
-        """Look at a message from the client. After the whole of the request there is but its leaving."""
-        if not self._asked and message["type"] == "http.request":
-            piece = message.get("body")
-            if piece:
-                self.body.add(piece)
-            if not message.get("more_body", False):
-                self._asked = self._reporter.asked(self)
+        """Look at a message from the client. After the whole of the request there is but its leaving.
+
+        Raises:
+            TooCostlyError: the body comes in more than ``BODY_MESSAGES`` messages.
+        """
+        if message["type"] != "http.request":
+            return
+        self._messages += 1
+        if self._messages > BODY_MESSAGES:
+            self.receiving = False
+            self.body.take()
+            raise TooCostlyError
+        piece = message.get("body")
+        if piece:
+            self.body.add(piece)
+        if not message.get("more_body", False):
+            self.receiving = False
+            self._asked = self._reporter.asked(self)
 
     def sent(self, message: Message) -> None:
         """Look at a message that the client has been sent."""
         if message["type"] == "http.response.body":
-            if self._open:
-                piece = message.get("body")
-                if piece:
-                    self.answer.add(piece)
-                    if not self.head:
-                        self.head = bytes(piece[:1024])
-                if not message.get("more_body", False):
-                    self._open = False
-                    self._reporter.answered(self)
-        elif message["type"] == "http.response.start" and message["status"] == OK:
+            piece = message.get("body")
+            if piece:
+                self.answer.add(piece)
+                if not self.head:
+                    self.head = bytes(piece[:1024])
+            if not message.get("more_body", False):
+                self.sending = False
+                self._reporter.answered(self)
+        elif message["type"] == "http.response.start":
             headers = dict(message.get("headers", ()))
             self.stream = b"text/event-stream" in headers.get(b"content-type", b"")
-            self._open = b"content-encoding" not in headers and self._asked
+            self.sending = self._asked and message["status"] == OK and b"content-encoding" not in headers
 
 
 Thing = TypeVar("Thing")
@@ -352,6 +438,9 @@ class Reporter:
         """Begin with nothing. After a fork what waits is the parent's, and so is who held a lock."""
         self.dropped = 0
         """Requests that are not reported since the last batch: too many, or sent in vain."""
+        self.too_costly = 0
+        """Requests that are not reported since the last batch: to read them would take too long."""
+        self._work = Work(time.thread_time, time.sleep)
         self._lock = threading.Lock()
         self._exchanges: Waiting[tuple[Callable[[Exchange], None], Exchange]] = Waiting(
             EXCHANGES, EXCHANGE_BYTES
@@ -360,9 +449,15 @@ class Reporter:
         self._thread: threading.Thread | None = None
 
     def attributes(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-        """Return the type and the user that the headers name; empty where they name none."""
+        """Return the type and the user that the headers name; empty where they name none.
+
+        Raises:
+            TooCostlyError: there are more than ``HEADERS`` headers.
+        """
         kind = user = b""
-        for name, value in headers:
+        for number, (name, value) in enumerate(headers):
+            if number == HEADERS:
+                raise TooCostlyError
             if name == self._type_header:
                 kind = value
             elif name == self._user_header:
@@ -407,15 +502,16 @@ class Reporter:
     def work(self, now: float) -> None:
         """Read what has come, and send it unless the exporter has just failed to take some.
 
-        Both end, however much comes meanwhile: the next round goes on.
+        Both end, however much comes meanwhile: the next round goes on. Reading takes ``SHARE`` of a core.
         """
         end = time.monotonic() + SECONDS
+        self._work.begin_round()
         while self._exchanges:
             self._read_one()
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or self._work.round_is_over():
                 break
         for _ in range(BATCHES):
-            if self._records and now >= self._not_before:
+            if (self._records or self.dropped or self.too_costly) and now >= self._not_before:
                 self._send(now)
 
     def _read_one(self) -> None:
@@ -424,15 +520,18 @@ class Reporter:
                 step(exchange)
             except Exception as error:
                 self.failed(error)
+            self._work.rest_if_due()
 
     def _read_request(self, exchange: Exchange) -> None:
-        exchange.said = read_request(exchange, self._keys, self.settings)
+        self._work.begin(REQUEST_SECONDS)
+        exchange.said = read_request(exchange, self._keys, self.settings, self._work)
 
     def _read_answer(self, exchange: Exchange) -> None:
         """Make the record, unless its request could not be read, which has been counted."""
         if exchange.said is None:
             return
-        record = {**read_answer(exchange), **exchange.said, "stream": exchange.stream}
+        self._work.begin(ANSWER_SECONDS)
+        record = {**read_answer(exchange, self._work), **exchange.said, "stream": exchange.stream}
         if self.settings.target:
             record["target"] = self.settings.target
         if record["model"]:  # vLLM answers "null" to a client that has left
@@ -445,13 +544,15 @@ class Reporter:
             self._drop(1)
 
     def _send(self, now: float) -> None:
-        """Send a batch. One that the exporter may have taken is not sent again: it would count twice."""
-        dropped = self.dropped
+        """Send a batch, or the numbers of dropped requests alone if no record waits.
+
+        A batch that the exporter may have taken is not sent again: its requests would count twice.
+        """
+        dropped, too_costly = self.dropped, self.too_costly
         batch: list[bytes] = []
         try:
             headers = authorization(self.settings)
-            if dropped:
-                headers["X-Spec-Decode-Dropped"] = str(dropped)
+            headers.update(drop_headers(dropped, too_costly))
             connection = connect(self.settings, self._authorities)
             try:
                 batch = self._records.take(BATCH, BATCH_BYTES)
@@ -467,7 +568,7 @@ class Reporter:
             self.tell(f"the exporter at {self.settings.url} does not take it", reason(error))
             return
         else:
-            self._drop(-dropped)
+            self._drop(-dropped, -too_costly)
         if taken:
             self._pause = 0.0
         else:
@@ -479,14 +580,19 @@ class Reporter:
         self._pause = min(LONGEST_PAUSE, 2 * self._pause or SECONDS)
         self._not_before = now + self._pause
 
-    def _drop(self, number: int) -> None:
+    def _drop(self, number: int, too_costly: int = 0) -> None:
         with self._lock:
             self.dropped += number
+            self.too_costly += too_costly
 
     def failed(self, error: BaseException) -> None:
-        """Count a failure of our own. Its words may be of a request, so that only its kind is told."""
-        self._drop(1)
-        self.tell("one was not understood", type(error).__name__)
+        """Count a request that could not be read. An error may quote a request: log its kind alone."""
+        if isinstance(error, TooCostlyError):
+            self._drop(0, 1)
+            self.tell("one was too costly to read", "its body, headers or answer exceed a limit")
+        else:
+            self._drop(1)
+            self.tell("one was not understood", type(error).__name__)
 
     def tell(self, what: str, why: str) -> None:
         """Log each kind of failure once."""
@@ -575,6 +681,12 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+def drop_headers(dropped: int, too_costly: int) -> dict[str, str | bytes]:
+    """Return headers with the number of requests that are not reported, and of those too costly to read."""
+    numbers = {DROPPED_HEADER: dropped + too_costly, TOO_COSTLY_HEADER: too_costly}
+    return {name: str(number) for name, number in numbers.items() if number}
+
+
 def post(
     connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str | bytes], body: bytes
 ) -> bool:
@@ -584,12 +696,65 @@ def post(
     """
     own = {"Content-Type": "application/x-ndjson", "Connection": "close"}
     connection.request("POST", path, body, {**own, **headers})
-    answer = connection.getresponse()
+    answer = read_reply(receive_reply(connection.sock))
     if answer.status == TOO_MANY_REQUESTS:
         raise AboveRateError
     if answer.status != OK:
         raise NotSentError(f"status {answer.status}")
     return not above_rate(answer)
+
+
+def read_reply(received: bytes) -> http.client.HTTPResponse:
+    """Return a reply whose headers have been read."""
+    reply = http.client.HTTPResponse(cast("socket.socket", Received(received)), method="POST")
+    reply.begin()
+    return reply
+
+
+class Received:
+    """The bytes of a reply in a socket's place: ``http.client`` alone would read headers without end."""
+
+    def __init__(self, received: bytes) -> None:
+        self._received = received
+
+    def makefile(self, _mode: str) -> io.BytesIO:
+        """Return the bytes as a file."""
+        return io.BytesIO(self._received)
+
+
+LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
+
+
+def receive_reply(sock: socket.socket) -> bytes:
+    """Return the exporter's reply: ``REPLY_BYTES`` of it, in ``REPLY_PIECES``, within ``TIMEOUT`` in all.
+
+    Raises:
+        NotSentError: no complete headers arrived within these limits.
+    """
+    end = time.monotonic() + TIMEOUT
+    received = b""
+    for _ in range(REPLY_PIECES):
+        left = end - time.monotonic()
+        if left <= 0 or len(received) >= REPLY_BYTES or is_whole(received):
+            break
+        sock.settimeout(left)
+        try:
+            piece = sock.recv(REPLY_BYTES - len(received))
+        except socket.timeout:  # noqa: UP041 - Python 3.9 has no other name for it
+            break
+        if not piece:
+            return received
+        received += piece
+    if b"\r\n\r\n" not in received:
+        raise NotSentError("no reply within the limits of time and size")
+    return received
+
+
+def is_whole(reply: bytes) -> bool:
+    """Return whether a reply has arrived as far as its Content-Length."""
+    head, end, body = reply.partition(b"\r\n\r\n")
+    length = LENGTH.search(head + end)
+    return length is not None and len(body) >= int(length.group(1))
 
 
 def above_rate(answer: http.client.HTTPResponse) -> bool:
@@ -642,62 +807,93 @@ SPECULATION = (
     "num_spec_tokens",
 )
 MODEL = re.compile(rb'"model"\s*:\s*(?=")')
-STRUCTURE = re.compile(rb'["\[\]{}]')
-ESCAPED = re.compile(rb'[^"\\]*(?:\\.[^"\\]*){0,255}', re.DOTALL)
-"""What a text goes on with, up to its end or so many characters that are escaped."""
-COLON = re.compile(rb"\s*:\s*")
-QUOTE = 0x22
+EVENT = re.compile(rb"data:[ \t]*(\{[^\r\n]*)")
+NUMBER = re.compile(rb"[-+.0-9A-Za-z]*")
+"""A number, or one of JSON's words."""
+NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+SPACES = 64
+"""White space between a key and its colon, and between the colon and its value."""
 BACKSLASH = 0x5C
 DECODER = json.JSONDecoder()
-STRETCH = 1 << 15
+STRETCH = 1 << 14
 """How many bytes are searched at once: nobody else in this process can run meanwhile."""
-WORK_SECONDS = 250e-6
-"""How long the thread works until it lets others go on."""
 
 
-class Pace:
-    """Rests now and then, so that whoever else wants to run in this process need not wait."""
+class Work:
+    """Processor time and steps of the thread: when it rests, and when a request or a round has had its share.
 
-    __slots__ = ("_since",)
+    ``clock`` is the processor time of the calling thread: time in which others run is not counted.
+    """
 
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
+    __slots__ = ("_clock", "_end", "_rested", "_round_end", "_sleep", "_steps")
+
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._rested = self._round_end = self._end = 0.0
+        self._steps = 0
+
+    def begin_round(self) -> None:
+        """Give the thread its share of a core for the next ``SECONDS``."""
+        self._rested = self._clock()
+        self._round_end = self._rested + SHARE * SECONDS
+
+    def round_is_over(self) -> bool:
+        """Return whether the thread has had its share."""
+        return self._clock() >= self._round_end
+
+    def begin(self, seconds: float) -> None:
+        """Begin to read a body or an answer, for so many seconds at most."""
+        self._end = self._clock() + seconds
+        self._steps = STEPS
 
     def step(self) -> None:
-        """Rest if it is time to."""
-        if time.perf_counter() - self._since > WORK_SECONDS:
-            time.sleep(1e-6)
-            self._since = time.perf_counter()
+        """Account for a step, and rest if it is time to.
+
+        Raises:
+            TooCostlyError: the body or the answer has had its time or steps.
+        """
+        self._steps -= 1
+        if self.rest_if_due() >= self._end or self._steps < 0:
+            raise TooCostlyError
+
+    def rest_if_due(self) -> float:
+        """Rest if the thread has worked for a while; return the time of its clock."""
+        now = self._clock()
+        if now - self._rested >= SLICE_SECONDS:
+            self._sleep(REST_SECONDS)
+            self._rested = self._clock()
+        return now
 
 
 class Keys(NamedTuple):
     """Keys of an object that are looked for."""
 
-    names: frozenset[bytes]
+    pattern: re.Pattern[bytes]
+    """Finds a key with its colon, at any depth."""
     longest: int
-    quoted: re.Pattern[bytes]
-    """Finds a text that reads like one of them."""
+    """Bytes of the longest match."""
 
 
 def keys_of(*names: str) -> Keys:
     """Return what finds keys of these names."""
-    known = frozenset(name.encode() for name in names)
-    any_of_them = b"|".join(map(re.escape, sorted(known)))
-    return Keys(known, max(map(len, known)), re.compile(rb'"(?:' + any_of_them + rb')"'))
+    known = sorted({name.encode() for name in names})
+    any_of_them = b"|".join(map(re.escape, known))
+    pattern = re.compile(rb'"(' + any_of_them + rb')"[ \t\r\n]{0,%d}:' % SPACES)
+    return Keys(pattern, max(map(len, known)) + SPACES + len(b'"":'))
 
 
 ANSWER_KEYS = keys_of("model", "metrics", "usage")
 
 
-def read_answer(exchange: Exchange) -> dict[str, Any]:
+def read_answer(exchange: Exchange, work: Work) -> dict[str, Any]:
     """Return the model, its metrics and usage. A stream's last event has them all."""
     text = exchange.answer.take()
     if exchange.stream:
-        text = last_event(text)
-    found = top_level(text, ANSWER_KEYS)
+        text = last_event(text, work)
+    found = top_level(text, ANSWER_KEYS, work, whole=exchange.stream or exchange.answer.whole)
     model = found.get("model")
     if model is None and (place := MODEL.search(exchange.head)):
-        model = value_at(exchange.head, place.end())
+        model = value_at(exchange.head, place.end(), work)
     record: dict[str, Any] = {"model": short(model), "metrics": only_metrics(found.get("metrics"))}
     usage = found.get("usage")
     if isinstance(usage, dict) and is_number(usage.get("completion_tokens")):
@@ -705,11 +901,14 @@ def read_answer(exchange: Exchange) -> dict[str, Any]:
     return record
 
 
-def last_event(text: bytes) -> bytes:
-    """Return the data of a stream's last event before its end, with an empty ``[DONE]`` passed over."""
-    for line in reversed(text.splitlines()):
-        if line.startswith(b"data:") and line[5:].lstrip()[:1] == b"{":
-            return line
+def last_event(text: bytes, work: Work) -> bytes:
+    """Return the JSON of a stream's last event; empty if there is none. ``[DONE]`` is not JSON."""
+    at = len(text)
+    while (at := text.rfind(b"data:", 0, at)) >= 0:
+        work.step()
+        event = EVENT.match(text, at) if at == 0 or text[at - 1] in b"\r\n" else None
+        if event:
+            return event.group(1)
     return b""
 
 
@@ -743,9 +942,18 @@ def request_keys(settings: Settings) -> Keys:
     return keys_of("temperature", "n", *fields)
 
 
-def read_request(exchange: Exchange, keys: Keys, settings: Settings) -> dict[str, Any]:
-    """Return what the request says of itself, without what it leaves to the server; forget the rest."""
-    found = top_level(exchange.body.take(), keys)
+def read_request(exchange: Exchange, keys: Keys, settings: Settings, work: Work) -> dict[str, Any]:
+    """Return what the request says of itself, without what it leaves to the server; forget the rest.
+
+    Raises:
+        TooCostlyError: the limit of time or steps is reached.
+        UnicodeError: the body is UTF-16 or UTF-32, in which no key is found.
+    """
+    text = exchange.body.take()
+    work.step()
+    if b"\0" in text[:4] + text[-4:]:
+        raise UnicodeError
+    found = top_level(text, keys, work, whole=exchange.body.whole)
     said: dict[str, Any] = {name: found[name] for name in ("temperature", "n") if is_number(found.get(name))}
     if "temperature" in said:
         said["temperature"] = min(said["temperature"], MOST_TEMPERATURE)
@@ -770,94 +978,110 @@ def of_header(value: bytes) -> str:
 
 
 def short(text: object) -> str:
-    """Return a text, or its beginning, without what cannot be printed; empty where it is none."""
-    return "".join(filter(str.isprintable, text)).strip()[:TEXT_CHARACTERS] if isinstance(text, str) else ""
+    """Return the beginning of a text without characters that cannot be printed; empty if it is no text."""
+    if not isinstance(text, str):
+        return ""
+    return "".join(filter(str.isprintable, text[: 4 * TEXT_CHARACTERS])).strip()[:TEXT_CHARACTERS]
 
 
-def top_level(text: bytes, keys: Keys) -> dict[str, Any]:
-    """Return the values that these keys have in an object of JSON, of which the beginning may be missing.
+class Found(NamedTuple):
+    """A key in a text."""
 
-    How deep a key is shows at the end, where the object's bracket closes.
+    name: bytes
+    begin: int
+    value: int
+    """Where its value begins, white space included."""
+
+
+def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, Any]:
+    """Return the value that each of these keys has last in an object of JSON.
+
+    The depth of a key is counted from the beginning of the text, or from its end. So the longest stretch
+    without such a key is not read: in a request that is the prompt. Without its beginning (``whole``), the
+    text is read from its first key to the end.
+
+    Raises:
+        TooCostlyError: the limit of time, of steps or of keys is reached.
     """
-    pace = Pace()
-    first = first_key(text, keys, pace)
-    if first < 0:
+    found = find_keys(text, keys, work)
+    if not found:
         return {}
-    depth = 0
-    found = []
-    for place, mark in marks(text, first, pace):
-        if mark == OPENED:
-            depth += 1
-        elif mark == CLOSED:
-            depth -= 1
-        elif mark - place <= keys.longest + 1 and text[place + 1 : mark] in keys.names:
-            value = after_colon(text, mark + 1)
-            if value >= 0:
-                found.append((depth, text[place + 1 : mark], value))
-    return {name.decode(): value_at(text, place) for deep, name, place in found if deep - depth == 1}
+    places = [0, *(key.begin for key in found), len(text)]
+    gaps = [places[number + 1] - places[number] for number in range(len(found) + 1)]
+    first = gaps.index(max(gaps)) if whole else 0  # this key and those after it are counted from the end
+    last: dict[bytes, int] = {}
+    depth = at = 0
+    for key in found[:first]:
+        depth += depth_change(text, at, key.begin, work)
+        at = key.begin
+        if depth == 1:
+            last[key.name] = key.value
+    behind: dict[bytes, int] = {}
+    depth, at = 0, len(text)
+    for key in reversed(found[first:]):
+        depth -= depth_change(text, key.begin, at, work)
+        at = key.begin
+        if depth == 1:
+            behind.setdefault(key.name, key.value)
+    return {name.decode(): value_at(text, place, work) for name, place in {**last, **behind}.items()}
 
 
-def first_key(text: bytes, keys: Keys, pace: Pace) -> int:
-    """Return where the first of the keys is, at any depth; below 0 where there is none.
+def find_keys(text: bytes, keys: Keys, work: Work) -> list[Found]:
+    """Return the keys that a text has at any depth, in their order.
 
     In JSON a quotation mark within a text has a backslash before it. So what looks like a key and its colon
     is one, wherever the text begins.
+
+    Raises:
+        TooCostlyError: there are more than ``FOUND_KEYS``, or the limit of time or steps is reached.
     """
     at = 0
+    found = []
     while at < len(text):
-        pace.step()
-        found = keys.quoted.search(text, at, at + STRETCH + keys.longest + 1)
-        if found is None:
+        work.step()
+        key = keys.pattern.search(text, at, at + STRETCH + keys.longest)
+        if key is None:
             at += STRETCH
             continue
-        at = found.start() + 1
-        if (at == 1 or text[at - 2] != BACKSLASH) and after_colon(text, found.end()) >= 0:
-            return found.start()
-    return -1
+        at = key.end()
+        if key.start() == 0 or text[key.start() - 1] != BACKSLASH:
+            found.append(Found(key.group(1), key.start(), at))
+            if len(found) > FOUND_KEYS:
+                raise TooCostlyError
+    return found
 
 
-def after_colon(text: bytes, place: int) -> int:
-    """Return where the value begins of a key that ends there; below 0 where there is no colon."""
-    colon = COLON.match(text, place, place + STRETCH)
-    return colon.end() if colon else -1
+def depth_change(text: bytes, begin: int, end: int, work: Work) -> int:
+    """Return by how much the depth of brackets changes between two places that are outside of strings."""
+    change = within = 0
+    while begin < end:
+        work.step()
+        stop = min(begin + STRETCH, end)
+        part = text[begin:stop]
+        if BACKSLASH in part:
+            part = part.replace(rb"\\", b"").replace(rb"\"", b"")
+            if part.endswith(b"\\") and stop < end:
+                stop -= 1  # what it escapes is in the next part
+        marks = part.translate(None, NOT_STRUCTURE).split(b'"')
+        outside = b"".join(marks[within::2])
+        change += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
+        within = (within + len(marks) - 1) % 2
+        begin = stop
+    return change
 
 
-OPENED, CLOSED = -1, -2
-
-
-def marks(text: bytes, at: int, pace: Pace) -> Iterator[tuple[int, int]]:
-    """Go through JSON: places of brackets with OPENED or CLOSED, and of texts with the place of their end."""
-    while at < len(text):
-        pace.step()
-        token = STRUCTURE.search(text, at, at + STRETCH)
-        if token is None:
-            at += STRETCH
-            continue
-        begin, at = token.span()
-        if text[begin] == QUOTE:
-            at = end_of_text(text, at, pace)
-            yield begin, at
-            at += 1
-        else:
-            yield begin, OPENED if token.group() in b"[{" else CLOSED
-
-
-def end_of_text(text: bytes, at: int, pace: Pace) -> int:
-    """Return where the quotation mark is that ends a text; the end of all where there is none."""
-    while True:
-        quote = text.find(b'"', at)
-        if quote < 0:
-            return len(text)
-        if quote == at or text[quote - 1] != BACKSLASH:
-            return quote
-        passed = ESCAPED.match(text, at, at + STRETCH + 1)
-        at = passed.end() if passed else quote
-        pace.step()
-
-
-def value_at(text: bytes, place: int) -> object:
+def value_at(text: bytes, place: int, work: Work) -> object:
     """Return the value that begins there; None where it is too long or none."""
+    work.step()
+    head = text[place : place + SPACES + 1]
+    value = head.lstrip(b" \t\r\n")
+    place += len(head) - len(value)
+    if value[:1] in (b'"', b"{", b"["):
+        value = text[place : place + VALUE_BYTES]
+    else:
+        number = NUMBER.match(text, place, place + NUMBER_BYTES + 1)
+        value = number.group() if number and number.end() - place <= NUMBER_BYTES else b""
     try:
-        return DECODER.raw_decode(text[place : place + VALUE_BYTES].decode("utf-8", "replace"))[0]
-    except ValueError:
+        return DECODER.raw_decode(value.decode("utf-8", "replace"))[0]
+    except (ValueError, RecursionError):
         return None

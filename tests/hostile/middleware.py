@@ -1,0 +1,274 @@
+"""Untrusted inputs of the middleware that runs inside vLLM's process."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from exporter.inside import spec_decode_requests as inside
+from tests.hostile.row import RejectedError, Row
+from tests.inside.adversarial import HOSTILE, TYPICAL, repeated
+from tests.inside.harness import SCOPE, answer, application, asked, body, start, stream
+
+_MIB: Final = 2**20
+_KIB: Final = 2**10
+_PIECE: Final = 64 * _KIB
+_READ: Final = (
+    'repeated `"`',
+    'repeated `"n"` in an array',
+    'escapes `\\\\\\"`',
+    'JSON in a string: `\\"n\\":1,`',
+    "a string without an end",
+    "100,000 brackets, then a key",
+    "as many keys as are read, in nested objects",
+    "a number of 1 MiB",
+    "bytes that are no UTF-8",
+    "gzip",
+)
+"""Hostile bodies within every bound that does not depend on the speed of the machine."""
+_DIMENSIONS_OF_TIME: Final = (
+    f"read in a thread, beside the event loop; a rest of {inside.REST_SECONDS * 1e3:g} ms after every "
+    f"{inside.SLICE_SECONDS * 1e6:.0f} µs; {inside.SHARE:.0%} of a core for all requests"
+)
+_UNREPORTED: Final = (
+    "vLLM answers as usual; the request counts as "
+    '`spec_decode_exporter_requests_refused_total{reason="too_costly"}`; one line in vLLM\'s log'
+)
+
+
+def _split(text: bytes, size: int) -> list[bytes]:
+    return [text[at : at + size] for at in range(0, len(text), size)] or [b""]
+
+
+async def _pass(
+    incoming: Sequence[dict[str, Any]],
+    outgoing: Sequence[dict[str, Any]],
+    headers: Iterable[tuple[bytes, bytes]] = (),
+) -> list[bytes]:
+    """Pass an exchange through the middleware; return its records.
+
+    The thread's clock stands still: the limits of time have tests and a benchmark of their own.
+
+    Raises:
+        RejectedError: the request counts as unreported.
+    """
+    wrapped = inside.Middleware(application(outgoing))
+    reporter: Any = wrapped._reporter
+    reporter._start = lambda: None
+    reporter._send = lambda now: None
+    reporter._work = inside.Work(lambda: 0.0, lambda seconds: None)
+    messages = iter(incoming)
+
+    async def receive() -> dict[str, Any]:
+        return next(messages)
+
+    async def send(_message: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+
+    await wrapped({**SCOPE, "headers": list(headers)}, receive, send)
+    reporter.work(0.0)
+    if reporter.too_costly:
+        raise RejectedError("too_costly")
+    if reporter.dropped:
+        raise RejectedError("dropped")
+    return reporter._records.take(1, _MIB)  # type: ignore[no-any-return]
+
+
+async def _request(text: bytes, size: int = _PIECE) -> object:
+    pieces = _split(text, size)
+    incoming = [*(asked(piece, more=True) for piece in pieces[:-1]), asked(pieces[-1])]
+    return await _pass(incoming, [start(), body(answer())])
+
+
+async def _single_bytes(text: bytes) -> object:
+    return await _request(text, 1)
+
+
+async def _headers(text: bytes) -> object:
+    headers = [(name, value) for name, _, value in (line.partition(b": ") for line in text.splitlines())]
+    return await _pass([asked(b"{}")], [start(), body(answer())], headers)
+
+
+async def _answer(text: bytes, kind: bytes, size: int) -> object:
+    outgoing = [start(kind=kind), *(body(piece, more=True) for piece in _split(text, size)), body(b"")]
+    return await _pass([asked(b"{}")], outgoing)
+
+
+async def _json(text: bytes) -> object:
+    return await _answer(text, b"application/json", _PIECE)
+
+
+async def _events(text: bytes) -> object:
+    return await _answer(text, b"text/event-stream", 16)
+
+
+class _Socket:
+    """A connection on which a reply has arrived."""
+
+    def __init__(self, reply: bytes) -> None:
+        self._reply = reply
+        self.sock = self
+
+    def request(self, *_words: object) -> None:
+        pass
+
+    def settimeout(self, _seconds: float) -> None:
+        pass
+
+    def recv(self, most: int) -> bytes:
+        most = min(most, inside.REPLY_BYTES // inside.REPLY_PIECES)
+        piece, self._reply = self._reply[:most], self._reply[most:]
+        return piece
+
+
+async def _reply(text: bytes) -> object:
+    connection: Any = _Socket(text)
+    try:
+        return inside.post(connection, inside.API, {}, b"")
+    except (inside.NotSentError, http.client.HTTPException) as error:
+        raise RejectedError(inside.reason(error)) from None
+
+
+async def _url(text: bytes) -> object:
+    try:
+        return inside.read_settings({f"{inside.PREFIX}URL": text.decode()})
+    except ValueError as error:
+        raise RejectedError(str(error)) from None
+
+
+def _header_lines(number: int) -> Callable[[], bytes]:
+    kind = b"x-request-type: " + b"t" * _PIECE + b"\n"
+    return lambda: b"x-other: y\n" * (number - 1) + kind
+
+
+def _reply_of(size: int, line: bytes) -> Callable[[], bytes]:
+    head = b"HTTP/1.1 200 OK\r\n"
+    return lambda: (head + line * (size // len(line) + 1))[: size - 4] + b"\r\n\r\n"
+
+
+_MANY_KEYS: Final = b',"usage":1' * (inside.FOUND_KEYS + 1)
+
+ROWS: Final[tuple[Row, ...]] = (
+    Row(
+        name="middleware: request body",
+        kind="socket",
+        controlled_by="clients of vLLM",
+        bytes=f"the last {inside.BODY_BYTES // _MIB} MiB, until it is read",
+        items=f"{inside.FOUND_KEYS} keys of the names that are read, at any depth; UTF-8",
+        time=f"{inside.REQUEST_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
+        addresses="nothing",
+        beyond_bounds=f"{_UNREPORTED}. Another encoding counts as `dropped`",
+        read=_request,
+        worst={**{name: HOSTILE[name] for name in _READ}, **TYPICAL},
+        beyond={
+            "keys": HOSTILE['repeated `"n":1,`'],
+            "keys in nested objects": HOSTILE["a key at each of 100,000 depths"],
+            "encoding": HOSTILE["UTF-16"],
+        },
+    ),
+    Row(
+        name="middleware: request body in pieces",
+        kind="socket",
+        controlled_by="clients of vLLM",
+        bytes=f"the last {inside.BODY_BYTES // _MIB} MiB, until it is read",
+        items=f"{inside.BODY_MESSAGES:,} messages of the server",
+        time="a few tenths of a microsecond for each message; none beyond the bound",
+        addresses="nothing",
+        beyond_bounds=_UNREPORTED,
+        read=_single_bytes,
+        worst={"single bytes": lambda: b" " * inside.BODY_MESSAGES},
+        beyond={"messages": lambda: b" " * (inside.BODY_MESSAGES + 1)},
+    ),
+    Row(
+        name="middleware: request headers",
+        kind="header",
+        controlled_by="clients of vLLM, or the gateway before it",
+        bytes=f"{4 * inside.TEXT_CHARACTERS} bytes of the type and of the user",
+        items=f"{inside.HEADERS} headers",
+        time="one comparison or two for each header, on the event loop",
+        addresses="nothing",
+        beyond_bounds=f"A longer value is cut. More headers: {_UNREPORTED}",
+        read=_headers,
+        worst={"a type of 64 KiB behind other headers": _header_lines(inside.HEADERS)},
+        beyond={"headers": _header_lines(inside.HEADERS + 1)},
+    ),
+    Row(
+        name="middleware: JSON answer",
+        kind="socket",
+        controlled_by="vLLM, and clients by what they have it write",
+        bytes=f"the last {inside.ANSWER_BYTES // _KIB} KiB",
+        items=f"{inside.FOUND_KEYS} keys of the names that are read",
+        time=f"{inside.ANSWER_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
+        addresses="nothing",
+        beyond_bounds=_UNREPORTED,
+        read=_json,
+        worst={
+            "8 MiB of text": lambda: answer(text="a" * 8 * _MIB),
+            "keys in a text": lambda: answer(text='"usage":1,' * 10_000),
+            "as many keys as are read": lambda: answer()[:-1] + _MANY_KEYS[: -5 * len(b',"usage":1')] + b"}",
+            "brackets": repeated(b"[", b'{"model":"tiny","usage":', b""),
+        },
+        beyond={"keys": lambda: answer()[:-1] + _MANY_KEYS + b"}"},
+    ),
+    Row(
+        name="middleware: streamed answer",
+        kind="socket",
+        controlled_by="vLLM, and clients by what they have it write",
+        bytes=f"the last {inside.ANSWER_BYTES // _KIB} KiB, twice that in small pieces",
+        items=f"{inside.PIECES:,} pieces; {inside.FOUND_KEYS} keys of the names that are read",
+        time=f"below a microsecond for each message; {inside.ANSWER_SECONDS * 1e3:g} ms of processor time for its "
+        f"end, {_DIMENSIONS_OF_TIME}",
+        addresses="nothing",
+        beyond_bounds=_UNREPORTED,
+        read=_events,
+        worst={
+            "tiny events": lambda: b"data: {}\n\n" * 50_000 + b"".join(stream()),
+            "a line without an end": lambda: b"data: " + b"x" * _MIB,
+            "empty lines": lambda: b"\n" * (_MIB // 4),
+            "events without JSON": lambda: b"\ndata:" * 2700,
+        },
+        beyond={"keys": lambda: b'data: {"model":"tiny"' + _MANY_KEYS + b"}\n\n"},
+    ),
+    Row(
+        name="middleware: reply of the exporter",
+        kind="socket",
+        controlled_by="the server at SPEC_DECODE_REQUESTS_URL",
+        bytes=f"{inside.REPLY_BYTES // _KIB} KiB, headers included",
+        items=f"{inside.REPLY_PIECES} pieces; one reply for each batch, {inside.BATCHES} batches a round",
+        time=f"{inside.TIMEOUT:g} s for the whole reply, waiting in the thread; then a pause of "
+        f"{inside.SECONDS:g} to {inside.LONGEST_PAUSE:g} s if it fails",
+        addresses="nothing: no redirect is followed, no proxy is used",
+        beyond_bounds="The batch counts as `dropped`; one line in vLLM's log",
+        read=_reply,
+        worst={
+            "headers of the whole size": _reply_of(inside.REPLY_BYTES, b"X-Header: 123456" * 16 + b"\r\n"),
+            "brackets": lambda: b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * inside.REPLY_BYTES,
+            "digits": lambda: b'HTTP/1.1 200 OK\r\n\r\n{"refused":{"rate":' + b"9" * inside.REPLY_BYTES,
+        },
+        beyond={
+            "bytes": _reply_of(2 * inside.REPLY_BYTES, b"X-Header: 123456\r\n"),
+            "status lines": lambda: b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000,
+        },
+    ),
+    Row(
+        name="middleware: environment variables",
+        kind="environment",
+        controlled_by="whoever starts vLLM; Kubernetes, for a Service of such a name",
+        bytes=f"{inside.SETTING_CHARACTERS:,} printable characters; names of headers and fields "
+        f"{inside.NAME_CHARACTERS}",
+        items=f"{len(inside.Settings._fields)} variables; {inside.NAMES} unknown ones are named in the log",
+        time="once, when vLLM starts",
+        addresses="the host or socket of URL; the files of BASIC_AUTH_FILE, BEARER_TOKEN_FILE and CA_FILE",
+        beyond_bounds="The middleware is off, with one line in vLLM's log; vLLM starts",
+        read=_url,
+        worst={"a long path": lambda: b"http://h/".ljust(inside.SETTING_CHARACTERS, b"a")},
+        beyond={
+            "bytes": lambda: b"http://h/".ljust(inside.SETTING_CHARACTERS + 1, b"a"),
+            "a line feed": lambda: b"http://h/\nINFO all is well",
+            "a password": lambda: b"http://ann:secret@h/",
+            "another scheme": lambda: b"file:///etc/passwd",
+        },
+    ),
+)
