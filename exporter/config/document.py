@@ -83,9 +83,9 @@ How a discovered server becomes a target:
   ends.
 - Credentials are sent to the host of the list entry, the DNS record or the pod, and to no other. A scheme
   other than `http` and `https`, or a path that could lead elsewhere, rejects the list or leaves out the pod.
-- A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most. All
-  targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped, with
-  a warning.
+- A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most.
+  All targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped,
+  with a warning.
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -12,7 +12,7 @@ import structlog
 from exporter.config.labels import MOST_LABELS, label_problem, value_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from exporter.scrape.slices import Pausing
     from exporter.targets.target import Target
@@ -24,6 +24,8 @@ CHARACTERS_OF_EACH: Final = 512
 """Characters that the labels of every target may have, whatever those of other targets have."""
 CHARACTERS_BEYOND: Final = 2**17
 """Characters that all targets together may have beyond that: two targets with the longest labels."""
+CHARACTERS_OF_NAMES: Final = 1_024
+"""Characters of all label names that are not configured: each series of every target has them, if empty."""
 
 _MOST_WARNINGS: Final = 100
 """Labels that are warned of: a list may have new ones each time."""
@@ -32,7 +34,10 @@ _SLICE: Final = 64
 """Targets from one pause to the next."""
 
 _TOO_MANY: Final = f"is beyond the {MOST_LABELS} labels that a target may have; remove some"
-_TOO_MANY_NAMES: Final = f"is beyond the {MOST_LABELS} label names of all targets together; use fewer names"
+_TOO_MANY_NAMES: Final = (
+    f"is beyond the {MOST_LABELS} label names of {CHARACTERS_OF_NAMES:,} characters of all targets together; "
+    "use fewer or shorter names"
+)
 _TOO_LONG: Final = (
     f"is beyond the {CHARACTERS_BEYOND:,} characters of all targets together for labels longer than "
     f"{CHARACTERS_OF_EACH} characters a target; shorten the values"
@@ -101,7 +106,7 @@ class FleetLabels:
 
     def limited(self, targets: Sequence[Target]) -> Pausing[tuple[Target, ...]]:
         """Return the targets with the labels that they keep, and log the first label that is dropped."""
-        admitted = frozenset((yield from self._admit(targets)))
+        admitted = yield from self._admit(targets)
         spare = CHARACTERS_BEYOND
         found: list[Target] = []
         for number, target in enumerate(targets):
@@ -118,17 +123,32 @@ class FleetLabels:
                 yield
         return tuple(found)
 
-    def _admit(self, targets: Sequence[Target]) -> Pausing[tuple[str, ...]]:
+    def _admit(self, targets: Sequence[Target]) -> Pausing[frozenset[str]]:
         """Return the names of labels that targets may have from now on."""
-        present: dict[str, None] = {}
+        known = frozenset((*self._configured, *self._names))
+        present: set[str] = set()
+        fresh: dict[str, None] = {}
         for number, target in enumerate(targets):
-            present.update((name, None) for name, _ in target.labels)
+            for name, _ in target.labels:
+                if name in known:
+                    present.add(name)
+                elif len(fresh) < MOST_LABELS:
+                    fresh[name] = None
             if number % _SLICE == _SLICE - 1:
                 yield
         staying = (name for name in self._names if name in present)
-        names = dict.fromkeys(chain(self._configured, staying, present))
-        self._names = tuple(islice(names, max(MOST_LABELS, len(self._configured))))
-        return self._names
+        self._names = tuple(self._fitting(chain(staying, fresh)))
+        return frozenset((*self._configured, *self._names))
+
+    def _fitting(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the first names for which there is room beside the configured ones."""
+        room, characters = MOST_LABELS - len(self._configured), CHARACTERS_OF_NAMES
+        for name in names:
+            characters -= len(name)
+            room -= 1
+            if room < 0 or characters < 0:
+                return
+            yield name
 
     def _given(self, labels: Labels, own: Labels, admitted: frozenset[str]) -> list[tuple[str, str]]:
         """Return the labels that discovery gave to a target besides its own and that it may have by name."""

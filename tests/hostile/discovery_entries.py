@@ -21,7 +21,7 @@ from exporter.scrape.slices import finish, giving_way
 from exporter.targets.dns import DnsNameDiscovery
 from exporter.targets.groups import Listing
 from exporter.targets.kubernetes_api import Access, ApiError
-from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, FleetLabels
+from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, CHARACTERS_OF_NAMES, FleetLabels
 from exporter.targets.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
 from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
 from exporter.targets.protocol import DiscoveryError
@@ -373,7 +373,8 @@ ROWS: tuple[Row, ...] = (
         name="labels of all discovered targets together",
         kind="label",
         controlled_by="discovery of every kind",
-        bytes=f"{CHARACTERS_OF_EACH} characters for each target, {CHARACTERS_BEYOND:,} beyond that for all",
+        bytes=f"{CHARACTERS_OF_EACH} characters for each target, {CHARACTERS_BEYOND:,} beyond that for all; "
+        f"{CHARACTERS_OF_NAMES:,} of the names",
         items=f"{MOST_LABELS} names: configured ones and those in use first",
         time=_SLICED,
         addresses="nothing",
@@ -389,6 +390,7 @@ ROWS: tuple[Row, ...] = (
             "one more name": _written(
                 [{name: value} for name, value in _labels(MOST_LABELS - 1, "x").items()]
             ),
+            "longer names": _written([_labels(MOST_LABELS - 2, "x", "l" * (MOST_LABEL_NAME - 5))]),
             "10,000 names": _written([{name: value} for name, value in _labels(10_000, "x").items()]),
             "1,000 targets with the longest labels": _written([_labels(MOST_LABELS - 2)] * 100),
         },

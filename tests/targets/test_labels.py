@@ -14,7 +14,13 @@ from exporter.config.labels import (
     value_problem,
 )
 from exporter.scrape.slices import finish
-from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, FleetLabels, LabelFilter
+from exporter.targets.labels import (
+    CHARACTERS_BEYOND,
+    CHARACTERS_OF_EACH,
+    CHARACTERS_OF_NAMES,
+    FleetLabels,
+    LabelFilter,
+)
 from exporter.targets.target import Target
 
 
@@ -76,6 +82,20 @@ def test_all_targets_together_have_so_many_names_with_one_warning(log):
     assert [(entry["discovery"], entry["label"]) for entry in log] == [("all", f"l{MOST_LABELS + 1:04}")]
     limited(labels, *(target(number, **{f"m{number:04}": "x"}) for number in range(1, 1000)))
     assert len(log) == 1
+
+
+def test_all_names_together_have_so_many_characters(log):
+    names = [f"l{number}".ljust(MOST_LABEL_NAME, "n") for number in range(MOST_LABELS)]
+    found = limited(FleetLabels([], ["namespace"]), target(1, **dict.fromkeys(names, "x"), namespace="n"))
+    assert len(found[0]) == CHARACTERS_OF_NAMES // MOST_LABEL_NAME + 1
+    assert found[0]["namespace"] == "n"
+    assert len(log) == 1
+
+
+def test_a_name_that_no_target_has_any_more_makes_room():
+    labels = FleetLabels([], [])
+    limited(labels, *(target(number, **{f"a{number}": "x"}) for number in range(MOST_LABELS)))
+    assert limited(labels, target(1, b="x")) == [{"b": "x"}]
 
 
 def test_configured_names_stay_however_many_others_a_list_invents(log):
