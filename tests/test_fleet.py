@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -12,6 +11,7 @@ from exporter.config.schema import Config
 from exporter.event_log import EventLog
 from exporter.fleet import JUDGED_ANEW, Fleet
 from exporter.targets.target import Target
+from tests.conftest import until
 
 
 class Watch:
@@ -48,8 +48,7 @@ def found(way: str, number: int) -> list[Target]:
 async def watched(fleet, *targets: list[Target]) -> Counter[str]:
     """Follow the targets; return how many of them are watched, by way of discovery."""
     fleet.follow([target for some in targets for target in some])
-    while fleet._background._tasks:
-        await asyncio.sleep(0)
+    await until(lambda: not fleet._background._tasks)
     return Counter(watch.target.discovery for watch in fleet)
 
 

@@ -22,8 +22,10 @@ _LONGEST_INTEGER_PART: Final = 6
 
 
 def text_head(metric: Metric[Any]) -> str:
-    """Return the HELP and TYPE lines of a family in the text formats, which name a counter with ``_total``."""
-    return f"# HELP {metric.name} {metric.help.translate(_HELP_ESCAPES)}\n# TYPE {metric.name} {metric.kind}\n"
+    """Return the HELP and TYPE lines of a family in the text formats: a counter ends in ``_total``."""
+    return (
+        f"# HELP {metric.name} {metric.help.translate(_HELP_ESCAPES)}\n# TYPE {metric.name} {metric.kind}\n"
+    )
 
 
 def openmetrics_head(metric: Metric[Any]) -> str:
@@ -51,7 +53,7 @@ def number_text(number: float) -> str:
 
 
 class Labels:
-    """The labels of one engine, target or arm, with room for those of a metric: each combination is built once."""
+    """The labels of one engine, target or arm, with room for those of a metric: each set is built once."""
 
     __slots__ = ("_labels", "_templates")
 

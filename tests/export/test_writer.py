@@ -19,11 +19,29 @@ from exporter.export.writer import Labels, lines, number_text, openmetrics_head,
 NAMES = ("target", "model_name", "engine", "team", "zone")
 OWN = (("window",), (), ("position", "window"), ("window", "position"), ("a", "zz", "m"))
 
-texts = st.text(max_size=12) | st.sampled_from(["%s", "%", "%%d", '"', "\\", "\n", "a\\nb", "{}", "\ud7ff", "\x00"])
+texts = st.text(max_size=12) | st.sampled_from(
+    ["%s", "%", "%%d", '"', "\\", "\n", "a\\nb", "{}", "\ud7ff", "\x00"]
+)
 numbers = (
     st.floats()
     | st.integers(-(2**62), 2**62)
-    | st.sampled_from([0.0, -0.0, 999_999.0, 1e6, 1234567.0, 1e15, 1e16, 1e17, 5e-324, 1.7e308, math.inf, -math.inf, math.nan])
+    | st.sampled_from(
+        [
+            0.0,
+            -0.0,
+            999_999.0,
+            1e6,
+            1234567.0,
+            1e15,
+            1e16,
+            1e17,
+            5e-324,
+            1.7e308,
+            math.inf,
+            -math.inf,
+            math.nan,
+        ]
+    )
 )
 
 

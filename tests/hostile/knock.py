@@ -48,12 +48,12 @@ async def _read_answer(reader: asyncio.StreamReader) -> None:
         left -= len(piece)
 
 
-async def _main(port: int, connections: int, address: str, files: list[str]) -> None:
-    requests = [Path(file).read_bytes() for file in files]
+async def _main(port: int, connections: int, address: str, requests: list[bytes]) -> None:
     await asyncio.gather(
         *(_knock(port, requests[number % len(requests)], address) for number in range(connections))
     )
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
+    bodies = [Path(file).read_bytes() for file in sys.argv[4:]]
+    asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], bodies))

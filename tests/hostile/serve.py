@@ -27,7 +27,9 @@ def good_page(polls: int, model: str = "good") -> bytes:
     """Return the page of a busy engine that drafts 4 tokens and has 2.8 of them accepted."""
     labels = f'engine="0",model_name="{model}"'
     counters = {"drafts": 100, "draft_tokens": 400, "accepted_tokens": 280}
-    lines = [f"vllm:spec_decode_num_{name}_total{{{labels}}} {gain * polls}" for name, gain in counters.items()]
+    lines = [
+        f"vllm:spec_decode_num_{name}_total{{{labels}}} {gain * polls}" for name, gain in counters.items()
+    ]
     lines += [
         f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{{labels},position="{position}"}} {gain * polls}'
         for position, gain in enumerate((90, 80, 60, 50))
@@ -43,12 +45,15 @@ def good_page(polls: int, model: str = "good") -> bytes:
 
 
 class _Server:
-    def __init__(self, name: str, routes: dict[str, dict[str, list[str]]], folder: Path, asked: TextIO) -> None:
+    def __init__(
+        self, name: str, routes: dict[str, dict[str, list[str]]], folder: Path, asked: TextIO
+    ) -> None:
         self._name = name
         self._asked = asked
         self._bodies = {path: _bodies(route["files"], folder) for path, route in routes.items()}
         self._headers = {
-            path: "".join(f"{header}\r\n" for header in route.get("headers", ())) for path, route in routes.items()
+            path: "".join(f"{header}\r\n" for header in route.get("headers", ()))
+            for path, route in routes.items()
         }
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
