@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from exporter.config.http_settings import Section
-from exporter.config.labels import label_problem, writable
+from exporter.config.labels import label_problem, printable
 from exporter.config.mistakes import MistakesError
 from exporter.config.values import NotEmpty, matches
 
@@ -29,7 +29,7 @@ def _matched(label: str) -> str:
 
 
 MatchLabel = Annotated[str, AfterValidator(_matched)]
-MatchValue = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(writable)]
+MatchValue = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(printable)]
 
 
 class ArmSettings(Section):

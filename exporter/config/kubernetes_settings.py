@@ -10,12 +10,12 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from exporter.config.http_settings import HttpSettings
 from exporter.config.labels import LabelName
+from exporter.config.url import HIGHEST_PORT
 from exporter.config.values import Endpoint, NotEmpty, excludes, matches, written_as
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """The labels that every pod's target has, as the series that Prometheus scrapes from the pod itself."""
 
-_HIGHEST_PORT: Final = 65535
 _PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 
 _NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -48,7 +48,7 @@ PodKey = Annotated[
 
 def port_problem(port: str) -> str | None:
     """Return what is wrong with a pod's port, by its number or its name; None if it may be one."""
-    if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= _HIGHEST_PORT):
+    if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= HIGHEST_PORT):
         return "is neither the number of a port, such as 8000, nor the name of one, such as http"
     return None
 

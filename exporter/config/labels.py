@@ -1,11 +1,19 @@
-"""The labels that a target may be given: any but those that Prometheus or this exporter set."""
+"""Labels of targets: which names and values may be used, and how many."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
+
+MOST_LABELS: Final = 64
+"""Labels of one target. All targets together have as many names of labels: each series has every name."""
+MOST_LABEL_NAME: Final = 128
+"""Characters of a label's name."""
+MOST_LABEL_VALUE: Final = 1_024
+"""Characters of a label's value: every series of a target repeats it."""
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", flags=re.ASCII)
 
@@ -60,6 +68,8 @@ RESERVED_LABELS: Final = frozenset(
 
 def label_problem(name: str) -> str | None:
     """Return what is wrong with a label's name and the remedy; None if a target may carry it."""
+    if len(name) > MOST_LABEL_NAME:
+        return f"has a name of more than {MOST_LABEL_NAME} characters; choose a shorter one"
     if not _NAME.fullmatch(name):
         return "is not a label name; use letters, digits and underscores, and no digit first"
     if name.startswith("__"):
@@ -81,18 +91,39 @@ def _checked(name: str) -> str:
 LabelName = Annotated[str, AfterValidator(_checked)]
 
 
-def writable(value: str) -> str:
-    """Return a text that can be written on a page; ValueError for one that no encoding has."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(
-            "holds half of a surrogate pair, which is no character; write the character itself"
-        ) from None
+def value_problem(value: str) -> str | None:
+    """Return what is wrong with a label's value and the remedy; None if a target may carry it."""
+    if len(value) > MOST_LABEL_VALUE:
+        return f"has a value of more than {MOST_LABEL_VALUE:,} characters; shorten it"
+    # Half a surrogate pair is not printable either: no page could be encoded with it.
+    if not value.isprintable():
+        return "has a value with a character that cannot be printed, such as a line break; remove it"
+    return None
+
+
+def printable(value: str) -> str:
+    """Return a text that may be the value of a label; ValueError for any other."""
+    problem = value_problem(value)
+    if problem is not None:
+        raise ValueError(problem)
     return value
 
 
 LabelValue = Annotated[
-    str, AfterValidator(writable), WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"})
+    str,
+    AfterValidator(printable),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MOST_LABEL_VALUE, "title": "text"}),
 ]
-"""Any text. A number in YAML is the text it is written as: 1.10 stays 1.10."""
+"""Printable text. A number in YAML is the text it is written as: 1.10 stays 1.10."""
+
+Value = TypeVar("Value")
+
+
+def _not_too_many(labels: Mapping[str, Value]) -> Mapping[str, Value]:
+    if len(labels) > MOST_LABELS:
+        raise ValueError(f"has {len(labels)} labels; a target may have {MOST_LABELS}, so remove some")
+    return labels
+
+
+AtMostLabels = AfterValidator(_not_too_many)
+"""The check that a target can have as many labels."""

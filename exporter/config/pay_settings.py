@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from exporter.config.http_settings import Section
-from exporter.config.labels import writable
+from exporter.config.labels import printable
 from exporter.config.mistakes import MistakesError
 from exporter.config.values import Parameters, Quantity
 
@@ -25,7 +25,7 @@ _WAYS: Final = {
 
 _PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "draft_parameters"}
 
-ModelText = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(writable)]
+ModelText = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(printable)]
 
 
 class SpeculativeSettings(Section):

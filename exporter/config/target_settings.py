@@ -18,7 +18,14 @@ from pydantic import (
 
 from exporter.config.http_settings import HttpSettings, Section
 from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.labels import LabelName, LabelValue, writable
+from exporter.config.labels import (
+    MOST_LABEL_VALUE,
+    MOST_LABELS,
+    AtMostLabels,
+    LabelName,
+    LabelValue,
+    printable,
+)
 from exporter.config.mistakes import MistakesError
 from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
@@ -38,12 +45,13 @@ class TargetSettings(HttpSettings):
         description="The address of its metrics page, http or https. Without a path it gets `/metrics`. "
         "A user and password belong under `basic_auth`."
     )
-    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(writable)] | None = Field(
+    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)] | None = Field(
         default=None, description="The value of its `target` label; without one, `host:port` of the address."
     )
-    labels: Mapping[LabelName, LabelValue] = Field(
+    labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
         default_factory=dict,
-        description="Labels for all its metrics. Not `instance`, `job`, `le`, `quantile`, nor a label of the "
+        description=f"Labels for all its metrics, {MOST_LABELS} at most, with values of up to "
+        f"{MOST_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of the "
         "exporter's own metrics.",
     )
     speculative: SpeculativeSettings | None = Field(

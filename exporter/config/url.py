@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-_PORTS: Final = {"http": 80, "https": 443}
+PORTS: Final = {"http": 80, "https": 443}
+"""The schemes of pages, each with its port."""
+HIGHEST_PORT: Final = 65_535
+_MOST_HOST: Final = 253
+"""Characters of a host's name, as in DNS."""
+
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+(%[a-z0-9._-]+)?")
+_LABEL: Final = r"[a-z0-9_-]{1,63}"
+_AUTHORITY: Final = re.compile(
+    rf"(?:(?P<name>{_LABEL}(?:\.{_LABEL})*+\.?)|\[(?P<ipv6>[0-9a-f:.]{{2,45}})\])(?::(?P<port>[0-9]{{1,9}}))?"
+)
+_ZONE: Final = re.compile(r"%[a-z0-9._-]+\]")
 
 
 def normalise(text: str, path: str = "/metrics") -> str:
@@ -18,7 +28,7 @@ def normalise(text: str, path: str = "/metrics") -> str:
         ValueError: It is not the URL of a page; the message, which never repeats the URL, says what to write.
     """
     parts = _split(text)
-    if parts.scheme not in _PORTS or not parts.netloc:
+    if parts.scheme not in PORTS or not parts.netloc:
         raise ValueError(
             "is not an address; write it as http://host:port/metrics or https://host:port/metrics"
         )
@@ -26,8 +36,7 @@ def normalise(text: str, path: str = "/metrics") -> str:
         raise ValueError("holds a user or password; put them under `basic_auth` instead")
     if parts.fragment or text.endswith("#"):
         raise ValueError("ends in a fragment; remove everything from `#` on")
-    if not _HOST.fullmatch(parts.hostname or ""):
-        raise ValueError("names no host; write it as http://host:port/metrics")
+    host_and_port(_ZONE.sub("]", parts.netloc.lower()))
     return urlunsplit((parts.scheme, parts.netloc.lower(), parts.path or path, parts.query, ""))
 
 
@@ -44,11 +53,38 @@ def _split(text: str) -> SplitResult:
     return parts
 
 
+def host_and_port(text: str) -> tuple[str, int | None]:
+    """Return the host of ``host:port`` in small letters, and the port; None if there is none.
+
+    An IPv6 address is written in brackets and returned without them.
+
+    Raises:
+        ValueError: It is not one host with at most one port. The message does not repeat it.
+    """
+    # Lower-casing may turn other characters into ASCII ones: the Kelvin sign is a `k` then.
+    match = _AUTHORITY.fullmatch(text.lower()) if text.isascii() else None
+    host = (match["name"] or match["ipv6"]) if match else ""
+    if match is None or len(host) > _MOST_HOST or not (match["name"] or _is_ipv6(host)):
+        raise ValueError("names no host; write `host:port`, and an IPv6 address as `[address]:port`")
+    port = int(match["port"]) if match["port"] else None
+    if port is not None and not 0 < port <= HIGHEST_PORT:
+        raise ValueError("has no usable port; a port is a number from 1 to 65535")
+    return host, port
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def address(url: str) -> str:
     """Return ``host:port`` of a URL, with the scheme's port where it names none and never the user."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    port = parts.port or _PORTS.get(parts.scheme, 80)
+    port = parts.port or PORTS.get(parts.scheme, 80)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

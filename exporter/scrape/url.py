@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
+from exporter.config.url import PORTS
 from exporter.scrape.errors import PollError
 
-_PORTS = {"http": 80, "https": 443}
 _IN_A_TARGET = "/?%:@!$&'()*+,;=[]~"  # stays as it is written; what no URL may hold is quoted
-_NOT_IN_A_HOST = re.compile(r"[^\w.:%-]")
+_NAME = re.compile(r"[a-z0-9._-]+")
+_IPV6 = re.compile(r"[0-9a-f:.]+(?:%[A-Za-z0-9._-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Origin:
     @property
     def authority(self) -> str:
         """What the ``Host`` header says: without the port where it is the scheme's own."""
-        return str(self).removesuffix(f":{_PORTS[self.scheme]}")
+        return str(self).removesuffix(f":{PORTS[self.scheme]}")
 
 
 @lru_cache(maxsize=1024)
@@ -42,10 +43,11 @@ def split(url: str) -> tuple[Origin, str]:
     """
     try:
         parts = urlsplit(url)
-        port = parts.port or _PORTS[parts.scheme]
+        port = parts.port or PORTS[parts.scheme]
     except (ValueError, KeyError):
         raise PollError("malformed", "the target's URL is not http(s)://host:port/path") from None
-    if not parts.hostname or _NOT_IN_A_HOST.search(parts.hostname):
+    host = parts.hostname or ""
+    if not (_IPV6 if "[" in parts.netloc else _NAME).fullmatch(host):
         raise PollError("malformed", "the target's URL has no host, or one that cannot be")
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    return Origin(parts.scheme, parts.hostname, port), quote(target, safe=_IN_A_TARGET)
+    return Origin(parts.scheme, host, port), quote(target, safe=_IN_A_TARGET)

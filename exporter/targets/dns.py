@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from exporter.targets.groups import Listing
+from exporter.targets.page_url import ip_and_port
 from exporter.targets.protocol import DiscoveryError
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
         except (OSError, UnicodeError):
             raise DiscoveryError("no name server answered in time, or this is no name") from None
         hosts = {str(address[0]) for *_, address in found}
-        return {f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts}
+        try:
+            return {ip_and_port(host, port) for host in hosts}
+        except ValueError as error:
+            raise DiscoveryError(f"an address of the name {error}") from None
 
     return look_up
 

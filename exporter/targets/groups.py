@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
 
-import structlog
 from pydantic import Field, ValidationError
 
 from exporter.config.explain import explain
 from exporter.config.http_settings import Section
-from exporter.config.labels import LabelValue, label_problem
 from exporter.config.problem import dotted
-from exporter.config.url import address, normalise
+from exporter.config.url import address
+from exporter.targets.labels import LabelFilter, Labels
+from exporter.targets.page_url import page_url, request_target
 from exporter.targets.protocol import DiscoveryError
 from exporter.targets.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from exporter.config.schema import Scrape
-
-_log = structlog.get_logger(__name__)
 
 MOST_TARGETS: Final = 20_000
 """Of one list: what twenty exporters can watch that share it as shards."""
@@ -33,17 +29,27 @@ _FOR_US: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
 _MOST_PROBLEMS: Final = 3
 _LONGEST_SHOWN: Final = 200
-_MOST_WARNINGS: Final = 100
-"""Labels that are warned of: a list may have new ones each time."""
 
 
 class _Group(Section):
     targets: tuple[str, ...] = ()
-    labels: Mapping[str, LabelValue] = Field(default_factory=dict)
+    labels: Mapping[str, str] = Field(default_factory=dict)
 
 
 class _List(Section):
     groups: tuple[_Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """The properties that all targets of one group share: a group may have thousands of each."""
+
+    scheme: str
+    request_target: str
+    name: str
+    """Empty if each target is called by its address."""
+    method_label: str
+    labels: Labels
 
 
 class Listing:
@@ -55,7 +61,7 @@ class Listing:
         self._kind = kind
         self._scrape = scrape
         self._http = scrape.http
-        self._dropped: set[str] = set()
+        self._labels = LabelFilter(name)
 
     def targets(self, groups: object) -> list[Target]:
         """Return the targets of decoded JSON or YAML.
@@ -71,59 +77,57 @@ class Listing:
         if number > MOST_TARGETS:
             raise DiscoveryError(f"lists {number} targets; at most {MOST_TARGETS} are taken from one list")
         return [
-            self._target(host, group.labels, f"[{number}].targets[{place}]")
+            self._target(host, common, f"[{number}].targets[{place}]")
             for number, group in enumerate(checked)
+            for common in (self._common(group.labels, f"[{number}]"),)
             for place, host in enumerate(group.targets)
         ]
 
-    def _target(self, host: str, labels: Mapping[str, str], place: str) -> Target:
-        url = self._url(host, labels, place)
-        return Target(
-            url=url,
-            name=labels.get("target") or address(url),
-            labels=tuple(sorted(self._kept(labels))),
-            http=self._http,
-            discovery=self._kind,
-            method_label=labels.get("method", ""),
-        )
+    def _common(self, labels: Mapping[str, str], place: str) -> _Common:
+        """Return the meaning of a group's labels.
 
-    def _url(self, host: str, labels: Mapping[str, str], place: str) -> str:
-        if not _ADDRESS.fullmatch(host):
-            raise DiscoveryError(
-                f"{place} is not `host:port`; the labels __scheme__ and __metrics_path__ take the rest"
-            )
-        scheme = labels.get("__scheme__", self._scrape.scheme)
-        path = labels.get("__metrics_path__", self._scrape.metrics_path)
-        asked = [
+        ``target``, the name, and ``method`` are no labels of a target, nor is any that begins with ``__``.
+        """
+        parameters = [
             (name.removeprefix(_PARAMETER), value)
             for name, value in labels.items()
             if name.startswith(_PARAMETER)
         ]
-        query = f"?{urlencode(asked)}" if asked else ""
+        path = labels.get("__metrics_path__", self._scrape.metrics_path)
         try:
-            return normalise(f"{scheme}://{host}/{path.removeprefix('/')}{query}")
+            asked = request_target(path, parameters)
         except ValueError as error:
             raise DiscoveryError(f"{place} {error}") from None
+        own = {
+            name: value
+            for name, value in labels.items()
+            if name not in _FOR_US and not name.startswith("__")
+        }
+        return _Common(
+            labels.get("__scheme__", self._scrape.scheme),
+            asked,
+            self._labels.value(labels, "target"),
+            self._labels.value(labels, "method"),
+            self._labels.kept(own),
+        )
 
-    def _kept(self, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Yield the labels that a target can have; those that say something to us are not among them.
-
-        These are ``target``, its name, ``method``, how it speculates, and whatever begins with ``__``.
-        """
-        for name, value in labels.items():
-            if name in _FOR_US or name.startswith("__"):
-                continue
-            problem = label_problem(name)
-            if problem is None:
-                yield name, value
-            elif name not in self._dropped and len(self._dropped) < _MOST_WARNINGS:
-                self._dropped.add(name)
-                _log.warning(
-                    "discovered_label_dropped",
-                    discovery=self._name,
-                    label=name[:_LONGEST_SHOWN],
-                    reason=problem,
-                )
+    def _target(self, host: str, common: _Common, place: str) -> Target:
+        if not _ADDRESS.fullmatch(host):
+            raise DiscoveryError(
+                f"{place} is not `host:port`; the labels __scheme__ and __metrics_path__ take the rest"
+            )
+        try:
+            url = page_url(common.scheme, host, common.request_target)
+        except ValueError as error:
+            raise DiscoveryError(f"{place} {error}") from None
+        return Target(
+            url=url,
+            name=common.name or address(url),
+            labels=common.labels,
+            http=self._http,
+            discovery=self._kind,
+            method_label=common.method_label,
+        )
 
 
 def _problems(error: ValidationError) -> list[str]:

@@ -74,7 +74,7 @@ class PodDiscovery:
         self._namespace = namespace
         self._settings = settings
         self._chance = chance
-        self._pods = _Pods(self.name, PodReader(settings, scrape))
+        self._pods = _Pods(self.name, PodReader(settings, scrape, self.name))
         self._version = ""
         self._failures = 0
         self._failed = False

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from exporter.config.kubernetes_settings import port_problem
-from exporter.config.url import normalise
 from exporter.targets.arguments import pod_speculation
+from exporter.targets.labels import LabelFilter
+from exporter.targets.page_url import ip_and_port, page_url, request_target
 from exporter.targets.target import Target
 
 if TYPE_CHECKING:
@@ -19,8 +20,13 @@ if TYPE_CHECKING:
     from exporter.config.kubernetes_settings import KubernetesDiscovery
     from exporter.config.target_settings import Scrape
     from exporter.scrape.server_info import ServedSpeculation
+    from exporter.targets.labels import Labels
 
 KIND: Final = "kubernetes"
+
+MOST_PORTS: Final = 16
+"""Ports that one pod may name, in its annotation or by the names of its containers' ports."""
+_TOO_MANY_PORTS: Final = f"it names more than {MOST_PORTS} ports; name fewer"
 
 
 class UnusablePodError(Exception):
@@ -110,50 +116,69 @@ class Pod(_Part):
 class PodReader:
     """Makes targets of pods."""
 
-    def __init__(self, settings: KubernetesDiscovery, scrape: Scrape) -> None:
-        """Take ports and labels as ``settings`` say; ask the targets as ``scrape`` says."""
+    def __init__(self, settings: KubernetesDiscovery, scrape: Scrape, discovery: str = KIND) -> None:
+        """Take ports and labels as ``settings`` say; ask the targets as ``scrape`` says.
+
+        Log dropped labels as ``discovery``.
+        """
         self._settings = settings
         self._scrape = scrape
         self._http = scrape.http
+        self._most_ports = max(MOST_PORTS, len(settings.ports))
+        self._filter = LabelFilter(discovery)
 
     def targets(self, pod: Pod) -> tuple[Target, ...]:
         """Return a target for each of the pod's ports; none while it does not run.
 
         Raises:
-            UnusablePodError: Its annotations name what is no port or no path.
+            UnusablePodError: Its address or its annotations cannot be used.
         """
         if not pod.is_running or (self._settings.only_ready and not pod.is_ready):
             return ()
         ports = self._ports(pod)
+        urls = [self._url(pod, port) for port in ports]
         labels, speculation = self._labels(pod), pod.speculation()
         return tuple(
             Target(
-                url=self._url(pod, port),
+                url=url,
                 name="/".join(pod.key) + (f":{port}" if len(ports) > 1 else ""),
                 labels=labels,
                 http=self._http,
                 discovery=KIND,
                 pod_arguments=speculation,
             )
-            for port in ports
+            for port, url in zip(ports, urls, strict=True)
         )
 
     def _ports(self, pod: Pod) -> list[int]:
         """Return the numbers of the ports, each once, in the order in which they are named."""
-        annotated = self._annotation(pod, "port").split(",")
+        # Nothing beyond the limit is split: an annotation may have 256 KiB.
+        annotated = self._annotation(pod, "port").split(",", MOST_PORTS)
+        if len(annotated) > MOST_PORTS:
+            raise UnusablePodError(_TOO_MANY_PORTS)
         wanted = [port.strip() for port in annotated if port.strip()] or self._settings.ports
-        for port in wanted:
-            problem = port_problem(port)
-            if problem is not None:
-                raise UnusablePodError(f"the port of its annotation {problem}")
-        return list(dict.fromkeys(number for port in wanted for number in _numbers(pod, port)))
+        found = dict.fromkeys(number for port in wanted for number in self._numbers(pod, port))
+        if len(found) > self._most_ports:
+            raise UnusablePodError(_TOO_MANY_PORTS)
+        return list(found)
+
+    def _numbers(self, pod: Pod, port: str) -> Iterator[int]:
+        """Yield the number of a port; for a name, those of the containers' ports that are called so."""
+        problem = port_problem(port)
+        if problem is not None:
+            raise UnusablePodError(f"the port of its annotation {problem}")
+        if port.isdecimal():
+            yield int(port)
+            return
+        for container in pod.spec.containers:
+            yield from (found.container_port for found in container.ports if found.name == port)
 
     def _url(self, pod: Pod, port: int) -> str:
-        host = f"[{pod.status.pod_ip}]" if ":" in pod.status.pod_ip else pod.status.pod_ip
+        """Return the URL of the page at ``port``: the pod's own address, whatever its annotations say."""
         scheme = self._annotation(pod, "scheme") or self._scrape.scheme
         path = self._annotation(pod, "path") or self._scrape.metrics_path
         try:
-            return normalise(f"{scheme}://{host}:{port}/{path.removeprefix('/')}")
+            return page_url(scheme, ip_and_port(pod.status.pod_ip, port), request_target(path))
         except ValueError as error:
             raise UnusablePodError(
                 f"its address with the scheme and path of its annotations {error}"
@@ -163,23 +188,14 @@ class PodReader:
         prefix = self._settings.annotation_prefix
         return pod.metadata.annotations.get(f"{prefix}/{name}", "").strip() if prefix else ""
 
-    def _labels(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+    def _labels(self, pod: Pod) -> Labels:
         found = {
             **_picked(self._settings.annotations, pod.metadata.annotations),
             **_picked(self._settings.labels, pod.metadata.labels),
             "namespace": pod.metadata.namespace,
             "pod": pod.metadata.name,
         }
-        return tuple(sorted(found.items()))
-
-
-def _numbers(pod: Pod, port: str) -> Iterator[int]:
-    """Yield the number of a port; for a name, those of the containers' ports that are called so."""
-    if port.isdecimal():
-        yield int(port)
-        return
-    for container in pod.spec.containers:
-        yield from (found.container_port for found in container.ports if found.name == port)
+        return self._filter.kept(found)
 
 
 def _picked(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
