@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from exporter.config.tree import Reader, YamlError, parse_items
 from exporter.config.yaml_loader import NotAListError
@@ -10,7 +10,10 @@ from exporter.json_reader import JsonError, JsonReader
 from exporter.targets.protocol import DiscoveryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+
+Entries: TypeAlias = "Generator[object, None, bool]"
+"""Yields pauses; returns whether all entries are texts."""
 
 MOST_BYTES: Final = 4 * 2**20
 """The most bytes of a list."""
@@ -26,11 +29,7 @@ MOST_LABELS: Final = 100_000
 PAUSE: Final = object()
 """Between groups: the place for a cooperative yield."""
 
-_NOT_A_LIST: Final = "the list must be a list, not {}"
 _MOST_FLAWS_SHOWN: Final = 3
-
-Item = TypeVar("Item")
-
 
 def groups_of(decoded: object) -> Iterator[object]:
     """Yield the groups of a decoded list.
@@ -39,14 +38,14 @@ def groups_of(decoded: object) -> Iterator[object]:
         DiscoveryError: It is not a list.
     """
     if not isinstance(decoded, list):
-        raise DiscoveryError(_NOT_A_LIST.format("a mapping" if isinstance(decoded, dict) else "a single value"))
+        raise _not_a_list("a mapping" if isinstance(decoded, dict) else "a single value")
     yield from decoded
 
 
 def json_groups(data: bytes) -> Iterator[object]:
     """Yield the groups of a JSON document, each decoded, and ``PAUSE`` now and then.
 
-    A group ends at its first wrong value: it is rejected anyway.
+    A group ends at its first wrong value: validation rejects it.
 
     Raises:
         DiscoveryError: The document is not a list in JSON, or beyond a bound.
@@ -55,16 +54,83 @@ def json_groups(data: bytes) -> Iterator[object]:
         reader = JsonReader(data)
         kind = reader.kind()
         if kind and kind != "[":
-            raise DiscoveryError(_NOT_A_LIST.format("a mapping" if kind == "{" else "a single value"))
-        labels = 0
+            raise _not_a_list("a mapping" if kind == "{" else "a single value")
         for number in reader.elements():
-            if number == MOST_GROUPS:
-                raise DiscoveryError(f"has more than {MOST_GROUPS} groups; put more targets into each")
-            group = yield from _json_group(reader, f"[{number}]")
-            yield group
-            labels += len(found) if isinstance(found := _member(group, "labels"), dict) else 0
-            if labels > MOST_LABELS:
-                raise DiscoveryError(f"has more than {MOST_LABELS} labels; remove some")
+            yield from _json_group(reader, f"[{number}]")
         reader.end()
     except JsonError as error:
         raise DiscoveryError(f"line {error.line} {error}") from None
+
+
+def yaml_groups(data: bytes) -> Iterator[object]:
+    """Yield the groups of a YAML document, each decoded.
+
+    Raises:
+        DiscoveryError: The document is not a list in YAML, or beyond a bound.
+    """
+    reader = Reader()
+    try:
+        for number, node in enumerate(parse_items(data)):
+            group = reader.read(node, (number,))
+            if reader.flaws:
+                flaws = reader.flaws[:_MOST_FLAWS_SHOWN]
+                raise DiscoveryError("; ".join(f"line {flaw.line} {flaw.message}" for flaw in flaws))
+            yield group
+    except NotAListError:
+        raise _not_a_list("a mapping or a text") from None
+    except YamlError as error:
+        raise DiscoveryError(f"line {error.line or 1} {error}") from None
+
+
+def _json_group(reader: JsonReader, place: str) -> Iterator[object]:
+    """Yield one group, after the pauses that it takes."""
+    if reader.kind() != "{":
+        yield reader.value()
+        return
+    group: dict[str, object] = {}
+    for key in reader.members():
+        kind = reader.kind()
+        is_sound = False
+        if (key, kind) == ("targets", "["):
+            is_sound = yield from _json_targets(reader, group, place)
+        elif (key, kind) == ("labels", "{"):
+            is_sound = yield from _json_labels(reader, group, place)
+        else:
+            group[key] = reader.value()
+        if not is_sound:
+            break
+    if reader.due():
+        yield PAUSE
+    yield group
+
+
+def _json_targets(reader: JsonReader, group: dict[str, object], place: str) -> Entries:
+    found: list[object] = []
+    group["targets"] = found
+    for number in reader.elements():
+        if number == MOST_TARGETS:
+            raise DiscoveryError(f"{place}.targets has more than {MOST_TARGETS} targets")
+        found.append(reader.value())
+        if not isinstance(found[-1], str):
+            return False
+        if reader.due():
+            yield PAUSE
+    return True
+
+
+def _json_labels(reader: JsonReader, group: dict[str, object], place: str) -> Entries:
+    found: dict[str, object] = {}
+    group["labels"] = found
+    for name in reader.members():
+        if len(found) == MOST_GROUP_LABELS:
+            raise DiscoveryError(f"{place}.labels has more than {MOST_GROUP_LABELS} labels")
+        found[name] = reader.value()
+        if not isinstance(found[name], str):
+            return False
+        if reader.due():
+            yield PAUSE
+    return True
+
+
+def _not_a_list(kind: str) -> DiscoveryError:
+    return DiscoveryError(f"the list must be a list, not {kind}")
