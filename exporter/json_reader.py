@@ -1,7 +1,7 @@
 """Incremental JSON reader: decode a document value by value, without building the whole of it.
 
-The decoder of the standard library is one C call that holds the GIL, and a document of ``{},`` takes 100 times
-its size. Here it sees at most ``MOST_CHARACTERS`` at a time, and the caller can bound items while it reads.
+The decoder of the standard library is one C call that holds the GIL, and a document of ``{},`` takes 100
+times its size. Here it sees at most ``MOST_CHARACTERS`` at a time, and the caller bounds the items.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class TooLongError(JsonError):
 class JsonReader:
     """Pull parser: the caller takes each value, or enters it, in the order of the text.
 
-    Memory: one window of the text besides the text itself. Bytes are decoded window by window: one emoji would
-    make the whole text four times as large.
+    Memory: one window of the text besides the text itself. Bytes are decoded window by window: one emoji
+    would make the whole text four times as large.
     """
 
     def __init__(

@@ -172,7 +172,8 @@ class Reader:
 
     def _value(self, node: yaml.Node, path: KeyPath) -> object:
         if node.tag not in _PLAIN_TAGS:
-            self._flaw(node, path, f"has the tag {node.tag[:_LONGEST_SHOWN]}, which means nothing here; remove it")
+            shown = node.tag[:_LONGEST_SHOWN]
+            self._flaw(node, path, f"has the tag {shown}, which means nothing here; remove it")
             return None
         if len(path) > _DEEPEST:
             self._flaw(node, path, "is nested too deeply")

@@ -36,17 +36,6 @@ class NotAListError(Exception):
     """The document is not a list."""
 
 
-class _Mark:
-    """The place of a node: one object for all nodes of a line. PyYAML's own takes 400 bytes for each."""
-
-    __slots__ = ("column", "index", "line")
-
-    def __init__(self, line: int, column: int, index: int) -> None:
-        self.line = line
-        self.column = column
-        self.index = index
-
-
 class BoundedLoader(yaml.BaseLoader):
     """Compose texts, lists and mappings; raise ``BoundError`` as soon as a bound is exceeded.
 
@@ -57,7 +46,7 @@ class BoundedLoader(yaml.BaseLoader):
         self._nodes = self._depth = self._directives = 0
         self._most_nodes = MOST_NODES
         self._text_begin: int | None = None
-        self._place = _Mark(-1, 0, 0)
+        self._place: yaml.Mark | None = None
         # A stream is checked for unprintable characters part by part, a text in one call that holds the GIL.
         super().__init__(io.StringIO(text))
 
@@ -68,30 +57,32 @@ class BoundedLoader(yaml.BaseLoader):
             NotAListError: The document is something else.
             yaml.YAMLError: It is not one document of YAML, or beyond a bound.
         """
-        self.get_event()  # the beginning of the stream
+        self._event()  # the beginning of the stream
         if self.check_event(yaml.StreamEndEvent):
             return
-        document = self.get_event()
+        document = self._event()
         if not self.check_event(yaml.SequenceStartEvent):
             raise NotAListError
-        self.get_event()
+        self._event()
         total = anchored = 0
         while not self.check_event(yaml.SequenceEndEvent):
             self._nodes, anchors = 0, len(self.anchors)
             self._most_nodes = min(MOST_NODES_OF_AN_ITEM, MOST_NODES_OF_A_LIST - total)
-            yield self.compose_node(None, None)
+            node = self.compose_node(None, None)
+            if node is not None:
+                yield node
             total += self._nodes
             anchored += self._nodes if len(self.anchors) > anchors else 0
             if anchored > MOST_NODES_OF_AN_ITEM:
                 raise self._beyond(f"has more than {MOST_NODES_OF_AN_ITEM} values in items with anchors")
         for _ in ("the end of the list", "the end of the document"):
-            self.get_event()
+            self._event()
         if not self.check_event(yaml.StreamEndEvent):
             raise yaml.composer.ComposerError(
                 "expected a single document in the stream", document.start_mark, None, self.get_mark()
             )
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:  # noqa: ANN401  as PyYAML
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
         """Compose a node within the bounds."""
         self._nodes += 1
         self._depth += 1
@@ -99,19 +90,19 @@ class BoundedLoader(yaml.BaseLoader):
             raise self._beyond(f"has more than {self._most_nodes} values")
         if self._depth > _DEEPEST:
             raise self._beyond("is nested too deeply")
-        anchors = len(self.anchors)
         is_alias = self.check_event(yaml.AliasEvent)
-        anchor = None if is_alias else self.peek_event().anchor
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        has_anchor = event.anchor is not None and not is_alias
         node = super().compose_node(parent, index)
-        if anchor is not None and len(self.anchors) > anchors:
-            node.anchored = True
+        if has_anchor:
+            node.anchored = True  # type: ignore[union-attr]
         self._depth -= 1
         return node
 
-    def get_mark(self) -> _Mark:
-        """Return the place of the next character."""
-        if self._place.line != self.line:
-            self._place = _Mark(self.line, self.column, self.index)
+    def get_mark(self) -> yaml.Mark:
+        """Return the place of the next character: one object for all nodes of a line, to save memory."""
+        if self._place is None or self._place.line != self.line:
+            self._place = super().get_mark()
         return self._place
 
     def update(self, length: int) -> None:
@@ -128,20 +119,23 @@ class BoundedLoader(yaml.BaseLoader):
             raise self._beyond(f"has more than {MOST_DIRECTIVES} directives")
         super().fetch_directive()
 
-    def scan_plain(self) -> yaml.Token:
+    def scan_plain(self) -> yaml.ScalarToken:
         """Read a text without quotes."""
         with self._text():
             return super().scan_plain()
 
-    def scan_flow_scalar(self, style: str) -> yaml.Token:
+    def scan_flow_scalar(self, style: str) -> yaml.ScalarToken:
         """Read a text in quotes."""
         with self._text():
             return super().scan_flow_scalar(style)
 
-    def scan_block_scalar(self, style: str) -> yaml.Token:
+    def scan_block_scalar(self, style: str) -> yaml.ScalarToken:
         """Read a text in lines of its own."""
         with self._text():
             return super().scan_block_scalar(style)
+
+    def _event(self) -> Any:  # noqa: ANN401  PyYAML has no types for its events
+        return self.get_event()  # type: ignore[no-untyped-call]
 
     @contextmanager
     def _text(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from exporter.config.http_settings import Authorization, TlsConfig
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Config, Discovery, Scrape
-from exporter.targets import kubernetes_api
+from exporter.targets import kubernetes_api, kubernetes_objects
 from exporter.targets.discovery import Discoverer
 from exporter.targets.kubernetes import PodDiscovery
 from exporter.targets.protocol import DiscoveryError
@@ -43,6 +43,7 @@ class Api:
         self.pods = [pod("a")]
         self.version = 10
         self.requests: list[dict] = []
+        self.rests: list[float] = []
         self.refusal: tuple[int, str] | None = None
         self.watch_refusal: tuple[int, str] | None = None
         self.events: list[tuple[int, object]] = []
@@ -136,9 +137,12 @@ async def api():
 
 @pytest.fixture
 def discovery(api):
+    async def sleep(seconds: float) -> None:
+        api.rests.append(seconds)
+
     def make(namespace: str | None = "inference", **keys) -> PodDiscovery:
         settings = KubernetesDiscovery(**{"api_server": api.url, **keys})
-        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5)
+        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5, sleep=sleep)
 
     return make
 
@@ -165,13 +169,13 @@ async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, m
     monkeypatch.setattr(kubernetes_api, "_MOST_PAGES", 5)
     again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
-    with pytest.raises(DiscoveryError, match=r"does not end after 5 answers with 5 pods; choose fewer by"):
+    with pytest.raises(DiscoveryError, match=r"does not end after 5 responses of 100 pods; choose fewer by"):
         await discovery().targets()
     assert len(api.requests) == 5
 
 
 async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
-    monkeypatch.setattr(kubernetes_api, "_LARGEST_PAGE", 2**20)
+    monkeypatch.setattr(kubernetes_api, "LARGEST_PAGE", 2**20)
     large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
     with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
@@ -196,7 +200,7 @@ async def test_a_watch_goes_on_from_the_list_and_from_what_it_told_last(api, dis
     assert [watch["resourceVersion"] for watch in api.watches][-1] == "12"
     assert {watch["allowWatchBookmarks"] for watch in api.watches} == {"true"}
     assert {watch["timeoutSeconds"] for watch in api.watches} == {"150"}
-    assert way.refresh == 0.0
+    assert way.refresh == 1.0
 
 
 async def test_a_change_that_changes_no_target_is_not_told(api, discovery):
@@ -276,6 +280,7 @@ async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, dis
         assert names(await way.targets())[-1] == f"inference/{name}"
         api.pods = [*api.pods, pod(name)]
     assert len(api.lists) == 6
+    assert [round(rest) for rest in api.rests] == [5, 10, 20, 40, 60]
 
 
 async def test_a_broken_watch_goes_on_where_it_was(api, discovery, until):
@@ -310,7 +315,7 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
     api.refusal = None
     assert names(await way.targets()) == ["inference/a"]
-    assert way.refresh == 0.0
+    assert way.refresh == 1.0
     assert len(api.lists) == 1
 
 
@@ -492,13 +497,13 @@ async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, 
 
 def test_what_expired_is_known_by_its_reason_too():
     status = {"kind": "Status", "reason": "Expired", "message": "too old"}
-    assert isinstance(kubernetes_api.refused(status), kubernetes_api.ExpiredError)
-    assert isinstance(kubernetes_api.refused({"code": 410}), kubernetes_api.ExpiredError)
-    assert not isinstance(kubernetes_api.refused({"code": 500, "reason": "x"}), kubernetes_api.ExpiredError)
+    assert isinstance(kubernetes_objects.refused(status), kubernetes_objects.ExpiredError)
+    assert isinstance(kubernetes_objects.refused({"code": 410}), kubernetes_objects.ExpiredError)
+    assert not isinstance(kubernetes_objects.refused({"code": 500, "reason": "x"}), kubernetes_objects.ExpiredError)
 
 
 async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
-    monkeypatch.setattr(kubernetes_api, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(kubernetes_api, "LONGEST_LINE", 1000)
     way = discovery()
     await way.targets()
     api.tell(b"x" * 2000)
@@ -556,10 +561,13 @@ async def test_together_with_the_other_ways_failures_are_told_once_and_pauses_ar
     config = Config(discovery=Discovery(kubernetes=(settings,)))
     discoverer = Discoverer(config, clock, lambda targets: told.append(names(targets)))
     task = asyncio.ensure_future(discoverer.run())
+    await until(lambda: len(told) == 2)
+    await clock.advance(1.0)
     await until(lambda: len(api.watches) == 1)
     assert told == [[], ["inference/a"]]
     api.tell(("ADDED", pod("b", ip="10.0.0.2")))
     await until(lambda: len(told) == 3)
+    await clock.advance(1.0)
     await until(lambda: len(api.watches) == 2)
     api.refusal = 503, "later"
     api.tell("end")
