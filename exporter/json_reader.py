@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from exporter.scrape.slices import Pausing
 
 MOST_CHARACTERS: Final = 64 * 1024
-"""The most characters of one decoded value: 1 ms of work for the decoder."""
+"""The most characters of one decoded value, unless the caller sets less: some ms of work for the decoder."""
 MOST_MEMBERS: Final = 10_000
 """The most members of one object that is read member by member."""
 SLICE_CHARACTERS: Final = 16 * 1024
@@ -47,7 +47,7 @@ class JsonError(ValueError):
 
 
 class TooLongError(JsonError):
-    """One value has more than ``MOST_CHARACTERS``."""
+    """One value has more characters than the reader decodes at a time."""
 
 
 class JsonReader:
@@ -60,10 +60,18 @@ class JsonReader:
     def __init__(
         self,
         source: bytes | str,
+        most_characters: int = MOST_CHARACTERS,
         pairs: Callable[[list[tuple[str, Any]]], object] | None = None,
     ) -> None:
-        """Read UTF-8 bytes, with or without a byte-order mark, or a text. ``pairs`` makes the objects."""
+        """Read UTF-8 bytes, with or without a byte-order mark, or a text.
+
+        Args:
+            source: The document.
+            most_characters: The most characters of one decoded value.
+            pairs: Makes an object of its keys and values, as in ``json.JSONDecoder``.
+        """
         self._source = source
+        self._most = most_characters
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._scanner = json.JSONDecoder(object_pairs_hook=pairs)
         self._taken = 0
@@ -102,20 +110,20 @@ class JsonReader:
         """Return the next value.
 
         Raises:
-            TooLongError: It has more than ``MOST_CHARACTERS``.
+            TooLongError: It has more than ``most_characters``.
             JsonError: It is not JSON.
         """
         self._values += 1
         self._skip_space()
-        for refilled in (False, True):
-            if refilled:
-                self._refill()
+        problem: tuple[str, int] | None = None
+        # The value may end beyond the window: then look again from its beginning.
+        for may_refill in (bool(self._at), False):
             try:
                 found, end = self._scanner.raw_decode(self._window, self._at)
             except RecursionError:
                 raise self._error("is nested too deeply") from None
             except json.JSONDecodeError as error:
-                problem: tuple[str, int] | None = (error.msg, error.pos)
+                problem = (error.msg, error.pos)
             except ValueError:  # an integer with more digits than Python converts
                 raise self._error("has a number with too many digits") from None
             else:
@@ -123,6 +131,8 @@ class JsonReader:
                     self._at = end
                     return found
                 problem = None
+            if not may_refill or not self._refill():
+                break
         raise self._failure(problem)
 
     def elements(self) -> Iterator[int]:
@@ -248,7 +258,7 @@ class JsonReader:
         self._lines += self._window.count("\n", 0, self._at)
         self._before += self._at
         self._at = 0
-        missing = MOST_CHARACTERS - len(rest)
+        missing = self._most - len(rest)
         part = self._source[self._taken : self._taken + missing]
         self._taken += len(part)
         self._window = rest + (part if isinstance(part, str) else self._decoded(part))
@@ -267,7 +277,7 @@ class JsonReader:
             cut = message.startswith("Unterminated") or place >= len(self._window) - _ESCAPE
             if self._is_last() or not cut:
                 return JsonError(f"is not JSON: {message}", self._line_of(place))
-        return TooLongError(f"has a value of more than {MOST_CHARACTERS} characters", self.line)
+        return TooLongError(f"has a value of more than {self._most} characters", self.line)
 
     def _error(self, message: str) -> JsonError:
         return JsonError(message, self.line)

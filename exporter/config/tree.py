@@ -73,9 +73,8 @@ def parse(data: bytes) -> yaml.Node | None:
     Raises:
         YamlError: It is not one document of YAML in UTF-8, or is beyond a bound of ``yaml_loader``.
     """
-    text = _text_of(data)
-    with _explaining(text):
-        return BoundedLoader(text).get_single_node()
+    with _explaining(data):
+        return BoundedLoader(data).get_single_node()
 
 
 def parse_items(data: bytes) -> Iterator[yaml.Node]:
@@ -85,27 +84,19 @@ def parse_items(data: bytes) -> Iterator[yaml.Node]:
         NotAListError: It is something else.
         YamlError: As for ``parse``.
     """
-    text = _text_of(data)
-    with _explaining(text):
-        yield from BoundedLoader(text).items()
-
-
-def _text_of(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise YamlError(
-            data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text; save it as UTF-8"
-        ) from None
+    with _explaining(data):
+        yield from BoundedLoader(data).items()
 
 
 @contextmanager
-def _explaining(text: str) -> Iterator[None]:
-    """Turn the errors of PyYAML into ``YamlError``."""
+def _explaining(data: bytes) -> Iterator[None]:
+    """Turn the errors of decoding ``data`` and of PyYAML into ``YamlError``."""
     try:
         yield
+    except UnicodeDecodeError:
+        raise YamlError(_undecodable(data), "is not UTF-8 text; save it as UTF-8") from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = data.decode("utf-8-sig", "replace").count("\n", 0, error.position) + 1
         raise YamlError(line, f"holds the character {error.character:#x}; remove it") from None
     except BoundError as error:
         raise YamlError(_line_of(error), str(error.problem)) from None
@@ -115,6 +106,15 @@ def _explaining(text: str) -> Iterator[None]:
         raise YamlError(None, "is nested too deeply") from None
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML's own slips on odd escapes
         raise YamlError(None, "is not YAML") from None
+
+
+def _undecodable(data: bytes) -> int | None:
+    """Return the line of the first byte that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return None
 
 
 def _line_of(error: yaml.MarkedYAMLError) -> int | None:

@@ -18,7 +18,7 @@ MOST_NODES: Final = 100_000
 """The most keys and values of a document that is kept as a whole: some 25 MB."""
 MOST_NODES_OF_A_LIST: Final = 300_000
 """The most keys and values of a list that is read item by item: some 6 s of work beside the event loop."""
-MOST_NODES_OF_AN_ITEM: Final = 30_000
+MOST_NODES_OF_AN_ITEM: Final = 15_000
 """The most keys and values of one item of such a list, and of all items with anchors: these are kept."""
 MOST_TEXT: Final = 64 * 1024
 """The most characters of one text."""
@@ -42,13 +42,13 @@ class BoundedLoader(yaml.BaseLoader):
     Nodes with an anchor have the attribute ``anchored``.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, data: bytes) -> None:
         self._nodes = self._depth = self._directives = 0
         self._most_nodes = MOST_NODES
         self._text_begin: int | None = None
         self._place: yaml.Mark | None = None
-        # A stream is checked for unprintable characters part by part, a text in one call that holds the GIL.
-        super().__init__(io.StringIO(text))
+        # A stream is decoded and checked part by part, a text in one call that holds the GIL.
+        super().__init__(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""))
 
     def items(self) -> Iterator[yaml.Node]:
         """Yield each item of the document's list, and keep none but those with anchors.

@@ -58,7 +58,7 @@ def _lines(text: str) -> Iterator[Record]:
 def _line(text: str, begin: int, end: int) -> object:
     if end - begin > MOST_CHARACTERS:
         return TOO_LONG
-    reader = JsonReader(text[begin:end], _object)
+    reader = JsonReader(text[begin:end], pairs=_object)
     try:
         value = reader.value()
         reader.end()
@@ -68,7 +68,7 @@ def _line(text: str, begin: int, end: int) -> object:
 
 
 def _document(text: str) -> Iterator[Record]:
-    reader = JsonReader(text, _object)
+    reader = JsonReader(text, pairs=_object)
     try:
         if reader.kind() == "[":
             yield from _array(reader)

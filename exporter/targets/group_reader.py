@@ -23,8 +23,11 @@ MOST_TARGETS: Final = 10_000
 """The most targets of a list."""
 MOST_GROUP_LABELS: Final = 256
 """The most labels of a group, with those that no target keeps, such as ``__meta_…``."""
-MOST_LABELS: Final = 100_000
-"""The most labels of all groups of a list: some 16 MB."""
+MOST_LABELS: Final = 50_000
+"""The most labels of all groups of a list: some 8 MB."""
+
+MOST_CHARACTERS: Final = 16 * 2**10
+"""The most characters of one text, as it is written."""
 
 PAUSE: Final = object()
 """Between groups: the place for a cooperative yield."""
@@ -51,7 +54,7 @@ def json_groups(data: bytes) -> Iterator[object]:
         DiscoveryError: The document is not a list in JSON, or beyond a bound.
     """
     try:
-        reader = JsonReader(data)
+        reader = JsonReader(data, MOST_CHARACTERS)
         kind = reader.kind()
         if kind and kind != "[":
             raise _not_a_list("a mapping" if kind == "{" else "a single value")

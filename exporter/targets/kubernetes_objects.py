@@ -22,6 +22,8 @@ _LONGEST_REASON: Final = 300
 _LONGEST_CODE: Final = 20
 _MOST_VALUES: Final = 5_000
 """The most values that are kept of one pod, of one event or of the metadata of a list."""
+MOST_CHARACTERS: Final = 16 * 2**10
+"""The most characters of one text. A longer one is as good as absent."""
 _SLICE: Final = 16
 """Events of a watch from one pause to the next."""
 _NOT_JSON: Final = "the answer is not JSON; is `api_server` the API server?"
@@ -82,7 +84,7 @@ def page_of(body: bytes, shape: Shape, put: Callable[[Any], None]) -> Pausing[Ma
     """
     metadata: Mapping[str, Any] = {}
     with _reading():
-        reader = JsonReader(body)
+        reader = JsonReader(body, MOST_CHARACTERS)
         _check_object(reader)
         for key in reader.members():
             kind = reader.kind()
@@ -107,7 +109,7 @@ def _object_of(body: bytes, shape: Shape) -> Pausing[Mapping[str, Any]]:
         ApiError: It is not an object.
     """
     with _reading():
-        reader = JsonReader(body)
+        reader = JsonReader(body, MOST_CHARACTERS)
         _check_object(reader)
         found = yield from Picker(reader, _MOST_VALUES).pick(shape)
         reader.end()

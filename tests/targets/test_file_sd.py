@@ -106,7 +106,7 @@ async def test_a_directory_that_cannot_be_listed_leaves_the_targets(find):
         ("a.json", "[] 5", "line 1 is not JSON: Extra data"),
         ("a.json", '[\n{"targets": [], "targets": []}]', "line 2 has a key twice"),
         ("a.json", "[" + "9" * 5000 + "]", "line 1 has a number with too many digits"),
-        ("a.json", '["' + "x" * 2**20 + '"]', "line 1 has a value of more than 65536 characters"),
+        ("a.json", '["' + "x" * 2**20 + '"]', "line 1 has a value of more than 16384 characters"),
         ("a.json", '[{"targets": ["a:1", 5]}]', r"\[0\].targets\[1\] must be a text"),
         ("a.json", '[{"targets": ["a:1"]}, {"labels": {"a": {}}}]', r"\[1\].labels.a must be a text"),
         ("a.yml", "targets: [a:1]", "the list must be a list"),
