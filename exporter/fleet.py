@@ -84,6 +84,7 @@ class Fleet:
                 await self._leave(key)
             for key, target in wanted.items():
                 await self._watch(key, target)
+                await asyncio.sleep(0)  # a list may bring ten thousand targets at once
             if added or gone:
                 _log.info("targets_changed", targets=len(wanted), added=len(added), removed=len(gone))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from exporter.analysis.cost import Cost
@@ -23,7 +23,7 @@ from exporter.export.snapshot import id_of
 from exporter.export.status import TargetStatus
 from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
-from exporter.scrape.plan import MOST_ENGINES
+from exporter.scrape.plan import MOST_ENGINES, MOST_NAMES_TOGETHER
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.sample import EngineName, Reading
 from exporter.scrape.schedule import phase
@@ -295,11 +295,21 @@ class TargetWatch:
     def _forget(self, now: float) -> list[Event]:
         """Forget engines that are long gone, and the longest gone where a server keeps inventing new ones."""
         by_age = sorted(self._engines, key=lambda name: self._engines[name].history.last_seen)
-        surplus = len(by_age) - MOST_ENGINES
+        surplus = _surplus(by_age)
         for place, name in enumerate(by_age):
             if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
                 del self._engines[name]
         return self._crowd.forget(surplus, now)
+
+
+def _surplus(by_age: Sequence[EngineName]) -> int:
+    """Return how many of the first engines are too many: in number, or by the characters of their names."""
+    left = MOST_NAMES_TOGETHER
+    for kept, name in enumerate(reversed(by_age)):
+        left -= sum(map(len, name))
+        if left < 0 or kept == MOST_ENGINES:
+            return len(by_age) - kept
+    return 0
 
 
 def _settings(config: Config) -> tuple[object, ...]:

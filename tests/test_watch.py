@@ -15,7 +15,7 @@ from exporter.export.snapshot import engine_id
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import REASONS, PollError, StatusError
-from exporter.scrape.plan import MOST_ENGINES
+from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
 from exporter.targets.target import Target
 from exporter.watch import FORGOTTEN_AFTER, TargetWatch
 
@@ -222,6 +222,18 @@ async def test_a_server_that_invents_engines_costs_no_more_than_the_most_that_ar
         await clock.advance(1)
     assert {number.split("-")[0] for _, number in findings(watch, clock)} == {"2"}
     assert len(findings(watch, clock)) == MOST_ENGINES
+
+
+async def test_a_server_that_invents_long_names_has_them_forgotten_sooner(watch, clock, server):
+    most = MOST_NAMES_TOGETHER // MOST_NAME
+    for batch in range(4):
+        server.engines = {
+            (f"{batch}-{number:03}".ljust(MOST_NAME - 1, "m"), "0"): 0 for number in range(most)
+        }
+        await polls(watch, clock, 1)
+        await clock.advance(1)
+        assert len(findings(watch, clock)) == most
+    assert {name.split("-")[0] for name, _ in findings(watch, clock)} == {"3"}
 
 
 async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engines_no_longer(

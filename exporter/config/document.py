@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from exporter.config.explain import models_in
 from exporter.config.http_settings import HttpSettings, Section
+from exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
 from exporter.config.schema import Config
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ that happens by itself within 5 s of a change, as when Kubernetes updates a Conf
 in it, the old configuration stays in effect. Targets that did not change keep their windows.
 """
 
-_DISCOVERED: Final = """\
+_DISCOVERED: Final = f"""\
 How a discovered server becomes a target:
 
 - Lists name it as `host:port`. The labels `__scheme__`, `__metrics_path__` and `__param_<name>` say how
@@ -80,6 +81,11 @@ How a discovered server becomes a target:
   `host:port/path`, and after that a number is added.
 - A list that cannot be fetched or read leaves the targets as they are. The log says when that begins and
   ends.
+- Credentials are sent to the host of the list entry, the DNS record or the pod, and to no other. A scheme
+  other than `http` and `https`, or a path that could lead elsewhere, rejects the list or leaves out the pod.
+- A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most. All
+  targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped, with
+  a warning.
 """
 
 

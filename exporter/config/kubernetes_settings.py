@@ -18,10 +18,10 @@ POD_LABELS: Final = frozenset({"namespace", "pod"})
 
 _PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 
-_NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 Namespace = Annotated[
-    str, matches(_NAMESPACE, "is not the name of a namespace, such as inference"), written_as(_NAMESPACE)
+    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(NAMESPACE)
 ]
 
 _KEY: Final = r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"

@@ -31,7 +31,7 @@ from exporter.config.pay_settings import CostSettings, SpeculativeSettings
 from exporter.config.policy import Policy
 from exporter.config.reference_settings import ReferenceSettings
 from exporter.config.shard_settings import ShardSettings
-from exporter.config.url import address, identity
+from exporter.config.url import PATH, address, identity
 from exporter.config.values import Context, Duration, Endpoint, LocatedPath, NotEmpty, Url, matches
 
 _LIST_FILES: Final = frozenset({".json", ".yml", ".yaml"})
@@ -51,8 +51,8 @@ class TargetSettings(HttpSettings):
     labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
         default_factory=dict,
         description=f"Labels for all its metrics, {MOST_LABELS} at most, with values of up to "
-        f"{MOST_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of the "
-        "exporter's own metrics.",
+        f"{MOST_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of "
+        "the exporter's own metrics.",
     )
     speculative: SpeculativeSettings | None = Field(
         default=None, description="How it speculates, where its metrics do not say."
@@ -106,7 +106,7 @@ class Scrape(HttpSettings):
         default="http",
         description="The scheme of their addresses, unless the label `__scheme__` names another.",
     )
-    metrics_path: Annotated[str, matches(r"/[\x21-\x7e]*", "is not a path; it begins with `/`")] = Field(
+    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = Field(
         default="/metrics",
         description="The path of their pages, unless the label `__metrics_path__` names another.",
     )

@@ -10,6 +10,10 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 PORTS: Final = {"http": 80, "https": 443}
 """The schemes of pages, each with its port."""
 HIGHEST_PORT: Final = 65_535
+MOST_PATH: Final = 2_048
+"""Characters of a page's path with its query, where discovery gives it."""
+PATH: Final = rf"/(?!/)[\x21\x22\x24-\x5b\x5d-\x7e]{{0,{MOST_PATH - 1}}}"
+"""A path with its query: visible ASCII without ``#`` and backslash. Two slashes could begin a host."""
 _MOST_HOST: Final = 253
 """Characters of a host's name, as in DNS."""
 

@@ -24,6 +24,9 @@ MOST_POSITIONS_TOGETHER = 2**13
 MOST_NAME = 1024
 """Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
 
+MOST_NAMES_TOGETHER = 2**16
+"""Characters of the names of all engines of a target: each has some 150 series, which repeat its name."""
+
 _RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
 _SPECULATION = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
 
@@ -147,6 +150,12 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
             yield
     if len(plans) > MOST_ENGINES:
         raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
+    characters = sum(len(text) for name in plans for text in name)
+    if characters > MOST_NAMES_TOGETHER:
+        raise PageError(
+            f"the engines' names have {characters} characters together; at most "
+            f"{MOST_NAMES_TOGETHER} are read"
+        )
     positions = sum(max(plan.positions, default=-1) + 1 for plan in plans.values())
     if positions > MOST_POSITIONS_TOGETHER:
         raise PageError(

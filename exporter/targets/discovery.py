@@ -12,11 +12,15 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from exporter.config.kubernetes_settings import POD_LABELS
+from exporter.config.labels import MOST_LABEL_VALUE
 from exporter.config.url import address, identity
+from exporter.scrape.slices import Pausing, finish, giving_way
 from exporter.targets.dns import DnsNameDiscovery
 from exporter.targets.file_sd import FileDiscovery
 from exporter.targets.http_sd import HttpListDiscovery
 from exporter.targets.kubernetes import PodDiscovery
+from exporter.targets.labels import FleetLabels
 from exporter.targets.protocol import Discovery, DiscoveryError
 from exporter.targets.shard import shard_of
 from exporter.targets.static import static_targets
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("static", "file", "http", "dns", "kubernetes")
 """The ways of finding a target; where two find the same one, the earlier counts."""
+
+_SLICE: Final = 64
+"""Targets from one pause to the next: about a millisecond of work."""
+_LONGEST_NUMBER: Final = 8
+"""Characters of ``#`` and the number behind a path that several targets have."""
 
 _NOTHING_KNOWN: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
 
@@ -62,11 +71,22 @@ def merge(results: Iterable[Sequence[Target]]) -> tuple[Target, ...]:
     value counts. A second page of the same name is called by its ``host:port``, then by its path too, then
     numbered.
     """
+    return finish(_merging(results))
+
+
+def _merging(results: Iterable[Sequence[Target]]) -> Pausing[tuple[Target, ...]]:
     pages: dict[tuple[str, ...], Target] = {}
-    for target in chain.from_iterable(results):
+    for number, target in enumerate(chain.from_iterable(results)):
         page = identity(target.url)
         pages[page] = _with_labels(pages[page], target) if page in pages else target
-    return tuple(_named_apart(pages.values()))
+        if number % _SLICE == _SLICE - 1:
+            yield
+    named: list[Target] = []
+    for target in _named_apart(pages.values()):
+        named.append(target)
+        if len(named) % _SLICE == 0:
+            yield
+    return tuple(named)
 
 
 def _with_labels(first: Target, other: Target) -> Target:
@@ -92,7 +112,7 @@ def _named_apart(targets: Iterable[Target]) -> Iterator[Target]:
 def _names(target: Target, numbers: Mapping[str, Iterator[int]]) -> Iterator[str]:
     """Yield what a target may be called, best first, without end."""
     host = address(target.url)
-    path = host + urlsplit(target.url).path
+    path = (host + urlsplit(target.url).path)[: MOST_LABEL_VALUE - _LONGEST_NUMBER]
     yield from (target.name, host, path)
     yield from (f"{path}#{number}" for number in numbers[path])
 
@@ -116,6 +136,8 @@ class Discoverer:
         self._shard = config.discovery.shard
         self._static = static_targets(config)
         self._ways = discoveries(config)
+        self._labels = FleetLabels(self._static, _configured_names(config))
+        self._publishing = asyncio.Lock()
         self._failures: dict[str, str] = {}
         self._targets: tuple[Target, ...] | None = None
         self.found: dict[str, Sequence[Target]] = {way.key: known.get(way.key, ()) for way in self._ways}
@@ -123,7 +145,7 @@ class Discoverer:
 
     async def run(self) -> None:
         """Tell of what is known at once, then look again and again until cancelled."""
-        self._publish()
+        await self._publish()
         async with asyncio.TaskGroup() as group:
             for way in self._ways:
                 group.create_task(self._follow(way))
@@ -136,9 +158,9 @@ class Discoverer:
     async def _follow(self, way: Discovery) -> None:
         while True:
             targets = await self._look(way)
-            if targets is not None:
+            if targets is not None and tuple(targets) != self.found[way.key]:
                 self.found[way.key] = tuple(targets)
-                self._publish()
+                await self._publish()
             await self._clock.sleep_until(self._clock.monotonic() + way.refresh)
 
     async def _look(self, way: Discovery) -> Sequence[Target] | None:
@@ -161,11 +183,28 @@ class Discoverer:
             self._failures[way.key] = reason
             _log.warning("discovery_failed", discovery=way.name, reason=reason)
 
-    def _publish(self) -> None:
-        targets = tuple(filter(self._is_ours, merge([self._static, *self.found.values()])))
-        if targets != self._targets:
-            self._targets = targets
-            self._on_change(targets)
+    async def _publish(self) -> None:
+        """Call ``on_change`` if the targets are others than before; polls go on between the slices."""
+        async with self._publishing:
+            targets = await giving_way(self._ours())
+            if targets != self._targets:
+                self._targets = targets
+                self._on_change(targets)
 
-    def _is_ours(self, target: Target) -> bool:
-        return shard_of(target, self._shard.count) == self._shard.index
+    def _ours(self) -> Pausing[tuple[Target, ...]]:
+        """Return the targets of this shard, with the labels that they keep."""
+        merged = yield from _merging([self._static, *self.found.values()])
+        limited = yield from self._labels.limited(merged)
+        found: list[Target] = []
+        for number, target in enumerate(limited):
+            if shard_of(target, self._shard.count) == self._shard.index:
+                found.append(target)
+            if number % _SLICE == _SLICE - 1:
+                yield
+        return tuple(found)
+
+
+def _configured_names(config: Config) -> Iterator[str]:
+    """Yield the names of the labels that pods have by the configuration."""
+    for settings in config.discovery.kubernetes:
+        yield from (*sorted(POD_LABELS), *settings.labels, *settings.annotations)

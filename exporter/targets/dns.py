@@ -46,7 +46,8 @@ class DnsNameDiscovery:
         """
         hosts = await self._look_up(self._looked_up)
         # A name server may change the order at every question; the targets' order tells who keeps a name.
-        return self._listing.targets([{"targets": sorted(hosts)}])
+        # Beside the event loop: an answer may have thousands of records.
+        return await asyncio.to_thread(self._listing.targets, [{"targets": sorted(hosts)}])
 
 
 def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:

@@ -119,9 +119,7 @@ class Listing:
         except ValueError as error:
             raise DiscoveryError(f"{place} {error}") from None
         own = {
-            name: value
-            for name, value in labels.items()
-            if name not in _FOR_US and not name.startswith("__")
+            name: value for name, value in labels.items() if name not in _FOR_US and not name.startswith("__")
         }
         return _Common(
             labels.get("__scheme__", self._scrape.scheme),

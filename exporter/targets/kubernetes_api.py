@@ -7,6 +7,7 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from exporter import __version__
 from exporter.bounded_file import read_bounded, size_text
 from exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
+from exporter.config.kubernetes_settings import NAMESPACE
+from exporter.config.url import host_and_port
 from exporter.json_reader import Shape
 from exporter.scrape import credentials
 from exporter.scrape.slices import giving_way
@@ -81,8 +84,12 @@ class Access:
             raise ApiError(
                 "KUBERNETES_SERVICE_HOST is not set, so this is no pod of a cluster; configure `api_server`"
             )
-        url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        return cls(url, _as_the_pod(settings.http))
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            host_and_port(place)
+        except ValueError as error:
+            raise ApiError(f"KUBERNETES_SERVICE_HOST and _PORT {error}; configure `api_server`") from None
+        return cls(f"https://{place}", _as_the_pod(settings.http))
 
 
 def _as_the_pod(http: HttpSettings) -> HttpSettings:
@@ -109,7 +116,7 @@ def own_namespace() -> str:
         raise ApiError(f"{path}: cannot be read: {reason}; configure `namespaces`") from None
     except UnicodeDecodeError:
         namespace = ""
-    if not namespace:
+    if not re.fullmatch(NAMESPACE, namespace):
         raise ApiError(f"{path}: names no namespace; configure `namespaces`")
     return namespace
 

@@ -7,21 +7,18 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from exporter.config.url import HIGHEST_PORT, PORTS, host_and_port
+from exporter.config.url import HIGHEST_PORT, MOST_PATH, PATH, PORTS, host_and_port
 from exporter.scrape.errors import PollError
 from exporter.scrape.url import Origin, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_PATH: Final = 2_048
-"""Characters of a page's path with its query."""
 MOST_PARAMETERS: Final = 32
 MOST_PARAMETER_CHARACTERS: Final = 2_048
 """Names and values of the parameters together, as they are written in the URL."""
 
-_PATH: Final = re.compile(r"/(?!/)[\x21-\x7e]*")
-_NEVER_IN_A_PATH: Final = re.compile(r"[#\\]")
+_PATH: Final = re.compile(PATH)
 
 
 def ip_and_port(ip: str, port: int) -> str:
@@ -55,9 +52,7 @@ def request_target(path: str, parameters: Sequence[tuple[str, str]] = ()) -> str
     if len(target) > MOST_PATH:
         raise ValueError(f"has a path of more than {MOST_PATH:,} characters")
     if not _PATH.fullmatch(target) or "://" in target.partition("?")[0]:
-        raise ValueError("has an unusable path; write visible ASCII after one `/`, without a scheme or host")
-    if _NEVER_IN_A_PATH.search(target):
-        raise ValueError("has a path with `#` or a backslash; write them as %23 and %5C")
+        raise ValueError("has an unusable path; write it after one `/`, percent-encoded and without a host")
     if not parameters:
         return target
     return target + ("&" if "?" in target else "?") + _encoded(parameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from exporter.targets.page_url import ip_and_port, page_url, request_target
 from exporter.targets.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection
 
     from exporter.config.kubernetes_settings import KubernetesDiscovery
     from exporter.config.target_settings import Scrape
@@ -81,8 +82,9 @@ class _Spec(_Part):
 
 
 class _Metadata(_Part):
-    name: str
-    namespace: str
+    # Kubernetes guarantees these names: another one does not come from its API.
+    name: str = Field(pattern=r"^[a-z0-9.-]{1,253}$")
+    namespace: str = Field(pattern=r"^[a-z0-9-]{1,63}$")
     resource_version: str = ""
     labels: Mapping[str, str] = Field(default_factory=dict)
     annotations: Mapping[str, str] = Field(default_factory=dict)
@@ -191,22 +193,12 @@ class PodReader:
         annotated = self._annotation(pod, "port").split(",", MOST_PORTS)
         if len(annotated) > MOST_PORTS:
             raise UnusablePodError(_TOO_MANY_PORTS)
-        wanted = [port.strip() for port in annotated if port.strip()] or self._settings.ports
-        found = dict.fromkeys(number for port in wanted for number in self._numbers(pod, port))
+        wanted = dict.fromkeys(port.strip() for port in annotated if port.strip()) or self._settings.ports
+        named = _named_ports(pod)
+        found = dict.fromkeys(chain.from_iterable(_numbers(port, named) for port in wanted))
         if len(found) > self._most_ports:
             raise UnusablePodError(_TOO_MANY_PORTS)
         return list(found)
-
-    def _numbers(self, pod: Pod, port: str) -> Iterator[int]:
-        """Yield the number of a port; for a name, those of the containers' ports that are called so."""
-        problem = port_problem(port)
-        if problem is not None:
-            raise UnusablePodError(f"the port of its annotation {problem}")
-        if port.isdecimal():
-            yield int(port)
-            return
-        for container in pod.spec.containers:
-            yield from (found.container_port for found in container.ports if found.name == port)
 
     def _url(self, pod: Pod, port: int) -> str:
         """Return the URL of the page at ``port``: the pod's own address, whatever its annotations say."""
@@ -231,6 +223,23 @@ class PodReader:
             "pod": pod.metadata.name,
         }
         return self._filter.kept(found)
+
+
+def _named_ports(pod: Pod) -> Mapping[str, Collection[int]]:
+    """Return the numbers of the containers' ports by their names: one pass, a pod may have thousands."""
+    found: defaultdict[str, dict[int, None]] = defaultdict(dict)
+    for container in pod.spec.containers:
+        for port in container.ports:
+            found[port.name][port.container_port] = None
+    return found
+
+
+def _numbers(port: str, named: Mapping[str, Collection[int]]) -> Collection[int]:
+    """Return the number of a port; for a name, those of the containers' ports that are called so."""
+    problem = port_problem(port)
+    if problem is not None:
+        raise UnusablePodError(f"the port of its annotation {problem}")
+    return (int(port),) if port.isdecimal() else named.get(port, ())
 
 
 def _picked(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:

@@ -135,6 +135,11 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         ("targets: [{url: http://a, name: ''}]", "1: targets[0].name must not be empty"),
         ("targets: [{url: http://a, labels: {__a: b}}]", "1: targets[0].labels.__a begins with two underscores, which Prometheus keeps for itself; choose another name"),
         ("targets: [{url: http://a, labels: {window: b}}]", "1: targets[0].labels.window is a label of the exporter's own metrics; choose another name"),
+        (f"targets: [{{url: http://a, labels: {{a: {'x' * 1025}}}}}]", "1: targets[0].labels.a has a value of more than 1,024 characters; shorten it"),
+        ('targets: [{url: http://a, labels: {a: "x\\u202e"}}]', "1: targets[0].labels.a has a value with a character that cannot be printed, such as a line break; remove it"),
+        ('targets: [{url: http://a, name: "x\\n"}]', "1: targets[0].name has a value with a character that cannot be printed, such as a line break; remove it"),
+        (f"targets: [{{url: http://a, labels: {{{'x' * 129}: b}}}}]", f"1: targets[0].labels.{'x' * 129} has a name of more than 128 characters; choose a shorter one"),
+        (f"targets: [{{url: http://a, labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}}}]", "1: targets[0].labels has 65 labels; a target may have 64, so remove some"),
         ("targets: [{url: http://a, labels: {a: [b]}}]", "1: targets[0].labels.a must be a text, not a list"),
         ("metrics: {enable: [rate]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; did you mean `rates`?"),
         ("metrics: {enable: [zzz]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
@@ -147,7 +152,8 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         ("discovery: {dns: [{names: [a b], type: A, port: 1}]}", "1: discovery.dns[0].names[0] is not a DNS name, such as vllm.example.org"),
         ("discovery: {dns: [{type: A, port: 1}]}", "1: discovery.dns[0].names is missing"),
         ("discovery: {http: [{url: http://u:hunter2@a}]}", "1: discovery.http[0].url holds a user or password; put them under `basic_auth` instead"),
-        ("discovery: {scrape: {metrics_path: metrics}}", "1: discovery.scrape.metrics_path is not a path; it begins with `/`"),
+        ("discovery: {scrape: {metrics_path: metrics}}", "1: discovery.scrape.metrics_path is not a path; it begins with one `/`"),
+        ("discovery: {scrape: {metrics_path: //evil.example/}}", "1: discovery.scrape.metrics_path is not a path; it begins with one `/`"),
     ],
 )  # fmt: skip
 def test_each_mistake_is_told_in_plain_words(mistakes, text, mistake):

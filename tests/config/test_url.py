@@ -16,6 +16,7 @@ from exporter.config.url import address, identity, normalise, without_query
         ("http://a?x=1", "http://a/metrics?x=1"),
         ("http://[2001:DB8::1]:8000", "http://[2001:db8::1]:8000/metrics"),
         ("http://a/", "http://a/"),
+        ("http://[fe80::1%eth0]:1/m", "http://[fe80::1%eth0]:1/m"),
     ],
 )
 def test_an_address_is_made_complete(text, url):
@@ -44,6 +45,10 @@ def test_an_address_is_made_complete(text, url):
         ("http://[::1/", "port"),
         ("http://a_b\\c/", "names no host"),
         ("http://:80/", "names no host"),
+        ("http://a..b/", "names no host"),
+        ("http://[v1.a]/", "names no host"),
+        ("http://[::1]a:80/", "names no host|port"),
+        ("http://" + "a." * 127 + "a/", "names no host"),
     ],
 )
 def test_what_cannot_be_polled_is_refused(text, complaint):

@@ -13,7 +13,13 @@ from exporter.scrape import reader as reader_module
 from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import SLICE
-from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_POSITIONS, MOST_POSITIONS_TOGETHER
+from exporter.scrape.plan import (
+    MOST_ENGINES,
+    MOST_NAME,
+    MOST_NAMES_TOGETHER,
+    MOST_POSITIONS,
+    MOST_POSITIONS_TOGETHER,
+)
 from exporter.scrape.reader import MOST_COUNT, Reader
 from exporter.scrape.sample import Buckets, EngineName
 from exporter.scrape.slices import finish
@@ -554,6 +560,16 @@ def test_a_name_may_be_so_long_and_no_longer():
     assert len(read(page.format("ü" * MOST_NAME).encode()).samples) == 1
     with pytest.raises(PageError, match=f"more than {MOST_NAME} characters"):
         read(page.format("x" * (MOST_NAME + 1)).encode())
+
+
+def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
+    line = 'vllm:generation_tokens_total{{model_name="{}",engine="0"}} 1\n'
+    most = MOST_NAMES_TOGETHER // 512
+    names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
+    page = [line.format(name).encode() for name in names]
+    assert len(read(b"".join(page[:-1])).samples) == most
+    with pytest.raises(PageError, match=f"66048 characters together; at most {MOST_NAMES_TOGETHER}"):
+        read(b"".join(page))
 
 
 # Reading again.

@@ -37,7 +37,7 @@ def test_an_origin_is_written_with_its_port():
 @pytest.mark.parametrize(
     "url",
     ["ftp://secret/", "secret", "http:///secret", "http://[::secret", "http://h:secret/", "http://h:99999/secret",
-     "http://se cret/", "http://se<cret/"],
+     "http://se cret/", "http://se<cret/", "http://s\u00e9cret/", "http://se%2fcret/", "http://[secret]/"],
 )  # fmt: skip
 def test_what_is_no_url_of_a_page_is_refused_without_repeating_it(url):
     with pytest.raises(PollError) as caught:

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
 from exporter.config.load import load
 from exporter.config.schema import (
     Config,
@@ -69,6 +70,15 @@ def test_many_pages_of_one_path_are_numbered_without_trying_every_number_again(m
     assert len(set(names)) == 500
     assert names[:4] == ["b:1", "b:1/metrics", "b:1/metrics#2", "b:1/metrics#3"]
     assert len(tried) == 498
+
+
+def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
+    path = "p" * 2000
+    pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
+    names = [target.name for target in merge([pages])]
+    assert len(set(names)) == 20
+    assert max(map(len, names)) <= MOST_LABEL_VALUE
+    assert names[3].endswith("p#2")
 
 
 def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
@@ -144,6 +154,44 @@ async def test_each_way_is_looked_at_in_its_own_time_and_only_changes_are_told(s
     file.answer = []
     await clock.advance(5)
     assert told[3:] == [["s", "b"]]
+
+
+async def test_many_targets_are_put_together_in_slices_and_only_when_a_list_is_another(
+    start, clock, monkeypatch
+):
+    way = Way("http x", 5.0, [target(f"http://a:{number}/m", f"a{number}") for number in range(1, 1001)])
+    slices = []
+
+    async def counted(work):
+        for _ in work:
+            slices.append(1)
+            await asyncio.sleep(0)
+        return ()
+
+    _, told = start(way)
+    await clock.advance(0, turns=200)
+    assert len(told[-1]) == 1001
+    monkeypatch.setattr(module, "giving_way", counted)
+    await clock.advance(60)
+    assert (way.asked, slices) == (13, [])
+    way.answer = way.answer[1:]
+    await clock.advance(5, turns=200)
+    assert len(slices) > 4 * 1000 // 64
+
+
+async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):
+    flood = [target(f"http://a:{number}/m", f"a{number}", **{f"l{number}": "x"}) for number in range(1, 200)]
+    good = target("http://b:1/m", "b", "dns", zone="b")
+    discoverer, _ = start(Way("dns b", 5.0, [good]))
+    lists = []
+    discoverer._on_change = lists.append
+    await clock.advance(0)
+    discoverer.found = {"http x": flood, **discoverer.found}
+    await discoverer._publish()
+    (found,) = [one for one in lists[-1] if one.name == "b"]
+    assert found.labels == (("zone", "b"),)
+    assert len({name for one in lists[-1] for name, _ in one.labels}) == MOST_LABELS
+    assert [entry["discovery"] for entry in log if entry["event"] == "discovered_label_dropped"] == ["all"]
 
 
 async def test_a_failure_keeps_the_targets_and_is_logged_when_it_begins_and_ends(start, clock, log):

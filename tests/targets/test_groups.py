@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from exporter.config.labels import MOST_LABEL_VALUE
 from exporter.config.schema import HeaderValues, Scrape
 from exporter.targets.group_reader import MOST_GROUPS, MOST_LABELS, MOST_TARGETS
 from exporter.targets.groups import MOST_URL_CHARACTERS, Listing
@@ -132,7 +133,19 @@ def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels
         ([{"targets": [""]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["u:hunter2@a"]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["a:0"]}], r"\[0\].targets\[0\] has no usable port"),
-        ([{"targets": ["a"], "labels": {"__scheme__": "ftp"}}], r"\[0\].targets\[0\] is not an address"),
+        (
+            [{"targets": ["a"], "labels": {"__scheme__": "ftp"}}],
+            r"\[0\].targets\[0\] has a scheme that is neither",
+        ),
+        (
+            [{"targets": ["a"], "labels": {"__metrics_path__": "//evil.example/"}}],
+            r"\[0\] has an unusable path",
+        ),
+        (
+            [{"targets": ["a"], "labels": {"__param_x": "\ud800"}}],
+            r"\[0\] has a parameter with half of a character",
+        ),
+        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] names no host"),
     ],
 )
 def test_a_list_that_cannot_be_used_is_refused_with_the_place(groups, message):
@@ -167,6 +180,24 @@ def test_whatever_is_listed_gives_targets_or_an_error(groups):
     assert all(target.url.startswith(("http://", "https://")) for target in targets)
 
 
-def test_half_a_surrogate_pair_is_refused_since_no_page_could_be_written_with_it():
-    with pytest.raises(DiscoveryError, match="surrogate"):
-        Listing("file x", "file", Scrape()).targets([{"targets": ["a:1"], "labels": {"target": "\ud800"}}])
+def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log):
+    listing = Listing("file x", "file", Scrape())
+    labels = {"target": "\ud800", "method": "m" * (MOST_LABEL_VALUE + 1)}
+    for _ in range(2):
+        (target,) = listing.targets([{"targets": ["a:1"], "labels": labels}])
+        assert (target.name, target.method_label, target.labels) == ("a:1", "", ())
+    assert [(entry["event"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "target"),
+        ("discovered_label_dropped", "method"),
+    ]
+    assert all(len(str(entry)) < 500 for entry in log)
+
+
+def test_the_labels_of_a_group_are_read_once_for_all_its_targets(monkeypatch):
+    listing = Listing("file x", "file", Scrape())
+    read = []
+    kept = listing._labels.kept
+    monkeypatch.setattr(listing._labels, "kept", lambda labels: read.append(1) or kept(labels))
+    found = listing.targets([{"targets": [f"a{n}:1" for n in range(100)], "labels": {"zone": "b"}}])
+    assert len(read) == 1
+    assert len({id(target.labels) for target in found}) == 1

@@ -17,6 +17,7 @@ from exporter.config.schema import Config, Discovery, Scrape
 from exporter.targets import kubernetes_api, kubernetes_objects
 from exporter.targets.discovery import Discoverer
 from exporter.targets.kubernetes import PodDiscovery
+from exporter.targets.kubernetes_api import ApiError
 from exporter.targets.protocol import DiscoveryError
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
@@ -534,8 +535,16 @@ class TestInACluster:
         await discovery(None).targets()
         assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
 
-    async def test_an_empty_namespace_is_not_all_of_them(self, account, discovery, api):
-        (account / "namespace").write_text("\n")
+    @pytest.mark.parametrize("port", ["", "0", "443/evil.example", "443@evil.example", "65536"])
+    def test_an_address_that_is_no_host_and_port_gets_no_token(self, port):
+        environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+        with pytest.raises(ApiError, match="configure `api_server`") as caught:
+            kubernetes_api.Access.of(KubernetesDiscovery(), environ)
+        assert "evil" not in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
+    async def test_a_text_that_is_no_namespace_is_not_asked_for(self, account, discovery, api, text):
+        (account / "namespace").write_text(text)
         with pytest.raises(DiscoveryError, match="names no namespace"):
             await discovery(None).targets()
         assert api.requests == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from exporter.config.kubernetes_settings import KubernetesDiscovery
+from exporter.config.labels import MOST_LABEL_VALUE
 from exporter.config.schema import Scrape
-from exporter.targets.pods import Pod, PodReader, UnusablePodError
+from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
@@ -90,8 +92,12 @@ def test_annotations_go_before_what_is_configured():
         ("port", "HTTP!", "the port of its annotation is neither"),
         ("port", "0", "the port of its annotation is neither"),
         ("port", "65536", "the port of its annotation is neither"),
-        ("scheme", "ftp", "is not an address"),
-        ("path", "/a b", "holds a space"),
+        ("scheme", "ftp", "a scheme that is neither"),
+        ("scheme", "https://evil.example/?x=", "a scheme that is neither"),
+        ("path", "/a b", "an unusable path"),
+        ("path", "//evil.example/", "an unusable path"),
+        ("port", "8000@evil.example", "the port of its annotation is neither"),
+        ("port", ",".join(map(str, range(1, MOST_PORTS + 2))), f"it names more than {MOST_PORTS} ports"),
     ],
 )
 def test_annotations_that_cannot_be_are_refused_with_the_reason(annotation, value, message):
@@ -117,3 +123,58 @@ def test_it_speculates_as_the_arguments_of_a_container_say():
     (target,) = targets(found)
     assert (target.pod_arguments.method, target.pod_arguments.tokens) == ("mtp", 2)
     assert targets(pod())[0].pod_arguments is None
+
+
+def test_a_pod_names_as_many_ports_as_it_may():
+    numbers = ",".join(map(str, range(1, MOST_PORTS + 1)))
+    assert len(targets(pod(annotations={"prometheus.io/port": numbers}))) == MOST_PORTS
+
+
+def test_a_pod_whose_containers_give_one_name_to_many_ports_is_refused():
+    ports = [{"name": "http", "containerPort": number} for number in range(1, MOST_PORTS + 2)]
+    with pytest.raises(UnusablePodError, match=f"more than {MOST_PORTS} ports"):
+        targets(pod(ports=ports), ports=("http",))
+    assert len(targets(pod(), ports=tuple(map(str, range(1, MOST_PORTS + 2))))) == MOST_PORTS + 1
+
+
+@pytest.mark.parametrize("number", [0, -1, 65536, 10**4000])
+def test_a_container_s_port_that_no_connection_has_is_refused(number):
+    with pytest.raises(UnusablePodError, match="no usable port"):
+        targets(pod(ports=[{"name": "http", "containerPort": number}]), ports=("http",))
+
+
+@pytest.mark.parametrize("ip", ["evil.example", "10.0.0.9@evil.example", "fe80::1%eth0", "0x7f000001"])
+def test_a_pod_whose_address_is_none_is_refused(ip):
+    with pytest.raises(UnusablePodError, match=r"is not an IP address|a zone") as caught:
+        targets(pod(ip))
+    assert "evil" not in str(caught.value)
+
+
+def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warning(log):
+    reader = PodReader(
+        KubernetesDiscovery(annotations={"team": "team", "tier": "tier", "note": "note"}),
+        Scrape(),
+        "kubernetes x",
+    )
+    annotations = {"team": "a" * (MOST_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MOST_LABEL_VALUE}
+    for _ in range(3):
+        (target,) = reader.targets(pod(annotations=annotations))
+        assert set(dict(target.labels)) == {"namespace", "pod", "note"}
+    assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "kubernetes x", "team"),
+        ("discovered_label_dropped", "kubernetes x", "tier"),
+    ]
+    assert all("\x1b" not in str(entry) for entry in log)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"name": "a/b", "namespace": "n"},
+        {"name": "a" * 254, "namespace": "n"},
+        {"name": "a", "namespace": "N\n"},
+    ],
+)
+def test_names_that_kubernetes_does_not_give_are_no_pod(metadata):
+    with pytest.raises(ValidationError):
+        Pod.model_validate({"metadata": metadata})

@@ -1,0 +1,496 @@
+"""Entries that discovery finds, and labels from every source: addresses, URLs, annotations, names on pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+from structlog.testing import capture_logs
+
+from exporter.config.explain import explain
+from exporter.config.kubernetes_settings import KubernetesDiscovery
+from exporter.config.labels import MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
+from exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
+from exporter.config.url import HIGHEST_PORT, MOST_PATH
+from exporter.scrape.errors import PageError
+from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
+from exporter.scrape.reader import Reader
+from exporter.scrape.slices import finish, giving_way
+from exporter.targets.dns import DnsNameDiscovery
+from exporter.targets.groups import Listing
+from exporter.targets.kubernetes_api import Access, ApiError
+from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, FleetLabels
+from exporter.targets.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
+from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
+from exporter.targets.protocol import DiscoveryError
+from exporter.targets.target import Target
+from tests.hostile.row import RejectedError, Row
+
+_NOT_PRINTABLE: Final = ("\0", "\n", "\x1b[2J", "\u202e", "\ud800")
+_ADDRESSED: Final = "the host and port of the entry itself; credentials reach no other host"
+_SLICED: Final = "slices of a millisecond, once for each change of a list"
+_BY_POD: Final = "one pod at a time, once for each change of the pod"
+_NO_LABEL: Final = "the label is dropped: `discovered_label_dropped`, once by label"
+_NO_POD: Final = "the pod is left out alone: `pod_left_out`, once by reason"
+_NO_LIST: Final = "the list is rejected, its targets stay: `discovery_failed`, once by reason"
+
+
+def _written(value: object) -> Callable[[], bytes]:
+    return lambda: json.dumps(value).encode()
+
+
+def _text(text: str) -> Callable[[], bytes]:
+    return text.encode
+
+
+def _logged(read: Callable[[], Any]) -> Any:
+    """Return what ``read`` does; a label that it drops is a rejection."""
+    with capture_logs() as logs:
+        found = read()
+    if logs:
+        raise RejectedError(str(logs[0]["reason"]))
+    return found
+
+
+def _listed(group: Mapping[str, Any]) -> Sequence[Target]:
+    try:
+        found: Sequence[Target] = _logged(lambda: Listing("http x", "http", Scrape()).targets([group]))
+    except DiscoveryError as error:
+        raise RejectedError(str(error)) from None
+    return found
+
+
+async def _list_address(data: bytes) -> object:
+    return _listed({"targets": [json.loads(data)]})
+
+
+async def _list_labels(data: bytes) -> object:
+    return _listed({"targets": ["host.test:8000"], "labels": json.loads(data)})
+
+
+async def _pod(data: bytes) -> object:
+    """Read a pod with some of its fields in place of the usual ones."""
+    fields = json.loads(data)
+    labels = {name.split("/")[-1]: name for name in fields.get("annotations", {}) if name.startswith("x/")}
+    pod = Pod.model_validate(
+        {
+            "metadata": {"name": "p", "namespace": "n", "annotations": fields.get("annotations", {})},
+            "spec": {"containers": [{"ports": fields.get("ports", [])}]},
+            "status": {"phase": "Running", "podIP": fields.get("ip", "10.0.0.9")},
+        }
+    )
+    reader = PodReader(KubernetesDiscovery(annotations=labels), Scrape())
+    try:
+        return _logged(lambda: reader.targets(pod))
+    except UnusablePodError as error:
+        raise RejectedError(str(error)) from None
+
+
+async def _all_labels(data: bytes) -> object:
+    """Read the labels of all targets: a list with those of each, after a pod's."""
+    pod = Target("http://p:1/m", "p", (("namespace", "n"), ("pod", "p")), discovery="kubernetes")
+    found = [
+        Target(f"http://h{number}:1/m", f"h{number}", tuple(sorted(labels.items())), discovery="http")
+        for number, labels in enumerate(json.loads(data))
+    ]
+    return _logged(lambda: finish(FleetLabels([], ["namespace", "pod"]).limited([*found, pod])))
+
+
+async def _configured_labels(data: bytes) -> object:
+    try:
+        return TargetSettings.model_validate({"url": "http://a", "labels": json.loads(data)})
+    except ValidationError as error:
+        told = explain(error.errors(include_url=False)[0], TargetSettings)
+        raise RejectedError("; ".join(message for _, message in told)) from None
+
+
+async def _addresses(data: bytes) -> object:
+    """Read the answers to A and AAAA questions, one on a line."""
+    try:
+        hosts = {ip_and_port(line, 8000) for line in data.decode().split("\n")}
+    except ValueError as error:
+        raise RejectedError(str(error)) from None
+    return await _answers(hosts)
+
+
+async def _services(data: bytes) -> object:
+    """Read the targets of SRV records as ``host:port``, one on a line."""
+    return await _answers(set(data.decode().split("\n")))
+
+
+async def _answers(hosts: set[str]) -> object:
+    found = DnsNameDiscovery("a.test", DnsDiscovery(names=("a.test",), type="A", port=8000), Scrape())
+
+    async def answered(_name: str) -> set[str]:
+        return hosts
+
+    found._look_up = answered
+    try:
+        return await found.targets()
+    except DiscoveryError as error:
+        raise RejectedError(str(error)) from None
+
+
+async def _page(data: bytes) -> object:
+    try:
+        return await giving_way(Reader().read(data, with_latencies=True))
+    except PageError as error:
+        raise RejectedError(str(error)) from None
+
+
+async def _environment(data: bytes) -> object:
+    host, port = data.decode().split(" ")
+    try:
+        return Access.of(
+            KubernetesDiscovery(), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        )
+    except ApiError as error:
+        raise RejectedError(str(error)) from None
+
+
+def _labels(number: int, value: str = "x" * MOST_LABEL_VALUE, prefix: str = "l") -> dict[str, str]:
+    return {f"{prefix}{count:05}": value for count in range(number)}
+
+
+def _annotated(**annotations: str) -> Callable[[], bytes]:
+    return _written({"annotations": {f"prometheus.io/{name}": value for name, value in annotations.items()}})
+
+
+def _engines(*names: str) -> Callable[[], bytes]:
+    lines = [f'vllm:generation_tokens_total{{model_name="{name}",engine="0"}} 1\n' for name in names]
+    return lambda: "".join(lines).encode()
+
+
+def _numbers(number: int) -> str:
+    return ",".join(map(str, range(HIGHEST_PORT - number + 1, HIGHEST_PORT + 1)))
+
+
+_PARAMETERS = {f"__param_{number}": "" for number in range(MOST_PARAMETERS)}
+_LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
+_FOREIGN: Final = {
+    "userinfo": "host.test@evil.example",
+    "userinfo with a port": "user:80@evil.example:80",
+    "a path": "host.test:80/evil.example",
+    "a query": "host.test?evil.example",
+    "a fragment": "host.test#evil.example",
+    "a backslash": "host.test\\evil.example",
+    "an encoded slash": "host.test%2fevil.example",
+    "an IPv6 zone": "[fe80::1%25eth0]:80",
+    "text around brackets": "[::1]evil.example:80",
+    "a future address": "[v1.evil]:80",
+    "full-width letters": "\uff45vil.example",
+    "an ideographic full stop": "evil\u3002example",
+    "a sharp s": "stra\u00dfe.test",
+    "a Kelvin sign": "\u212aevin.test",
+    "a line end": "host.test\r\nHost: evil.example",
+    "port 0": "host.test:0",
+    "a port beyond the highest": f"host.test:{HIGHEST_PORT + 1}",
+    "a signed port": "host.test:+80",
+    "an underscore in a port": "host.test:8_0",
+    "other digits": "host.test:\u0668\u0660",
+    "two ports": "host.test:80:81",
+    "an empty host": ":80",
+    "an empty label": "host..test",
+}  # fmt: skip
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        name="address of a list entry",
+        kind="file",
+        controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
+        bytes="253 characters of a host, a port",
+        items="one host with at most one port",
+        time=_SLICED,
+        addresses=_ADDRESSED,
+        beyond_bounds=_NO_LIST,
+        read=_list_address,
+        worst={
+            "the longest name": _written(f"{_LONG_HOST}:{HIGHEST_PORT}"),
+            "an IPv6 address": _written(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{HIGHEST_PORT}"),
+        },
+        beyond={
+            "a longer name": _written(f"{_LONG_HOST}a.a:1"),
+            **{name: _written(text) for name, text in _FOREIGN.items()},
+        },
+    ),
+    Row(
+        name="`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
+        kind="label",
+        controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
+        bytes=f"{MOST_PATH:,} characters of a path, {MOST_PARAMETER_CHARACTERS:,} of parameters",
+        items=f"{MOST_PARAMETERS} parameters",
+        time="read once for each group of a list",
+        addresses=_ADDRESSED,
+        beyond_bounds=_NO_LIST,
+        read=_list_labels,
+        worst={
+            "the longest path": _written({"__metrics_path__": "/" + "m" * (MOST_PATH - 1)}),
+            "the most parameters": _written(_PARAMETERS),
+            "the longest parameter": _written({"__param_x": "x" * (MOST_PARAMETER_CHARACTERS - 2)}),
+            "only what is percent-encoded": _written(
+                {"__param_x": "\0" * ((MOST_PARAMETER_CHARACTERS - 2) // 3)}
+            ),
+        },
+        beyond={
+            "a URL as a scheme": _written({"__scheme__": "https://evil.example/?x="}),
+            "a scheme in capitals": _written({"__scheme__": "HTTP"}),
+            "a path of a host": _written({"__metrics_path__": "//evil.example/"}),
+            "a path of a URL": _written({"__metrics_path__": "http://evil.example/"}),
+            "a fragment": _written({"__metrics_path__": "/m#x"}),
+            "a line end": _written({"__metrics_path__": "/m HTTP/1.1\r\nHost: evil.example"}),
+            "a longer path": _written({"__metrics_path__": "/" + "m" * MOST_PATH}),
+            "one more parameter": _written({**_PARAMETERS, "__param_more": ""}),
+            "a longer parameter": _written({"__param_x": "x" * (MOST_PARAMETER_CHARACTERS - 1)}),
+            "a parameter of 1 MiB": _written({"__param_x": "x" * 2**20}),
+        },
+    ),
+    Row(
+        name="labels of a list entry",
+        kind="label",
+        controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
+        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name",
+        items=f"{MOST_LABELS} labels of a target",
+        time="read once for each group of a list",
+        addresses="nothing",
+        beyond_bounds=_NO_LABEL,
+        read=_list_labels,
+        worst={
+            "the most of the longest": _written(_labels(MOST_LABELS, prefix="l" * (MOST_LABEL_NAME - 5))),
+            "four bytes a character": _written(_labels(MOST_LABELS, "\N{ROCKET}" * MOST_LABEL_VALUE)),
+            "characters that are escaped": _written(_labels(MOST_LABELS, '"\\' * (MOST_LABEL_VALUE // 2))),
+            "labels for the service discovery alone": _written(_labels(20_000, "x", "__meta_")),
+            "the longest name and method": _written(
+                {"target": "t" * MOST_LABEL_VALUE, "method": "m" * MOST_LABEL_VALUE}
+            ),
+        },
+        beyond={
+            "a longer value": _written({"zone": "x" * (MOST_LABEL_VALUE + 1)}),
+            "a value of 1 MiB": _written({"zone": "x" * 2**20}),
+            "a longer name": _written({"n" * (MOST_LABEL_NAME + 1): "x"}),
+            "one more label": _written(_labels(MOST_LABELS + 1)),
+            "100,000 labels": _written(_labels(100_000, "x")),
+            "a longer name of the target": _written({"target": "x" * (MOST_LABEL_VALUE + 1)}),
+            "a longer method": _written({"method": "x" * (MOST_LABEL_VALUE + 1)}),
+            **{f"a value with {text!r}": _written({"zone": f"a{text}"}) for text in _NOT_PRINTABLE},
+        },
+    ),
+    Row(
+        name="annotations `port`, `path` and `scheme` of a pod",
+        kind="annotation",
+        controlled_by="whoever may create pods in a watched namespace",
+        bytes=f"{MOST_PATH:,} characters of a path",
+        items=f"{MOST_PORTS} ports of a pod",
+        time=_BY_POD,
+        addresses="ports of the pod's own IP address; credentials reach no other host",
+        beyond_bounds=_NO_POD,
+        read=_pod,
+        worst={
+            "the most ports with the longest path": _annotated(
+                port=_numbers(MOST_PORTS), path="m" * (MOST_PATH - 1), scheme="https"
+            ),
+        },
+        beyond={
+            "one more port": _annotated(port=_numbers(MOST_PORTS + 1)),
+            "256 KiB of commas": _annotated(port="," * 2**18),
+            "a port that is none": _annotated(port="80@evil.example"),
+            "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
+            "a longer path": _annotated(path="m" * MOST_PATH),
+            "a path of a host": _annotated(path="//evil.example/"),
+            "a fragment": _annotated(path="/m#x"),
+            "a line end": _annotated(path="/m HTTP/1.1\r\nHost: evil.example"),
+        },
+    ),
+    Row(
+        name="address and ports in a pod's status and spec",
+        kind="socket",
+        controlled_by="the API server, and whoever may create pods in a watched namespace",
+        bytes="an IP address without a zone, a port",
+        items=f"{MOST_PORTS} ports of a pod by their name",
+        time=_BY_POD,
+        addresses="the pod's own IP address",
+        beyond_bounds=_NO_POD,
+        read=_pod,
+        worst={
+            "the most ports of one name": _written(
+                {
+                    "annotations": {"prometheus.io/port": "http"},
+                    "ports": [{"name": "http", "containerPort": number + 1} for number in range(MOST_PORTS)],
+                }
+            ),
+            "one port 20,000 times": _written(
+                {
+                    "annotations": {"prometheus.io/port": ",".join(["http"] * MOST_PORTS)},
+                    "ports": [{"name": "http", "containerPort": 1}] * 20_000,
+                }
+            ),
+        },
+        beyond={
+            "a name as an address": _written({"ip": "evil.example"}),
+            "an IPv6 zone": _written({"ip": "fe80::1%eth0"}),
+            "a hexadecimal address": _written({"ip": "0x7f000001"}),
+            "one more port": _written(
+                {
+                    "annotations": {"prometheus.io/port": "http"},
+                    "ports": [
+                        {"name": "http", "containerPort": number + 1} for number in range(MOST_PORTS + 1)
+                    ],
+                }
+            ),
+            "a port beyond the highest": _written(
+                {
+                    "annotations": {"prometheus.io/port": "http"},
+                    "ports": [{"name": "http", "containerPort": HIGHEST_PORT + 1}],
+                }
+            ),
+        },
+    ),
+    Row(
+        name="labels and annotations of a pod as labels",
+        kind="label",
+        controlled_by="whoever may create pods in a watched namespace",
+        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value",
+        items=f"{MOST_LABELS} labels of a target, with names from the configuration alone",
+        time=_BY_POD,
+        addresses="nothing",
+        beyond_bounds=_NO_LABEL,
+        read=_pod,
+        worst={
+            "the most of the longest": _written(
+                {"annotations": {f"x/{name}": value for name, value in _labels(MOST_LABELS - 2).items()}}
+            )
+        },
+        beyond={
+            "a longer value": _written({"annotations": {"x/zone": "x" * (MOST_LABEL_VALUE + 1)}}),
+            **{
+                f"a value with {text!r}": _written({"annotations": {"x/zone": f"a{text}"}})
+                for text in _NOT_PRINTABLE
+            },
+        },
+    ),
+    Row(
+        name="labels of all discovered targets together",
+        kind="label",
+        controlled_by="discovery of every kind",
+        bytes=f"{CHARACTERS_OF_EACH} characters for each target, {CHARACTERS_BEYOND:,} beyond that for all",
+        items=f"{MOST_LABELS} names: configured ones and those in use first",
+        time=_SLICED,
+        addresses="nothing",
+        beyond_bounds="the label is dropped: `discovered_label_dropped` with `discovery=all`, once by limit",
+        read=_all_labels,
+        worst={
+            "two targets with the longest labels": _written([_labels(MOST_LABELS - 2, "x" * 1_000)] * 2),
+            "10,000 targets with what each may have": _written(
+                [{"zone": "z" * (CHARACTERS_OF_EACH - len("zone"))}] * 10_000
+            ),
+        },
+        beyond={
+            "one more name": _written(
+                [{name: value} for name, value in _labels(MOST_LABELS - 1, "x").items()]
+            ),
+            "10,000 names": _written([{name: value} for name, value in _labels(10_000, "x").items()]),
+            "1,000 targets with the longest labels": _written([_labels(MOST_LABELS - 2)] * 100),
+        },
+    ),
+    Row(
+        name="`targets[].labels` of the configuration",
+        kind="file",
+        controlled_by="whoever writes the configuration",
+        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name",
+        items=f"{MOST_LABELS} labels of a target",
+        time="read in a thread at a start and a reload",
+        addresses="nothing",
+        beyond_bounds="the configuration is rejected with the place: an error at the start, `reload_failed` later",
+        read=_configured_labels,
+        worst={"the most of the longest": _written(_labels(MOST_LABELS))},
+        beyond={
+            "a longer value": _written({"zone": "x" * (MOST_LABEL_VALUE + 1)}),
+            "a longer name": _written({"n" * (MOST_LABEL_NAME + 1): "x"}),
+            "one more label": _written(_labels(MOST_LABELS + 1)),
+            **{f"a value with {text!r}": _written({"zone": f"a{text}"}) for text in _NOT_PRINTABLE[:-1]},
+        },
+    ),
+    Row(
+        name="A and AAAA records",
+        kind="socket",
+        controlled_by="the name servers of `discovery.dns`",
+        bytes="an IP address without a zone",
+        items="the records of one answer, 64 KiB",
+        time=_SLICED,
+        addresses="the IP address of the record at the configured port",
+        beyond_bounds=_NO_LIST,
+        read=_addresses,
+        worst={"4,000 addresses": _text("\n".join(f"10.0.{n // 250}.{n % 250}" for n in range(4_000)))},
+        beyond={"an IPv6 zone": _text("fe80::1%eth0"), "a name": _text("evil.example")},
+    ),
+    Row(
+        name="SRV records",
+        kind="socket",
+        controlled_by="the name servers of `discovery.dns`",
+        bytes="253 characters of a host, a port",
+        items="the records of one answer, 64 KiB",
+        time="the answer at once, some 0.2 s for 64 KiB; its targets in a thread and slices",
+        addresses="the host and port of the record",
+        beyond_bounds=_NO_LIST,
+        read=_services,
+        worst={
+            "2,000 records": _text("\n".join(f"h{n}.test:{n + 1}" for n in range(2_000))),
+            "the longest name": _text(f"{_LONG_HOST}:{HIGHEST_PORT}"),
+        },
+        beyond={
+            "an escaped space": _text("evil\\032.example:80"),
+            "an escaped full stop": _text("host\\.test:80"),
+            "a slash": _text("host/evil.example:80"),
+            "userinfo": _text("host@evil.example:80"),
+            "port 0": _text("host.test:0"),
+        },
+    ),
+    Row(
+        name="names of models and engines on a page",
+        kind="label",
+        controlled_by="the server of a target",
+        bytes=f"{MOST_NAME:,} characters of a name, {MOST_NAMES_TOGETHER:,} of all engines of a target",
+        items=f"{MOST_ENGINES} engines of a target",
+        time="slices of the page, in every poll whose layout is another",
+        addresses="nothing",
+        beyond_bounds="the poll fails as `malformed`: `target_failing`, once by reason",
+        read=_page,
+        worst={
+            "the longest names": _engines(
+                *(f"{n:03}".ljust(MOST_NAME - 1, "m") for n in range(MOST_NAMES_TOGETHER // MOST_NAME))
+            ),
+            "the most engines": _engines(
+                *(f"{n:03}".ljust(MOST_NAMES_TOGETHER // MOST_ENGINES - 1, "m") for n in range(MOST_ENGINES))
+            ),
+            "names with terminal escapes and a zero byte": _engines("a\0\x1b[2J\u202e"),
+        },
+        beyond={
+            "a longer name": _engines("m" * (MOST_NAME + 1)),
+            "one more engine": _engines(*map(str, range(MOST_ENGINES + 1))),
+            "longer names together": _engines(
+                *(f"{n:03}".ljust(MOST_NAME, "m") for n in range(MOST_NAMES_TOGETHER // MOST_NAME))
+            ),
+        },
+    ),
+    Row(
+        name="`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`",
+        kind="environment",
+        controlled_by="the kubelet, or whoever starts the exporter",
+        bytes="253 characters of a host, a port",
+        items="one host and one port",
+        time="read for each connection to the API",
+        addresses="the host and port that they name: the token of the service account is sent there",
+        beyond_bounds="the API is not asked, the targets stay: `discovery_failed`, once by reason",
+        read=_environment,
+        worst={
+            "the longest name": _text(f"{_LONG_HOST} {HIGHEST_PORT}"),
+            "an IPv6 address": _text("fd00::1 443"),
+        },
+        beyond={
+            "userinfo": _text("host@evil.example 443"),
+            "a path": _text("host 443/evil.example"),
+            "a port beyond the highest": _text(f"host {HIGHEST_PORT + 1}"),
+        },
+    ),
+)
