@@ -4,7 +4,29 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def open_plain(path: Path) -> Iterator[BinaryIO]:
+    """Open a plain file to read it.
+
+    Raises:
+        OSError: It cannot be opened, or is not a plain file.
+        ValueError: ``path`` is not the name of a file.
+    """
+    # Without O_NONBLOCK, open() waits until another process writes to a pipe: perhaps for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is not a plain file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
@@ -14,11 +36,7 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
         OSError: It cannot be read, is not a plain file, or is larger than ``most_bytes``.
         ValueError: ``path`` is not the name of a file.
     """
-    # Without O_NONBLOCK, open() waits until another process writes to a pipe: perhaps for ever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is not a plain file")
+    with open_plain(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(f"it is larger than {size_text(most_bytes)}")

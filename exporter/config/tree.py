@@ -60,11 +60,20 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
         YamlError: It is larger than so many bytes.
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
-        data = file.read(largest + 1)
+    data = read_beginning(path, largest)
     if len(data) > largest:
         raise YamlError(None, f"is larger than {size_text(largest)}")
     return data
+
+
+def read_beginning(path: Path, largest: int = LARGEST) -> bytes:
+    """Return the content of a file, or one byte more than ``largest`` of a larger one.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(largest + 1)
 
 
 def parse(data: bytes) -> yaml.Node | None:

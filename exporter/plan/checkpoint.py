@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from exporter.bounded_file import open_plain, read_bounded
+from exporter.bounded_json import TooManyValuesError, decode
 from exporter.config.units import parse_parameters
 from exporter.plan.configuration import Configuration, ModelError
 from exporter.plan.counting import shape_of
@@ -16,8 +18,10 @@ from exporter.plan.head import module_bytes
 from exporter.plan.model import Model, counted_model
 from exporter.plan.quantisation import dtype_of_checkpoint
 
-_LARGEST: Final = 256 * 2**20
-"""Bytes; no file that is read here is as large."""
+LARGEST: Final = 64 * 2**20
+"""The most bytes of a config.json, an index or a tokenizer.json."""
+MOST_VALUES: Final = 4_000_000
+"""The most values of one of them; the tokenizer of Gemma 3 has two million."""
 _LEAST_PARAMETERS: Final = 10**6
 _MOST_PARAMETERS: Final = 10**15
 _LENGTH: Final = 8
@@ -98,7 +102,7 @@ def _size_of_files(folder: Path) -> int | None:
     single = folder / "model.safetensors"
     if not single.exists():
         return None
-    with single.open("rb") as file:
+    with open_plain(single) as file:
         header = int.from_bytes(file.read(_LENGTH), "little")
     size = single.stat().st_size - _LENGTH - header
     return size if size > 0 else None
@@ -123,13 +127,13 @@ def _vocabulary(file: Path) -> str | None:
 def _json(file: Path, name: str) -> Mapping[str, Any]:
     """Return what is in a file that an error calls ``name``."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_LARGEST + 1)
-        document = json.loads(content) if len(content) <= _LARGEST else None
+        document = decode(read_bounded(file, LARGEST), MOST_VALUES)
     except OSError as error:
         raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except TooManyValuesError as error:
+        raise ModelError(f"{name} cannot be read: {error}") from None
+    except ValueError:
         raise ModelError(f"{name} is not JSON") from None
     if not isinstance(document, dict):
-        raise ModelError(f"{name} is too large, or is no JSON object")
+        raise ModelError(f"{name} is no JSON object")
     return document

@@ -213,7 +213,12 @@ async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(find, tmp_path, mo
 
 
 async def test_aliases_repeat_values_over_groups_and_merge_them(put, find):
-    put("a.yml", "- &a {targets: [a:1], labels: &l {x: '1'}}\n- {<<: *a, targets: [b:1]}\n- {targets: [c:1], labels: *l}\n")
+    put(
+        "a.yml",
+        "- &a {targets: [a:1], labels: &l {x: '1'}}\n"
+        "- {<<: *a, targets: [b:1]}\n"
+        "- {targets: [c:1], labels: *l}\n",
+    )
     assert [(target.name, target.labels) for target in await find("a.yml").targets()] == [
         (f"{name}:1", (("x", "1"),)) for name in "abc"
     ]
@@ -224,6 +229,8 @@ async def test_groups_that_aliases_repeat_without_end_are_told(put, find):
     put("a.yml", f"- &g {{targets: [{hosts}]}}\n" + "- *g\n" * 5000)
     with pytest.raises(DiscoveryError, match="has more than 10000 targets"):
         await find("a.yml").targets()
-    put("a.yml", f"- &g {{labels: {{{', '.join(f'a{n}: b' for n in range(200))}}}}}\n" + "- *g\n" * 5000)
+    labels = ", ".join(f"a{number}: b" for number in range(200))
+    merged = f"- {{<<: [{', '.join(['*g'] * 8)}]}}\n"
+    put("a.yml", f"- &g {{labels: {{{labels}}}}}\n" + merged * 5000)
     with pytest.raises(DiscoveryError, match="until there are more than 100000 values"):
         await find("a.yml").targets()
