@@ -181,7 +181,7 @@ def test_a_mistake_names_its_file_once(folder):
         ModelError, match=r"^[^:]*/m/config\.json: tokenizer\.json is no JSON object"
     ):
         model_of(path, None, None)
-    with pytest.raises(ModelError, match=r"^/dev/null: it is not JSON$"):
+    with pytest.raises(ModelError, match=r"^/dev/null: it cannot be read: it is not a plain file$"):
         model_of("/dev/null", None, None)
 
 

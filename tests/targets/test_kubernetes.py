@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import ssl
 
@@ -14,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from exporter.config.http_settings import Authorization, TlsConfig
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Config, Discovery, Scrape
-from exporter.targets import kubernetes_api, kubernetes_objects
+from exporter.targets import kubernetes, kubernetes_api, kubernetes_objects
 from exporter.targets.discovery import Discoverer
 from exporter.targets.kubernetes import PodDiscovery
 from exporter.targets.kubernetes_api import ApiError
@@ -64,7 +65,8 @@ class Api:
         self.news.set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append({"path": request.path, **request.query, **_token(request)})
+        accepts = {"accepts": request.headers["Accept-Encoding"]}
+        self.requests.append({"path": request.path, **request.query, **_token(request), **accepts})
         watches = "watch" in request.query
         refusal = self.refusal or (self.watch_refusal if watches else None)
         if refusal is not None:
@@ -181,6 +183,73 @@ async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
     with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
         await discovery().targets()
+
+
+async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes, "MOST_PODS", 3)
+    api.pods = [pod(name) for name in "abcd"]
+    with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
+        await discovery().targets()
+
+
+async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes, "MOST_TARGETS", 3)
+    api.pods = [pod("a"), pod("b", port="1,2")]
+    way = discovery()
+    assert len(await way.targets()) == 3
+    api.tell(("ADDED", pod("c")))
+    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
+        await way.targets()
+    api.pods = [pod("a", port="1,2,3,4")]
+    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
+        await discovery().targets()
+
+
+async def test_a_pod_that_is_no_target_is_not_kept(api, discovery):
+    api.pods = [pod("a"), pod("b", port="named")]
+    way = discovery()
+    await way.targets()
+    assert list(way._pods._targets) == [("inference", "a")]
+
+
+async def test_of_a_pod_only_what_is_read_is_kept_however_large_the_rest_is(api, discovery):
+    large = pod("a", port="9000", other="x" * 200_000)
+    large["metadata"]["managedFields"] = [{"f:x": {}}] * 20_000
+    large["spec"] = {"containers": [{"args": ["x" * 50_000, "--spec-method=mtp"]}], "volumes": [[]] * 20_000}
+    api.pods = [large]
+    (target,) = await discovery().targets()
+    assert (target.url, target.pod_arguments.method) == ("http://10.0.0.1:9000/metrics", "mtp")
+
+
+async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
+    monkeypatch.setattr(kubernetes, "_MOST_WARNINGS", 2)
+    api.pods = [pod(name, port="none!") for name in "abcd"]
+    assert await discovery().targets() == []
+    assert len(log) == 2
+
+
+async def test_a_packed_response_is_not_unpacked(api, discovery):
+    packed = gzip.compress(json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode())
+    api.page = lambda *_: web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(DiscoveryError, match="is not JSON"):
+        await discovery().targets()
+    assert api.requests[0]["accepts"] == "identity"
+
+
+@pytest.mark.parametrize("key", ["resourceVersion", "continue"])
+async def test_a_version_that_is_too_long_is_rejected(api, discovery, key):
+    metadata = {"resourceVersion": "1", key: "x" * 10_000}
+    api.page = lambda *_: web.json_response({"metadata": metadata, "items": []})
+    with pytest.raises(DiscoveryError, match="not a list of the API"):
+        await discovery().targets()
+
+
+def test_a_page_and_a_batch_of_events_are_read_in_slices():
+    put = []
+    body = json.dumps({"items": [pod("a")] * 50, "metadata": {"resourceVersion": "1"}}).encode()
+    assert sum(1 for _ in kubernetes_objects.page_of(body, {"status": {"phase": None}}, put.append)) >= 50
+    assert put == [{"status": {"phase": "Running"}}] * 50
+    assert sum(1 for _ in kubernetes_objects.events_of([b"{}"] * 160, {})) >= 10
 
 
 async def test_all_namespaces_are_one_list(api, discovery):
