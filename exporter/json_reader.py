@@ -320,7 +320,8 @@ class Picker:
         found = []
         for _ in self._reader.elements():
             element = yield from self.pick(shape)
-            if element is not None:
+            # Where the limit was reached within an element, it is not complete.
+            if element is not None and self._left >= 0:
                 found.append(element)
         return found
 

@@ -78,7 +78,9 @@ def read(path: Path) -> ReferenceDocument:
         ReferenceFileError: It cannot be read, or holds something else or less.
     """
     try:
-        return ReferenceDocument.model_validate_json(json.dumps(_SEAL.read(read_bounded(path, LARGEST), MOST_VALUES)))
+        return ReferenceDocument.model_validate_json(
+            json.dumps(_SEAL.read(read_bounded(path, LARGEST), MOST_VALUES))
+        )
     except OSError as error:
         raise ReferenceFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValidationError as error:

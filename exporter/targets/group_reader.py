@@ -34,6 +34,7 @@ PAUSE: Final = object()
 
 _MOST_FLAWS_SHOWN: Final = 3
 
+
 def groups_of(decoded: object) -> Iterator[object]:
     """Yield the groups of a decoded list.
 

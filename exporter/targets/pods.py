@@ -66,7 +66,8 @@ class _Port(_Part):
 
 
 class _Variable(_Part):
-    name: str
+    # Absent if it is too long: Kubernetes has no bound for it, and one pod must not make the list unreadable.
+    name: str = ""
     value: str | None = None
 
 
@@ -91,8 +92,8 @@ class _Metadata(_Part):
 
 
 class _Condition(_Part):
-    type: str
-    status: str
+    type: str = ""
+    status: str = ""
 
 
 class _Status(_Part):
@@ -156,13 +157,16 @@ class PodReader:
         settings = self._settings
         own = (f"{settings.annotation_prefix}/{name}" for name in _READ_ANNOTATIONS)
         annotations = chain(settings.annotations.values(), own)
-        return {**_SHAPE, "metadata": {
-            "name": None,
-            "namespace": None,
-            "resourceVersion": None,
-            "labels": dict.fromkeys(settings.labels.values()),
-            "annotations": dict.fromkeys(annotations),
-        }}
+        return {
+            **_SHAPE,
+            "metadata": {
+                "name": None,
+                "namespace": None,
+                "resourceVersion": None,
+                "labels": dict.fromkeys(settings.labels.values()),
+                "annotations": dict.fromkeys(annotations),
+            },
+        }
 
     def targets(self, pod: Pod) -> tuple[Target, ...]:
         """Return a target for each of the pod's ports; none while it does not run.

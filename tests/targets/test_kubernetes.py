@@ -221,6 +221,20 @@ async def test_of_a_pod_only_what_is_read_is_kept_however_large_the_rest_is(api,
     assert (target.url, target.pod_arguments.method) == ("http://10.0.0.1:9000/metrics", "mtp")
 
 
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"env": [{"name": "x" * 50_000, "value": "y"}]},
+        {"env": [{"name": "x"}] * 20_000},
+        {"args": ["x"] * 20_000},
+        {"args": ["x" * 30_000] * 5},
+    ],
+)
+async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadable(api, discovery, container):
+    api.pods = [pod("a") | {"spec": {"containers": [container]}}, pod("b", ip="10.0.0.2")]
+    assert names(await discovery().targets())[-1] == "inference/b"
+
+
 async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
     monkeypatch.setattr(kubernetes, "_MOST_WARNINGS", 2)
     api.pods = [pod(name, port="none!") for name in "abcd"]
@@ -569,7 +583,9 @@ def test_what_expired_is_known_by_its_reason_too():
     status = {"kind": "Status", "reason": "Expired", "message": "too old"}
     assert isinstance(kubernetes_objects.refused(status), kubernetes_objects.ExpiredError)
     assert isinstance(kubernetes_objects.refused({"code": 410}), kubernetes_objects.ExpiredError)
-    assert not isinstance(kubernetes_objects.refused({"code": 500, "reason": "x"}), kubernetes_objects.ExpiredError)
+    assert not isinstance(
+        kubernetes_objects.refused({"code": 500, "reason": "x"}), kubernetes_objects.ExpiredError
+    )
 
 
 async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
