@@ -10,8 +10,9 @@ import structlog
 REMEMBERED: Final = 7 * 86_400.0
 """An engine that was not seen for so many seconds is forgotten for good."""
 MOST_KEPT: Final = 2000
-"""Engines. What one has learnt takes 5 kB, and its name 25 kB at worst: a state file is 10 MB then, and never
-larger than what is read back."""
+"""The most engines. Each takes some 5 kB in a state file, which is never larger than what is read back."""
+MOST_NAME: Final = 256
+"""The most characters of an engine's names together: one with longer names is not remembered."""
 
 _log = structlog.get_logger(__name__)
 
@@ -37,17 +38,19 @@ class Baselines:
         What is not understood is left out.
         """
         entries = saved.get("engines")
-        for entry in entries if isinstance(entries, list) else ():
+        for entry in entries[:MOST_KEPT] if isinstance(entries, list) else ():
             try:
                 key = Key(*(str(entry[name]) for name in Key._fields))
                 known = float(entry["seen"]), dict(entry["learnt"])
             except (KeyError, TypeError, ValueError):
                 continue
-            self._entries.setdefault(key, known)
+            if sum(map(len, key)) <= MOST_NAME:
+                self._entries.setdefault(key, known)
 
     def keep(self, key: Key, learnt: dict[str, Any], seen: float) -> None:
-        """Keep what an engine has learnt until ``seen``, Unix time."""
-        self._entries[key] = seen, learnt
+        """Keep what an engine has learnt until ``seen``, Unix time, unless its names are too long."""
+        if sum(map(len, key)) <= MOST_NAME:
+            self._entries[key] = seen, learnt
 
     def known(self, key: Key) -> dict[str, Any] | None:
         """Return what an engine had learnt, or None if nothing is known of it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+from exporter.bounded_json import TooManyValuesError, decode
 
 _LONGEST_SHOWN: Final = 40
 
@@ -29,22 +31,24 @@ class Seal(NamedTuple):
             TypeError: It holds something that JSON cannot.
             ValueError: It holds a number that JSON cannot, or itself.
         """
-        text = _json(data)
+        text = "".join(_parts(data))
         head = _json({"format": self.format, "version": self.version, "checksum": _checksum(text)})
         document = f'{head[:-1]},"data":{text}}}'
         if indent is not None:
             document = json.dumps(json.loads(document), indent=indent, allow_nan=False)
         return f"{document}\n".encode()
 
-    def read(self, content: bytes) -> Mapping[str, Any]:
+    def read(self, content: bytes, most_values: int) -> Mapping[str, Any]:
         """Return what a file holds, if it is all there.
 
         Raises:
-            UnusableError: It is not.
+            UnusableError: It is not, or it has more than ``most_values``.
         """
         try:
-            return self._checked(json.loads(content))
-        except (ValueError, RecursionError):  # of the second writing too: 1e999 is JSON, and no number
+            return self._checked(decode(content, most_values))
+        except TooManyValuesError as error:
+            raise UnusableError(str(error)) from None
+        except ValueError:  # of the second writing too: 1e999 is JSON, and no number
             raise UnusableError("it is not JSON") from None
 
     def _checked(self, document: object) -> Mapping[str, Any]:
@@ -54,9 +58,23 @@ class Seal(NamedTuple):
             shown = repr(document.get("version"))[:_LONGEST_SHOWN]
             raise UnusableError(f"it has the version {shown}; {self.version} is known here")
         data = document.get("data")
-        if not isinstance(data, dict) or document.get("checksum") != _checksum(_json(data)):
+        if not isinstance(data, dict) or document.get("checksum") != _checksum("".join(_parts(data))):
             raise UnusableError("it was changed or damaged: its checksum is another")
         return data
+
+
+def _parts(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON of ``data`` in parts: as a whole, a long list would hold the GIL for a second."""
+    yield "{"
+    for number, (key, value) in enumerate(data.items()):
+        yield f"{',' if number else ''}{_json(key)}:"
+        if not isinstance(value, list):
+            yield _json(value)
+            continue
+        yield "["
+        yield from (f"{',' if place else ''}{_json(element)}" for place, element in enumerate(value))
+        yield "]"
+    yield "}"
 
 
 def _json(value: object) -> str:

@@ -22,6 +22,7 @@ from exporter.clock import Clock
 from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
 from exporter.config.schema import Config
+from exporter.config.tree import read_beginning
 from exporter.event_log import EventLog, run_name
 from exporter.experiments import Experiments
 from exporter.export.collector import SnapshotCollector, enabled_metrics
@@ -307,5 +308,5 @@ def _freeze() -> None:
 def _digest(path: Path | None) -> bytes:
     """Return what tells a file's content from another; nothing if there is no such file."""
     with suppress(OSError):
-        return blake2b(path.read_bytes()).digest() if path else b""
+        return blake2b(read_beginning(path)).digest() if path else b""
     return b""

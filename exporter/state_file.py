@@ -12,11 +12,14 @@ from typing import Any, Final
 
 import structlog
 
+from exporter.bounded_file import read_bounded
 from exporter.sealed import Seal, UnusableError
 
 _SEAL: Final = Seal("spec-decode-exporter state", version=1, noun="a state")
-_LARGEST: Final = 64 * 2**20
-"""Bytes. What is larger was not written here, and is not worth the memory."""
+LARGEST: Final = 20 * 2**20
+"""The most bytes of a state: 2,000 engines of 5 kB, and their names."""
+MOST_VALUES: Final = 1_200_000
+"""The most values of a state: 600 of each engine."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +44,7 @@ class StateFile:
         A file that cannot be used is kept as ``<name>.corrupt``, in the place of an earlier one of that name.
         """
         try:
-            return _SEAL.read(_read(self._place()))
+            return _SEAL.read(read_bounded(self._place(), LARGEST), MOST_VALUES)
         except FileNotFoundError:
             return {}
         except (OSError, UnusableError) as error:
@@ -115,14 +118,6 @@ class StateFile:
 
 def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
-
-
-def _read(place: Path) -> bytes:
-    with place.open("rb") as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise UnusableError("it is larger than 64 MiB")
-    return content
 
 
 def _write(place: Path, content: bytes) -> None:

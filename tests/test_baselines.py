@@ -7,8 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.baselines import MOST_KEPT, REMEMBERED, Baselines, Key
-from exporter.scrape.plan import MOST_NAME
+from exporter.baselines import MOST_KEPT, MOST_NAME, REMEMBERED, Baselines, Key
 from exporter.state_file import StateFile
 
 KEY = Key("one", "llama", "0")
@@ -70,12 +69,23 @@ class TestTooManyEngines:
         assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
 
     def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
-        """Names of the longest kind that a page may have; what is learnt takes 5 kB in long recordings."""
-        name = "\N{ROCKET}" * MOST_NAME
-        entry = {"target": "t" * 100, "model_name": name, "engine": name, "seen": 1e9, "learnt": "x" * 5_000}
+        """The longest names that are remembered; what is learnt takes 5 kB in long recordings."""
+        name = "\N{ROCKET}" * (MOST_NAME // 2)
+        entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": ["x" * 8] * 450}
         file = StateFile(tmp_path / "state.json")
         file.save({"engines": [entry] * MOST_KEPT})
         assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MOST_KEPT
+
+
+def test_an_engine_with_longer_names_is_not_remembered():
+    longest = Key("t", "m", "e" * (MOST_NAME - 2))
+    baselines = Baselines()
+    baselines.keep(longest, {}, 100.0)
+    baselines.keep(longest._replace(target="tt"), {}, 100.0)
+    assert baselines.known(longest) == {}
+    assert len(baselines.saved(100.0)["engines"]) == 1
+    saved = {**longest._asdict(), "target": "tt", "seen": 1.0, "learnt": {}}
+    assert recalled({"engines": [saved]}).saved(1.0) == {"engines": []}
 
 
 def test_an_engine_is_forgotten_after_a_week():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from exporter.state_file import StateFile
+from exporter.state_file import LARGEST, MOST_VALUES, StateFile
 
 STATE = {"chat": {"m": 2.1, "drafts": 2**60, "positions": [0.1, 1 / 3], "model": "é\ud800"}, "none": None}
 
@@ -131,7 +131,8 @@ def damaged(path, change):
         (lambda content: content.replace(b'"version":1', b'"version":2'), "it has the version 2; 1 is known here"),
         (lambda content: b'{"a": 1}', "it is not a state of this exporter"),
         (lambda content: b"[]", "it is not a state of this exporter"),
-        (lambda content: b" " * (64 * 2**20 + 1), "it is larger than 64 MiB"),
+        (lambda content: b" " * (LARGEST + 1), "it is larger than 20 MiB"),
+        (lambda content: b"[" + b"{}," * MOST_VALUES, "it has more than 1200000 values"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, log, change, reason):
@@ -147,7 +148,7 @@ def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, lo
 
 def test_a_file_of_just_the_largest_size_is_read(path, log, monkeypatch):
     StateFile(path).save(STATE)
-    monkeypatch.setattr("exporter.state_file._LARGEST", path.stat().st_size)
+    monkeypatch.setattr("exporter.state_file.LARGEST", path.stat().st_size)
     assert StateFile(path).load() == STATE
 
 
@@ -159,7 +160,7 @@ def test_a_file_that_cannot_be_read_is_set_aside_too(path, log, monkeypatch):
         raise denied
 
     with monkeypatch.context() as patch:
-        patch.setattr("exporter.state_file.Path.open", refuse)
+        patch.setattr("exporter.state_file.read_bounded", refuse)
         assert StateFile(path).load() == {}
     assert events(log) == [("state_file_set_aside", "Permission denied")]
     assert names(path) == ["state.json.corrupt"]
@@ -206,11 +207,12 @@ def test_a_disk_that_fails_is_told_once_and_once_more_when_it_works_again(
 ):
     file = StateFile(path)
     file.save({"a": 1})
+    content = path.read_bytes()
     mend = break_disk(call, number)
     for minute in range(3):
         file.save({"a": minute})
     assert names(path) == ["state.json"]
-    assert StateFile(path).load() == {"a": 1}
+    assert path.read_bytes() == content
     assert events(log) == [("state_file_not_written", reason)]
     mend()
     file.save({"a": 9})

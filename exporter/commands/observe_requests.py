@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 from yarl import URL
 
+from exporter.bounded_json import TooManyValuesError, check_values
 from exporter.commands.flags import ENVIRONMENT_PREFIX, Flags
 from exporter.commands.observe_config import sections
 from exporter.config.environment import Expanded
@@ -24,6 +25,7 @@ from exporter.scrape.errors import PollError
 _PATH: Final = "api/v1/requests"
 _TIMEOUT: Final = 10.0
 _LARGEST: Final = 16 * 2**20
+_MOST_VALUES: Final = 500_000
 
 PASSWORD: Final = f"{ENVIRONMENT_PREFIX}REQUESTS_BASIC_AUTH_PASSWORD"
 """The environment variable that holds the password; a flag would show it to everybody."""
@@ -106,10 +108,11 @@ async def read_requests(url: str, http: HttpSettings) -> RequestsView:
     client = Client(http, timeout=_TIMEOUT, max_body=_LARGEST)
     try:
         answer = await client.get(url)
+        check_values(answer.body, _MOST_VALUES)
         return RequestsView.model_validate_json(answer.body)
     except PollError as error:
         raise NotReadError(f"{url}: {error}") from None
-    except ValidationError:
+    except (TooManyValuesError, ValidationError):
         raise NotReadError(f"{url}: the answer is not what this version of the exporter says") from None
     finally:
         await client.close()

@@ -12,6 +12,10 @@ _REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?
 _WHOLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
+MOST_CHARACTERS: Final = 256 * 1024
+"""The most characters of a value; Linux allows 128 KiB in a variable."""
+
+
 class Expanded(str):
     """A value with environment variables in it, which remembers how it was written.
 
@@ -54,6 +58,9 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     Raises:
         ValueError: A variable is not set, or a reference is not complete.
     """
+    size = len(text) + sum(len(environ.get(match["name"] or "", "")) for match in _REFERENCE.finditer(text))
+    if size > MOST_CHARACTERS:
+        raise ValueError(f"has more than {MOST_CHARACTERS} characters with its environment variables")
     value, references = _REFERENCE.subn(lambda match: _value(match, environ), text)
     return Expanded.of(value, text) if references else text
 

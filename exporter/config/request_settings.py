@@ -6,8 +6,9 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from exporter.bounded_file import read_bounded
 from exporter.config.http_settings import Section
-from exporter.config.values import NotEmpty, ReadableFile, Secret, excludes
+from exporter.config.values import LARGEST_SECRET, NotEmpty, ReadableFile, Secret, excludes
 
 LEAST_SALT: Final = 16
 """Bytes of a salt: a shorter one could be found by trying, and with it the users."""
@@ -57,7 +58,7 @@ class RequestUsers(Section):
         if self.salt_file is None:
             return self.salt.get_secret_value().encode() if self.salt else b""
         try:
-            return self.salt_file.read_bytes().strip()
+            return read_bounded(self.salt_file, LARGEST_SECRET).strip()
         except OSError as error:
             raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
 

@@ -7,10 +7,14 @@ value, ``~`` and ``null`` are nothing.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import yaml
+
+from exporter.bounded_file import size_text
+from exporter.config.yaml_loader import BoundedLoader, BoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,10 +27,13 @@ _PLAIN_TAGS: Final = frozenset(
 )
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _DEEPEST: Final = 50
+_LONGEST_SHOWN: Final = 200
+MOST_FLAWS: Final = 1_000
+"""The most flaws that are collected."""
 _MOST_BROUGHT: Final = 100_000
 """Values that aliases bring, each counted as often as it is brought: some bytes of YAML can make billions."""
-_LARGEST: Final = 4 * 2**20
-"""Bytes. Some ten seconds pass until so much YAML is read."""
+LARGEST: Final = 4 * 2**20
+"""The most bytes of a file."""
 
 
 class YamlError(ValueError):
@@ -46,43 +53,77 @@ class Flaw:
     message: str
 
 
-def read_file(path: Path, largest: int = _LARGEST) -> bytes:
+def read_file(path: Path, largest: int = LARGEST) -> bytes:
     """Return what is in a file, which may be a pipe or a device too.
 
     Raises:
         YamlError: It is larger than so many bytes.
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
-        data = file.read(largest + 1)
+    data = read_beginning(path, largest)
     if len(data) > largest:
-        raise YamlError(None, f"is larger than {largest // 2**20} MiB")
+        raise YamlError(None, f"is larger than {size_text(largest)}")
     return data
+
+
+def read_beginning(path: Path, largest: int = LARGEST) -> bytes:
+    """Return the content of a file, or one byte more than ``largest`` of a larger one.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(largest + 1)
 
 
 def parse(data: bytes) -> yaml.Node | None:
     """Return the tree of a YAML document; None if it is empty.
 
     Raises:
-        YamlError: It is not one document of YAML in UTF-8.
+        YamlError: It is not one document of YAML in UTF-8, or is beyond a bound of ``yaml_loader``.
     """
+    with _explaining(data):
+        return BoundedLoader(data).get_single_node()
+
+
+def parse_items(data: bytes) -> Iterator[yaml.Node]:
+    """Yield the items of a YAML document that is a list, one by one, without keeping them.
+
+    Raises:
+        NotAListError: It is something else.
+        YamlError: As for ``parse``.
+    """
+    with _explaining(data):
+        yield from BoundedLoader(data).items()
+
+
+@contextmanager
+def _explaining(data: bytes) -> Iterator[None]:
+    """Turn the errors of decoding ``data`` and of PyYAML into ``YamlError``."""
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise YamlError(
-            data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text; save it as UTF-8"
-        ) from None
-    try:
-        return yaml.compose(text, Loader=yaml.BaseLoader)
+        yield
+    except UnicodeDecodeError:
+        raise YamlError(_undecodable(data), "is not UTF-8 text; save it as UTF-8") from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = data.decode("utf-8-sig", "replace").count("\n", 0, error.position) + 1
         raise YamlError(line, f"holds the character {error.character:#x}; remove it") from None
+    except BoundError as error:
+        raise YamlError(_line_of(error), str(error.problem)) from None
     except yaml.MarkedYAMLError as error:
         raise YamlError(_line_of(error), _explained(error)) from None
     except RecursionError:
         raise YamlError(None, "is nested too deeply") from None
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML's own slips on odd escapes
         raise YamlError(None, "is not YAML") from None
+
+
+def _undecodable(data: bytes) -> int | None:
+    """Return the line of the first byte that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return None
 
 
 def _line_of(error: yaml.MarkedYAMLError) -> int | None:
@@ -92,7 +133,7 @@ def _line_of(error: yaml.MarkedYAMLError) -> int | None:
 
 def _explained(error: yaml.MarkedYAMLError) -> str:
     """Say what PyYAML found, with the usual cause where there is one."""
-    problem = error.problem or error.context or "cannot be read"
+    problem = (error.problem or error.context or "cannot be read")[:_LONGEST_SHOWN]
     if r"'\t'" in problem:
         problem += "; indent with spaces, not with tabs"
     if "single document" in (error.context or ""):
@@ -115,6 +156,9 @@ class Reader:
 
     def read(self, node: yaml.Node, path: KeyPath = ()) -> object:
         """Return the node's value. What several aliases name is read once, so a small file stays small."""
+        if not getattr(node, "anchored", False):
+            self._count += 1
+            return self._value(node, path)
         if id(node) in self._seen:
             return self._seen[id(node)] if self._may_bring(node, path) else None
         self._seen[id(node)] = None  # what an alias inside its own anchor finds
@@ -137,7 +181,8 @@ class Reader:
 
     def _value(self, node: yaml.Node, path: KeyPath) -> object:
         if node.tag not in _PLAIN_TAGS:
-            self._flaw(node, path, f"has the tag {node.tag}, which means nothing here; remove it")
+            shown = node.tag[:_LONGEST_SHOWN]
+            self._flaw(node, path, f"has the tag {shown}, which means nothing here; remove it")
             return None
         if len(path) > _DEEPEST:
             self._flaw(node, path, "is nested too deeply")
@@ -182,8 +227,9 @@ class Reader:
         return {name: value for name, value in found.items() if value is not None}
 
     def _flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
-        self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
-        self.broken.add(id(node))
+        if len(self.flaws) < MOST_FLAWS:
+            self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
+            self.broken.add(id(node))
 
 
 def _encodable(text: str) -> bool:

@@ -18,6 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from exporter.bounded_file import read_bounded, size_text
 from exporter.config.environment import Expanded
 from exporter.config.units import (
     DURATION_PATTERN,
@@ -42,7 +43,8 @@ _REFERENCE: Final = r"|.*\$\{.*"
 
 _URL_PATTERN: Final = "^([Hh][Tt][Tt][Pp][Ss]?://[^@#]+" + _REFERENCE + ")$"
 _LONGEST: Final = 366 * 86_400.0
-_LARGEST_SECRET: Final = 1 << 20
+LARGEST_SECRET: Final = 2**20
+"""The most bytes of a file with a secret, a certificate or a key."""
 _SHORTEST_SUMMARY: Final = 1.0
 
 
@@ -148,8 +150,7 @@ def _readable(value: Path, info: ValidationInfo) -> Path:
     if _context(info) is None:
         return value
     try:
-        check_file(value)
-        value.read_bytes()
+        read_bounded(value, LARGEST_SECRET)
     except OSError as error:
         raise ValueError(f"names a file that cannot be read: {value}: {error.strerror or error}") from None
     except ValueError:
@@ -166,8 +167,8 @@ def check_file(path: Path) -> None:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError("it is not a plain file")
-    if found.st_size > _LARGEST_SECRET:
-        raise OSError("it is larger than 1 MiB")
+    if found.st_size > LARGEST_SECRET:
+        raise OSError(f"it is larger than {size_text(LARGEST_SECRET)}")
 
 
 def _written(kind: str, pattern: str, **more: object) -> WithJsonSchema:

@@ -6,8 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from exporter.bounded_file import open_plain, read_bounded
+from exporter.bounded_json import TooManyValuesError, decode
 from exporter.config.units import parse_parameters
 from exporter.plan.configuration import Configuration, ModelError
 from exporter.plan.counting import shape_of
@@ -16,8 +18,20 @@ from exporter.plan.head import module_bytes
 from exporter.plan.model import Model, counted_model
 from exporter.plan.quantisation import dtype_of_checkpoint
 
-_LARGEST: Final = 256 * 2**20
-"""Bytes; no file that is read here is as large."""
+
+class Bound(NamedTuple):
+    """The most bytes and values of a file."""
+
+    bytes: int
+    values: int
+
+
+CONFIG: Final = Bound(4 * 2**20, 100_000)
+"""Of a config.json."""
+INDEX: Final = Bound(16 * 2**20, 500_000)
+"""Of a model.safetensors.index.json, which names every tensor."""
+TOKENIZER: Final = Bound(64 * 2**20, 4_000_000)
+"""Of a tokenizer.json: that of Gemma 3 has 33 MB and two million values."""
 _LEAST_PARAMETERS: Final = 10**6
 _MOST_PARAMETERS: Final = 10**15
 _LENGTH: Final = 8
@@ -61,7 +75,7 @@ def _local(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Mo
 
 def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
     folder = file.parent
-    config = Configuration(_json(file, "it"))
+    config = Configuration(_json(file, "it", CONFIG))
     shape, own = shape_of(config), None if dtype else dtype_of_checkpoint(config)
     kept = dtype or own
     assert kept is not None  # noqa: S101 - one of the two is set
@@ -92,13 +106,13 @@ def _size_of_files(folder: Path) -> int | None:
     """Return the bytes of the weights in the folder's safetensors; None where there are none."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        metadata = _json(index, index.name).get("metadata")
+        metadata = _json(index, index.name, INDEX).get("metadata")
         size = metadata.get("total_size") if isinstance(metadata, dict) else None
         return size if type(size) is int and size > 0 else None
     single = folder / "model.safetensors"
     if not single.exists():
         return None
-    with single.open("rb") as file:
+    with open_plain(single) as file:
         header = int.from_bytes(file.read(_LENGTH), "little")
     size = single.stat().st_size - _LENGTH - header
     return size if size > 0 else None
@@ -108,7 +122,7 @@ def _vocabulary(file: Path) -> str | None:
     """Return a digest of the tokens and their numbers; other parts of a tokenizer may differ."""
     if not file.exists():
         return None
-    document = _json(file, file.name)
+    document = _json(file, file.name, TOKENIZER)
     model = document.get("model")
     tokens = model.get("vocab") if isinstance(model, dict) else None
     listed = document.get("added_tokens")
@@ -120,16 +134,16 @@ def _vocabulary(file: Path) -> str | None:
     return hashlib.sha256(json.dumps([tokens, added], sort_keys=True).encode()).hexdigest()
 
 
-def _json(file: Path, name: str) -> Mapping[str, Any]:
+def _json(file: Path, name: str, bound: Bound) -> Mapping[str, Any]:
     """Return what is in a file that an error calls ``name``."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_LARGEST + 1)
-        document = json.loads(content) if len(content) <= _LARGEST else None
+        document = decode(read_bounded(file, bound.bytes), bound.values)
     except OSError as error:
         raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except TooManyValuesError as error:
+        raise ModelError(f"{name} cannot be read: {error}") from None
+    except ValueError:
         raise ModelError(f"{name} is not JSON") from None
     if not isinstance(document, dict):
-        raise ModelError(f"{name} is too large, or is no JSON object")
+        raise ModelError(f"{name} is no JSON object")
     return document

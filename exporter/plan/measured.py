@@ -10,11 +10,16 @@ from typing import Final
 from pydantic import ValidationError
 
 from exporter.analysis.cost import CostSource
+from exporter.bounded_file import read_bounded
+from exporter.bounded_json import TooManyValuesError, check_values
 from exporter.export.models import CostView, EngineView, ObservationView, WindowView
 from exporter.plan.configuration import ModelError
 from exporter.plan.depths import Drafts, continued
 
-_LARGEST: Final = 64 * 2**20
+LARGEST: Final = 16 * 2**20
+"""The most bytes of an observation."""
+MOST_VALUES: Final = 500_000
+"""The most values of an observation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,12 @@ def read(path: Path) -> Measured:
         ModelError: The file is no observation, or of none or several models that draft.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = read_bounded(path, LARGEST)
+        check_values(content, MOST_VALUES)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(content) > _LARGEST:
-        raise ModelError(f"{path} is larger than an observation")
+    except TooManyValuesError as error:
+        raise ModelError(f"{path} cannot be read: {error}") from None
     try:
         return measured(_view(content))
     except ModelError as error:

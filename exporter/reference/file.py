@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +11,16 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from exporter.bounded_file import read_bounded, size_text
+from exporter.bounded_json import TooManyValuesError, check_values
 from exporter.reference.document import ReferenceDocument
 from exporter.sealed import Seal, UnusableError
 
 _SEAL: Final = Seal("spec-decode-exporter reference", version=1, noun="a reference")
-_LARGEST: Final = 64 * 2**20
+LARGEST: Final = 16 * 2**20
+"""The most bytes of a reference."""
+MOST_VALUES: Final = 200_000
+"""The most values of a reference: some 1,000 engines."""
 
 
 class ReferenceFileError(Exception):
@@ -48,6 +52,7 @@ def write(path: Path, document: ReferenceDocument, *, overwrite: bool) -> None:
         ReferenceFileError: It cannot be written, or is there already and ``overwrite`` is not set.
     """
     content = _SEAL.written(document.model_dump(mode="json"), indent=1)
+    _check_size(path, content)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         beside = Path(name)
@@ -73,7 +78,9 @@ def read(path: Path) -> ReferenceDocument:
         ReferenceFileError: It cannot be read, or holds something else or less.
     """
     try:
-        return ReferenceDocument.model_validate_json(json.dumps(_SEAL.read(_content(path))))
+        return ReferenceDocument.model_validate_json(
+            json.dumps(_SEAL.read(read_bounded(path, LARGEST), MOST_VALUES))
+        )
     except OSError as error:
         raise ReferenceFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
@@ -82,6 +89,18 @@ def read(path: Path) -> ReferenceDocument:
         raise ReferenceFileError(f"{path} is not a usable reference: {place}: {first['msg']}") from None
     except UnusableError as error:
         raise ReferenceFileError(f"{path} is not a usable reference: {error}; save a new one") from None
+
+
+def _check_size(path: Path, content: bytes) -> None:
+    """Refuse to write what cannot be read again."""
+    try:
+        check_values(content, MOST_VALUES)
+    except TooManyValuesError as error:
+        raise ReferenceFileError(f"{path} cannot be written: {error}; measure fewer targets") from None
+    if len(content) > LARGEST:
+        raise ReferenceFileError(
+            f"{path} cannot be written: it is larger than {size_text(LARGEST)}; measure fewer targets"
+        )
 
 
 def _put(beside: Path, path: Path, *, overwrite: bool) -> None:
@@ -101,13 +120,3 @@ def _put(beside: Path, path: Path, *, overwrite: bool) -> None:
         if path.exists():
             raise FileExistsError from None
         beside.replace(path)
-
-
-def _content(path: Path) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise UnusableError("it is not a plain file")
-    with path.open("rb") as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise UnusableError("it is larger than 64 MiB")
-    return content

@@ -1,52 +1,47 @@
-"""A body to its records: JSON and NDJSON of strangers, one record at a time, so that others have their turn.
+"""Read the records of a request body: JSON or NDJSON, one record at a time.
 
-The decoder of the standard library reads a document in one go, and holds up everything for a tenth of a
-second if it is made for that. So it never sees more than ``MOST_CHARACTERS`` at a time.
+No record has more than ``MOST_CHARACTERS``, so that no decoding holds up the event loop.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-MOST_CHARACTERS: Final = 64 * 1024
-"""Of one record: a hundred times what one needs."""
+from exporter.json_reader import MOST_CHARACTERS, JsonError, JsonReader
 
-_CUT: Final = 3
-"""Characters before the end of a part in which a number may end that goes on there: 1, 1., 1e, 1e+."""
+__all__ = ["MOST_CHARACTERS", "NO_JSON", "TOO_LONG", "TWICE", "NotJsonError", "Record", "records"]
 
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
 _LINE: Final = re.compile(r"[^ \t\n\r][^\n]*")
 
 TWICE: Final = object()
-"""In the place of an object that says a key twice."""
+"""In place of an object that has a key twice."""
 NO_JSON: Final = object()
-"""In the place of a line that is no JSON."""
+"""In place of a line that is not JSON."""
 TOO_LONG: Final = object()
-"""In the place of a line that is longer than a record may be."""
+"""In place of a line that is longer than a record may be."""
 
 
 class NotJsonError(ValueError):
-    """A body that is no JSON; the text says what is wrong with it, and not what it is."""
+    """A body is not JSON. The text says why, and never repeats the body."""
 
 
 class Record(NamedTuple):
-    """One of them."""
+    """One record of a body."""
 
     end: int
-    """Where it ends in the body, in characters."""
+    """Its end in the body, in characters."""
     value: Any
 
 
 def records(body: bytes, *, lines: bool) -> Iterator[Record]:
     """Yield the records of an object, of an array of objects, or of NDJSON, which ``lines`` is for certain.
 
-    A byte-order mark, with which some systems begin a text, is passed over.
+    A byte-order mark, with which some systems begin a text, is skipped.
 
     Raises:
-        NotJsonError: it is no JSON, as far as it was read.
+        NotJsonError: The body is not JSON, as far as it was read.
     """
     try:
         text = body.decode("utf-8-sig").strip(" \t\r\n")
@@ -63,105 +58,46 @@ def _lines(text: str) -> Iterator[Record]:
 def _line(text: str, begin: int, end: int) -> object:
     if end - begin > MOST_CHARACTERS:
         return TOO_LONG
+    reader = JsonReader(text[begin:end], pairs=_object)
     try:
-        return _Part(text[begin:end]).alone()
-    except NotJsonError:
+        value = reader.value()
+        reader.end()
+    except JsonError:
         return NO_JSON
+    return value
 
 
 def _document(text: str) -> Iterator[Record]:
-    begin = _after_space(text, 0)
-    if text.startswith("[", begin):
-        yield from _array(text, begin + 1)
-    else:
-        yield from _object_or_lines(text)
+    reader = JsonReader(text, pairs=_object)
+    try:
+        if reader.kind() == "[":
+            yield from _array(reader)
+        else:
+            yield from _object_or_lines(reader, text)
+    except JsonError as error:
+        raise NotJsonError(f"The body is not usable: line {error.line} {error}.") from None
 
 
-def _object_or_lines(text: str) -> Iterator[Record]:
+def _object_or_lines(reader: JsonReader, text: str) -> Iterator[Record]:
     """Yield one object, or several lines of them: some log shippers call those JSON too."""
-    value, end = _Part(text).next(0)
-    rest = _after_space(text, end)
-    if "\n" in text[end:rest]:
+    value = reader.value()
+    end = reader.position
+    reader.kind()
+    if "\n" in text[end : reader.position]:
         yield from _lines(text)
         return
-    _check_end(text, rest)
-    yield Record(rest, value)
+    reader.end()
+    yield Record(reader.position, value)
 
 
-def _array(text: str, begin: int) -> Iterator[Record]:
-    """Yield what is between the brackets, of which the first is before ``begin``."""
-    place = _after_space(text, begin)
-    more = not text.startswith("]", place)
-    part = _Part(text, place)
-    while more:
-        value, place = part.next(place)
-        yield Record(place, value)
-        place = _after_space(text, place)
-        more = text.startswith(",", place)
-        place += more
-    if not text.startswith("]", place):
-        raise NotJsonError("The body is not JSON: an array neither goes on nor ends.")
-    _check_end(text, place + 1)
-
-
-class _Part:
-    """The part of a text that the decoder sees now."""
-
-    def __init__(self, text: str, begin: int = 0) -> None:
-        self._text = text
-        self._see(begin)
-
-    def alone(self) -> object:
-        """Return the one value of the text."""
-        value, place = self.next(0)
-        _check_end(self._text, place)
-        return value
-
-    def next(self, place: int) -> tuple[object, int]:
-        """Return the value that begins here, and where it ends."""
-        place = _after_space(self._text, place)
-        found = self._decoded(place)
-        if found is None and place > self._begin:
-            self._see(place)
-            found = self._decoded(place)
-        if found is None:
-            raise NotJsonError(
-                f"The body is not JSON, or one of its requests has more than {MOST_CHARACTERS} characters."
-            )
-        return found
-
-    def _see(self, begin: int) -> None:
-        self._begin = begin
-        self._seen = self._text[begin : begin + MOST_CHARACTERS]
-
-    def _decoded(self, place: int) -> tuple[object, int] | None:
-        """Return what begins here and where it ends; None where it is no JSON as far as can be seen."""
-        if place - self._begin > len(self._seen):
-            return None
-        try:
-            value, end = _DECODER.raw_decode(self._seen, place - self._begin)
-        except RecursionError:
-            raise NotJsonError("The body is nested too deeply.") from None
-        except ValueError:  # its text may repeat what is there
-            return None
-        cut = end > len(self._seen) - _CUT and self._begin + len(self._seen) < len(self._text)
-        return None if cut else (value, self._begin + end)
-
-
-def _after_space(text: str, place: int) -> int:
-    match = _SPACE.match(text, place)
-    return match.end() if match else place
-
-
-def _check_end(text: str, place: int) -> None:
-    if _after_space(text, place) != len(text):
-        raise NotJsonError("The body is not JSON: something follows its end.")
+def _array(reader: JsonReader) -> Iterator[Record]:
+    for _ in reader.elements():
+        value = reader.value()
+        yield Record(reader.position, value)
+    reader.end()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> object:
-    """Return an object; one that says a key twice is none: each reader takes another of the two."""
+    """Return an object, or ``TWICE`` if a key is in it twice: each reader takes another of the two."""
     found = dict(pairs)
     return found if len(found) == len(pairs) else TWICE
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)

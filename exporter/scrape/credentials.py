@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from exporter.config.values import check_file
+from exporter.bounded_file import read_bounded
+from exporter.config.values import LARGEST_SECRET, check_file
 from exporter.pem import as_file
 from exporter.scrape.errors import PollError
 
@@ -105,7 +106,7 @@ def _content(path: Path) -> str:
 @lru_cache(maxsize=256)
 def _read(path: Path, _unchanged: Stamp) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return read_bounded(path, LARGEST_SECRET).decode().strip()
     except OSError as error:
         raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

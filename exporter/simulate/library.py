@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from exporter.config.explain import explain
 from exporter.config.problem import ConfigError, Problem, dotted
-from exporter.config.tree import Reader, YamlError, find, parse
+from exporter.config.tree import Reader, YamlError, find, parse, read_file
 from exporter.simulate.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -42,11 +42,13 @@ def load_scenario(name: str) -> Scenario:
     if known is not None:
         return read_scenario(known.read_bytes(), f"{name}{_SUFFIX}")
     try:
-        return read_scenario(Path(name).read_bytes(), name)
+        return read_scenario(read_file(Path(name)), name)
     except FileNotFoundError:
         names = ", ".join(scenario_names())
         message = f"is neither a file nor a scenario; name the path of a YAML file or one of {names}"
         raise ConfigError([Problem(name, "", message)]) from None
+    except YamlError as error:
+        raise ConfigError([Problem(name, "", str(error))]) from None
     except OSError as error:
         raise ConfigError([Problem(name, "", f"cannot be read: {error.strerror}")]) from None
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from exporter.targets.target import Target
 
 _TIMEOUT: Final = 5.0
+MOST_ADDRESSES: Final = 4_096
+"""The most addresses of one name: as many as fit into one answer of DNS."""
 
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 
@@ -45,6 +47,8 @@ class DnsNameDiscovery:
             DiscoveryError: No server answered, so the targets stay; or there is no such record, so they go.
         """
         hosts = await self._look_up(self._looked_up)
+        if len(hosts) > MOST_ADDRESSES:
+            raise DiscoveryError(f"has more than {MOST_ADDRESSES} addresses; divide them among several names")
         # A name server may change the order at every question; the targets' order tells who keeps a name.
         # Beside the event loop: an answer may have thousands of records.
         return await asyncio.to_thread(self._listing.targets, [{"targets": sorted(hosts)}])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import os
 import stat
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from time import thread_time
 from typing import TYPE_CHECKING, Final
 
-from exporter.config.tree import Reader, YamlError, parse, read_file
+from exporter.bounded_file import read_bounded, size_text
+from exporter.scrape.slices import finish
+from exporter.targets.group_reader import MOST_BYTES, MOST_TARGETS, json_groups, yaml_groups
 from exporter.targets.groups import Listing
 from exporter.targets.protocol import DiscoveryError
 
@@ -23,8 +26,15 @@ if TYPE_CHECKING:
 REFRESH: Final = 5.0
 """Seconds from one look at the files' times and sizes to the next. Only what changed is read."""
 
-_LARGEST: Final = 16 * 2**20
-"""Bytes, as of a list that a server gives."""
+MOST_FILES: Final = 1_000
+"""The most files that match one pattern."""
+MOST_ENTRIES: Final = 100_000
+"""The most entries of the directory of a pattern with wild cards."""
+MOST_BYTES_TOGETHER: Final = 16 * 2**20
+"""The most bytes of all files that match one pattern."""
+_REST: Final = 10.0
+"""A look that took one second of work is followed by a pause of at least 10 s."""
+_MOST_PROBLEMS: Final = 3
 
 _WILD: Final = frozenset("*?[")
 
@@ -65,27 +75,61 @@ class FileDiscovery:
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> Sequence[Target]:
+        begin = thread_time()
+        try:
+            return self._found()
+        finally:
+            self.refresh = max(REFRESH, _REST * (thread_time() - begin))
+
+    def _found(self) -> Sequence[Target]:
         paths = self._paths()
-        self._files = {path: self._listed(path) for path in paths}
-        targets = [target for listed in self._files.values() for target in listed.targets or ()]
-        problems = [f"{path}: {listed.problem}" for path, listed in self._files.items() if listed.problem]
+        self._files = {path: self._files[path] for path in paths if path in self._files}
+        targets: list[Target] = []
+        for path in paths:
+            self._files[path] = self._listed(path)
+            targets += self._files[path].targets or ()
+            if len(targets) > MOST_TARGETS:
+                raise DiscoveryError(f"has more than {MOST_TARGETS} targets; divide it into several patterns")
         if not paths:
             raise DiscoveryError("there is no such file", targets)
-        if problems:
-            # What a file that was never read holds is not known, but an earlier discovery may have known it.
-            unknown = any(listed.targets is None for listed in self._files.values())
-            raise DiscoveryError("; ".join(problems), None if unknown else targets)
+        self._check(targets)
         return targets
+
+    def _check(self, targets: Sequence[Target]) -> None:
+        """Raise if one of the files cannot be used."""
+        problems = [f"{path}: {listed.problem}" for path, listed in self._files.items() if listed.problem]
+        if not problems:
+            return
+        more = len(problems) - _MOST_PROBLEMS
+        shown = [*problems[:_MOST_PROBLEMS], *([f"and {more} more files"] if more > 0 else [])]
+        # What a file that was never read holds is not known, but an earlier discovery may have known it.
+        unknown = any(listed.targets is None for listed in self._files.values())
+        raise DiscoveryError("; ".join(shown), None if unknown else targets)
 
     def _paths(self) -> list[Path]:
         """Return the files that match, sorted, so that the targets' order does not depend on the disk's."""
         if not _WILD & set(self._pattern.name):
             return [self._pattern] if self._pattern.exists() else []
         try:
-            beside = sorted(self._pattern.parent.iterdir())
+            names = self._names()
         except OSError as error:
             raise DiscoveryError(f"{self._pattern.parent}: cannot be read: {error.strerror}") from None
-        return [path for path in beside if fnmatchcase(path.name, self._pattern.name)]
+        paths = [self._pattern.parent / name for name in sorted(names)]
+        if sum(map(_size, paths)) > MOST_BYTES_TOGETHER:
+            raise DiscoveryError(f"its files have more than {size_text(MOST_BYTES_TOGETHER)} together")
+        return paths
+
+    def _names(self) -> list[str]:
+        names: list[str] = []
+        with os.scandir(self._pattern.parent) as entries:
+            for number, entry in enumerate(entries):
+                if number == MOST_ENTRIES:
+                    raise DiscoveryError(f"{self._pattern.parent}: has more than {MOST_ENTRIES} entries")
+                if fnmatchcase(entry.name, self._pattern.name):
+                    names.append(entry.name)
+                if len(names) > MOST_FILES:
+                    raise DiscoveryError(f"matches more than {MOST_FILES} files")
+        return names
 
     def _listed(self, path: Path) -> _Listed:
         before = self._files.get(path, _Listed())
@@ -99,42 +143,21 @@ class FileDiscovery:
             return _Listed(stamp, before.targets, str(error))
 
     def _read(self, path: Path) -> list[Target]:
-        decode = decode_json if path.suffix.lower() == ".json" else _decode_yaml
-        try:
-            data = read_file(path, _LARGEST)
-        except YamlError as error:
-            raise DiscoveryError(str(error)) from None
-        return self._listing.targets(decode(data))
+        groups = json_groups if path.suffix.lower() == ".json" else yaml_groups
+        return finish(self._listing.read(groups(read_bounded(path, MOST_BYTES))))
 
 
 def _stamp(path: Path) -> Stamp:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError("it is not a plain file")
+    if found.st_size > MOST_BYTES:
+        raise DiscoveryError(f"is larger than {size_text(MOST_BYTES)}")
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def decode_json(data: bytes) -> object:
-    """Return what a JSON document holds.
-
-    Raises:
-        DiscoveryError: It is not JSON.
-    """
+def _size(path: Path) -> int:
     try:
-        return json.loads(data)
-    except json.JSONDecodeError as error:
-        raise DiscoveryError(f"line {error.lineno} is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError):
-        raise DiscoveryError("is not JSON in UTF-8, or is nested too deeply") from None
-
-
-def _decode_yaml(data: bytes) -> object:
-    try:
-        root = parse(data)
-    except YamlError as error:
-        raise DiscoveryError(f"line {error.line or 1} {error}") from None
-    reader = Reader()
-    groups = [] if root is None else reader.read(root)
-    if reader.flaws:
-        raise DiscoveryError("; ".join(f"line {flaw.line} {flaw.message}" for flaw in reader.flaws[:3]))
-    return groups
+        return path.stat().st_size
+    except OSError:
+        return 0

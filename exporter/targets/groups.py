@@ -5,39 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import Field, ValidationError
+from pydantic import FailFast, Field, ValidationError
 
 from exporter.config.explain import explain
 from exporter.config.http_settings import Section
 from exporter.config.problem import dotted
 from exporter.config.url import address
+from exporter.scrape.slices import Pausing, finish
+from exporter.targets.group_reader import MOST_GROUPS, MOST_LABELS, MOST_TARGETS, PAUSE, groups_of
 from exporter.targets.labels import LabelFilter, Labels
 from exporter.targets.page_url import page_url, request_target
 from exporter.targets.protocol import DiscoveryError
 from exporter.targets.target import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from exporter.config.schema import Scrape
 
-MOST_TARGETS: Final = 20_000
-"""Of one list: what twenty exporters can watch that share it as shards."""
+MOST_URL_CHARACTERS: Final = 4 * 2**20
+"""The most characters of all URLs of a list: a path of a group is repeated for each of its targets."""
 
 _ADDRESS: Final = re.compile(r"[^/?#@\s]+")
 _FOR_US: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
 _MOST_PROBLEMS: Final = 3
 _LONGEST_SHOWN: Final = 200
+_SLICE: Final = 64
+"""Targets or groups from one pause to the next: about a millisecond of work."""
 
 
 class _Group(Section):
-    targets: tuple[str, ...] = ()
+    targets: Annotated[tuple[str, ...], FailFast()] = ()
     labels: Mapping[str, str] = Field(default_factory=dict)
-
-
-class _List(Section):
-    groups: tuple[_Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +71,37 @@ class Listing:
         Raises:
             DiscoveryError: It is not a list of groups, is too long, or one of its targets cannot be asked.
         """
-        try:
-            checked = _List.model_validate({"groups": groups}).groups
-        except ValidationError as error:
-            raise DiscoveryError("; ".join(_problems(error))) from None
-        number = sum(len(group.targets) for group in checked)
-        if number > MOST_TARGETS:
-            raise DiscoveryError(f"lists {number} targets; at most {MOST_TARGETS} are taken from one list")
-        return [
-            self._target(host, common, f"[{number}].targets[{place}]")
-            for number, group in enumerate(checked)
-            for common in (self._common(group.labels, f"[{number}]"),)
-            for place, host in enumerate(group.targets)
-        ]
+        return finish(self.read(groups_of(groups)))
+
+    def read(self, groups: Iterable[object]) -> Pausing[list[Target]]:
+        """Return the targets of decoded groups, among which ``PAUSE`` is the place for a pause.
+
+        Raises:
+            DiscoveryError: As for ``targets``.
+        """
+        found: list[Target] = []
+        number = labels = characters = 0
+        for group in groups:
+            if group is PAUSE:
+                yield
+                continue
+            if number == MOST_GROUPS:
+                raise DiscoveryError(f"has more than {MOST_GROUPS} groups; put more targets into each")
+            checked = _checked(group, number)
+            labels += len(checked.labels)
+            _check_number(len(found) + len(checked.targets), labels)
+            common = self._common(checked.labels, f"[{number}]")
+            for place, host in enumerate(checked.targets):
+                found.append(self._target(host, common, f"[{number}].targets[{place}]"))
+                characters += len(found[-1].url)
+                if len(found) % _SLICE == 0:
+                    yield
+            if characters > MOST_URL_CHARACTERS:
+                raise DiscoveryError(f"has URLs of more than {MOST_URL_CHARACTERS} characters together")
+            number += 1
+            if number % _SLICE == 0:
+                yield
+        return found
 
     def _common(self, labels: Mapping[str, str], place: str) -> _Common:
         """Return the meaning of a group's labels.
@@ -128,12 +148,26 @@ class Listing:
         )
 
 
-def _problems(error: ValidationError) -> list[str]:
-    """Say the first few things that are wrong with a list."""
+def _checked(group: object, number: int) -> _Group:
+    try:
+        return _Group.model_validate(group)
+    except ValidationError as error:
+        raise DiscoveryError("; ".join(_problems(error, number))) from None
+
+
+def _check_number(targets: int, labels: int) -> None:
+    if targets > MOST_TARGETS:
+        raise DiscoveryError(f"has more than {MOST_TARGETS} targets; divide it into several lists")
+    if labels > MOST_LABELS:
+        raise DiscoveryError(f"has more than {MOST_LABELS} labels; remove some")
+
+
+def _problems(error: ValidationError, number: int) -> list[str]:
+    """Return the first few problems of a group."""
     found = [
-        f"{dotted(path[1:])[:_LONGEST_SHOWN] or 'the list'} {message[:_LONGEST_SHOWN]}"
+        f"{dotted((number, *path))[:_LONGEST_SHOWN]} {message[:_LONGEST_SHOWN]}"
         for detail in error.errors(include_url=False)
-        for path, message in explain(detail, _List)
+        for path, message in explain(detail, _Group)
     ]
     more = len(found) - _MOST_PROBLEMS
     return [*found[:_MOST_PROBLEMS], f"and {more} more"] if more > 0 else found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from exporter.config.http_settings import HeaderValues, HttpSettings
 from exporter.config.url import without_query
 from exporter.scrape.client import Client
 from exporter.scrape.errors import PollError
-from exporter.targets.file_sd import decode_json
+from exporter.scrape.slices import giving_way
+from exporter.targets.group_reader import MOST_BYTES, json_groups
 from exporter.targets.groups import Listing
 from exporter.targets.protocol import DiscoveryError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from exporter.targets.target import Target
 
 _TIMEOUT: Final = 10.0
-_LARGEST: Final = 16 * 2**20
 
 
 class HttpListDiscovery:
@@ -38,12 +37,12 @@ class HttpListDiscovery:
         self._listing = Listing(self.name, self.kind, scrape)
 
     async def targets(self) -> Sequence[Target]:
-        """Fetch the list: no redirects, at most 16 MiB, within 10 s.
+        """Fetch the list: no redirects, at most ``MOST_BYTES``, within 10 s.
 
         Raises:
             DiscoveryError: There was no list, or it cannot be read.
         """
-        client = Client(self._http, timeout=_TIMEOUT, max_body=_LARGEST)
+        client = Client(self._http, timeout=_TIMEOUT, max_body=MOST_BYTES)
         try:
             answer = await client.get(self._url)
         except PollError as error:
@@ -51,11 +50,7 @@ class HttpListDiscovery:
         finally:
             await client.close()
         _check_json(answer.content_type)
-        # Beside the event loop: a long list takes a second.
-        return await asyncio.to_thread(self._read, answer.body)
-
-    def _read(self, body: bytes) -> Sequence[Target]:
-        return self._listing.targets(decode_json(body))
+        return await giving_way(self._listing.read(json_groups(answer.body)))
 
 
 def _announcing(http: HttpSettings, refresh: float) -> HttpSettings:

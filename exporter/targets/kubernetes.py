@@ -9,36 +9,38 @@ import random
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import structlog
 from aiohttp import ClientError
 from pydantic import ValidationError
 
 from exporter.scrape.errors import PollError
-from exporter.targets.kubernetes_api import (
-    Access,
-    ApiError,
-    ExpiredError,
-    PodsApi,
-    own_namespace,
-    refused,
-    session,
-)
+from exporter.scrape.slices import giving_way
+from exporter.targets.group_reader import MOST_TARGETS
+from exporter.targets.kubernetes_api import Access, PodsApi, own_namespace, session
+from exporter.targets.kubernetes_objects import ApiError, ExpiredError, refused
 from exporter.targets.pods import KIND, Pod, PodReader, UnusablePodError
 from exporter.targets.protocol import DiscoveryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from aiohttp import ClientSession
 
     from exporter.config.kubernetes_settings import KubernetesDiscovery
     from exporter.config.target_settings import Scrape
+    from exporter.json_reader import Shape
+    from exporter.scrape.slices import Pausing
     from exporter.targets.target import Target
 
 _WATCH_SECONDS: Final = (120, 180)
 """How long one watch lasts, drawn anew each time, so that many exporters do not begin anew together."""
+
+_BETWEEN_LOOKS: Final = 1.0
+"""Seconds between a change of the targets and the next watch: a storm of changes is one change a second."""
+_BETWEEN_LISTS: Final = (5.0, 60.0)
+"""Seconds between two lists: at first, and at most, where versions expire again and again."""
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -48,6 +50,16 @@ _TOO_SHORT: Final = 1.0
 
 _MOST_IN_VAIN: Final = 2
 """As many watches in a row may end so: one that broke, and one that says that its version is too old."""
+
+MOST_PODS: Final = 50_000
+"""The most pods of a list. Those without targets are not kept."""
+_MOST_WARNINGS: Final = 1_000
+"""Pods that are left out with a line in the log."""
+
+_FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
+
+Key: TypeAlias = tuple[str, str]
+"""The namespace and the name of a pod."""
 
 _PLACES: Final = {None: "own namespace", "": "all namespaces"}
 
@@ -65,6 +77,7 @@ class PodDiscovery:
         settings: KubernetesDiscovery,
         scrape: Scrape,
         chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Watch ``namespace``, one of those in ``settings``; ``chance`` gives numbers from 0 to 1."""
         where = _PLACES.get(namespace, f"namespace {namespace}")
@@ -74,6 +87,9 @@ class PodDiscovery:
         self._namespace = namespace
         self._settings = settings
         self._chance = chance
+        self._sleep = sleep
+        self._listed_at = -_BETWEEN_LISTS[1]
+        self._between_lists = _BETWEEN_LISTS[0]
         self._pods = _Pods(self.name, PodReader(settings, scrape, self.name))
         self._version = ""
         self._failures = 0
@@ -82,9 +98,9 @@ class PodDiscovery:
 
     @property
     def refresh(self) -> float:
-        """Seconds to the next look: none, for a look waits by itself; after failures longer and longer."""
+        """Seconds to the next look, which waits by itself for a change; after failures longer and longer."""
         if not self._failed:
-            return 0.0
+            return _BETWEEN_LOOKS
         pause = _FIRST_PAUSE * 2.0 ** min(self._failures - 1, _MOST_DOUBLINGS)
         return min(pause, _LONGEST_PAUSE) * (0.5 + self._chance() / 2)
 
@@ -132,21 +148,32 @@ class PodDiscovery:
                 self._version = ""
                 if self._is_in_vain():
                     raise
-        pods, self._version = await api.listed(Pod.model_validate)
+        await self._rest()
+        pods = self._pods.begin()
+        self._version = await api.listed(self._pods.shape, pods.put)
+        self._listed_at = _now()
         self._pods.replace(pods)
+
+    async def _rest(self) -> None:
+        """Wait where the last list was a moment ago: each costs the API server and us much."""
+        shortest, longest = _BETWEEN_LISTS
+        wait = self._listed_at + self._between_lists - _now()
+        self._between_lists = min(self._between_lists * 2, longest) if wait > 0 else shortest
+        if wait > 0:
+            await self._sleep(wait)
 
     async def _watch(self, api: PodsApi) -> bool:
         """Watch for as long as one watch lasts; return whether a target changed, or the API is back."""
         lowest, highest = _WATCH_SECONDS
         seconds = lowest + int((highest - lowest) * self._chance())
         begun = _now()
-        async with api.watched(self._version, seconds) as events:
+        async with api.watched(self._version, seconds, self._pods.shape) as events:
             if self._failed:
                 return True
             # A connection that breaks is as good as one that ends: the next watch goes on where it was.
             with suppress(ClientError, OSError):
                 async for together in events:
-                    changed = self._take(together)
+                    changed = await giving_way(self._take(together))
                     self._is_well()
                     if changed:
                         return True
@@ -164,10 +191,11 @@ class PodDiscovery:
         self._in_vain += 1
         return self._in_vain > _MOST_IN_VAIN
 
-    def _take(self, events: Iterable[Mapping[str, Any]]) -> bool:
+    def _take(self, events: Iterable[Mapping[str, Any]]) -> Pausing[bool]:
         """Take what happened; return whether a target came, went or changed."""
         changed = False
         for event in events:
+            yield
             kind, found = event.get("type"), event.get("object")
             if kind == "ERROR":
                 raise refused(found)
@@ -181,42 +209,63 @@ class PodDiscovery:
 
 
 class _Pods:
-    """The pods that are known, as targets."""
+    """The pods that are targets, and those that are left out."""
 
     def __init__(self, discovery: str, reader: PodReader) -> None:
         self._discovery = discovery
         self._reader = reader
-        self._targets: dict[tuple[str, str], tuple[Target, ...]] = {}
-        self._left_out: dict[tuple[str, str], str] = {}
+        self._targets: dict[Key, tuple[Target, ...]] = {}
+        self._number = 0
+        self._left_out: dict[Key, str] = {}
+        self._warnings = 0
+
+    @property
+    def shape(self) -> Mapping[str, Shape]:
+        """The parts of a pod that are read."""
+        return self._reader.shape
 
     def targets(self) -> list[Target]:
         """Return the targets by the names of their pods: their order tells who keeps a name."""
-        return [target for key in sorted(self._targets) for target in self._targets[key]]
+        # As one text each, ten thousand are sorted in a third of the time.
+        return [target for key in sorted(self._targets, key="\0".join) for target in self._targets[key]]
 
-    def replace(self, pods: Iterable[Pod]) -> None:
+    def begin(self) -> _List:
+        """Return an empty list, which ``replace`` takes when it is complete."""
+        return _List(self)
+
+    def replace(self, pods: _List) -> None:
         """Take these pods in the place of all that were known."""
-        gone = self._targets.keys() | self._left_out.keys()
-        for pod in pods:
-            self.put(pod)
-            gone.discard(pod.key)
-        for key in gone:
-            self._forget(key)
+        self._targets, self._number = pods.targets, pods.number
+        self._left_out = {key: self._left_out[key] for key in pods.left_out}
 
     def put(self, pod: Pod) -> bool:
-        """Take a pod as it is now; return whether that changes a target."""
-        before = self._targets.get(pod.key, ())
-        self._targets[pod.key] = self._read(pod)
-        return self._targets[pod.key] != before
+        """Take a pod as it is now; return whether that changes a target.
+
+        Raises:
+            ApiError: There are too many targets.
+        """
+        before, found = self._targets.get(pod.key, ()), self.read(pod)
+        self._number += len(found) - len(before)
+        _check_number(self._number)
+        if found:
+            self._targets[pod.key] = found
+        else:
+            self._targets.pop(pod.key, None)
+        return found != before
 
     def remove(self, pod: Pod) -> bool:
         """Take it that a pod is gone; return whether it was a target."""
-        return bool(self._forget(pod.key))
+        self._left_out.pop(pod.key, None)
+        gone = self._targets.pop(pod.key, ())
+        self._number -= len(gone)
+        return bool(gone)
 
-    def _forget(self, key: tuple[str, str]) -> tuple[Target, ...]:
-        self._left_out.pop(key, None)
-        return self._targets.pop(key, ())
+    def is_left_out(self, key: Key) -> bool:
+        """Return whether a pod is left out."""
+        return key in self._left_out
 
-    def _read(self, pod: Pod) -> tuple[Target, ...]:
+    def read(self, pod: Pod) -> tuple[Target, ...]:
+        """Return the targets of a pod; log once why it cannot be one."""
         try:
             targets = self._reader.targets(pod)
         except UnusablePodError as error:
@@ -226,10 +275,47 @@ class _Pods:
         return targets
 
     def _leave_out(self, pod: Pod, reason: str) -> None:
-        """Say once why a pod is no target."""
-        if self._left_out.get(pod.key) != reason:
-            self._left_out[pod.key] = reason
-            _log.warning("pod_left_out", discovery=self._discovery, pod="/".join(pod.key), reason=reason)
+        """Log once why a pod is no target."""
+        if self._left_out.get(pod.key) == reason or self._warnings == _MOST_WARNINGS:
+            return
+        self._warnings += 1
+        self._left_out[pod.key] = reason
+        _log.warning("pod_left_out", discovery=self._discovery, pod="/".join(pod.key), reason=reason)
+
+
+class _List:
+    """Pods that are being listed, as targets."""
+
+    def __init__(self, pods: _Pods) -> None:
+        self._pods = pods
+        self._seen = 0
+        self.targets: dict[Key, tuple[Target, ...]] = {}
+        self.number = 0
+        self.left_out: list[Key] = []
+
+    def put(self, described: object) -> None:
+        """Take the next pod, as the API describes it.
+
+        Raises:
+            ApiError: There are too many.
+            pydantic.ValidationError: It is not a pod.
+        """
+        self._seen += 1
+        if self._seen > MOST_PODS:
+            raise ApiError(f"there are more than {MOST_PODS} pods; {_FEWER}")
+        pod = Pod.model_validate(described)
+        found = self._pods.read(pod)
+        self.number += len(found)
+        _check_number(self.number)
+        if found:
+            self.targets[pod.key] = found
+        elif self._pods.is_left_out(pod.key):
+            self.left_out.append(pod.key)
+
+
+def _check_number(targets: int) -> None:
+    if targets > MOST_TARGETS:
+        raise ApiError(f"there are more than {MOST_TARGETS} targets; {_FEWER}")
 
 
 def _version(found: object) -> str:

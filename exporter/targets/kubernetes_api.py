@@ -6,7 +6,6 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,44 +13,54 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from exporter import __version__
+from exporter.bounded_file import read_bounded, size_text
 from exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
 from exporter.config.kubernetes_settings import NAMESPACE
 from exporter.config.url import host_and_port
+from exporter.json_reader import Shape
 from exporter.scrape import credentials
+from exporter.scrape.slices import giving_way
+from exporter.targets.kubernetes_objects import (
+    ApiError,
+    events_of,
+    page_of,
+    refusal_of,
+    token_of,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from exporter.config.kubernetes_settings import KubernetesDiscovery
 
+_ACCEPTED: Final = {
+    "Accept": "application/json",
+    # Nothing is unpacked: a few bytes can become gigabytes.
+    "Accept-Encoding": "identity",
+}
+
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts a pod's credentials. It replaces the token in there before the old one expires."""
 
-_PAGE: Final = 250
-"""Pods in one answer: some MB at most."""
+_PAGE: Final = 100
+"""Pods in one response: some MB at most."""
 
-_MOST_PAGES: Final = 1000
-"""Answers that a list may take: 250,000 pods, more than a cluster can have."""
-_LARGEST_PAGE: Final = 32 * 2**20
-_LONGEST_LINE: Final = 16 * 2**20
+_MOST_PAGES: Final = 500
+"""Responses that a list may take: 50,000 pods."""
+LARGEST_PAGE: Final = 8 * 2**20
+"""The most bytes of one response with pods."""
+LONGEST_LINE: Final = 4 * 2**20
+"""The most bytes of one event of a watch; etcd keeps objects of at most 1.5 MiB."""
+_LARGEST_STATUS: Final = 64 * 2**10
+"""The most bytes of a response that refuses."""
 _LIST_TIMEOUT: Final = 30.0
 _CONNECT_TIMEOUT: Final = 10.0
 _GRACE: Final = 15.0
-_LONGEST_REASON: Final = 300
-
-
-Read = TypeVar("Read")
-
-
-class ApiError(Exception):
-    """The API did not give what was asked for. The text goes into the log; it holds no secret."""
-
-
-class ExpiredError(ApiError):
-    """What happened since the given version is no longer known: list anew."""
+_LONGEST_NAMESPACE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +110,12 @@ def own_namespace() -> str:
     """
     path = SERVICE_ACCOUNT / "namespace"
     try:
-        namespace = path.read_text(encoding="utf-8").strip()
+        namespace = read_bounded(path, _LONGEST_NAMESPACE).decode("ascii").strip()
     except OSError as error:
-        raise ApiError(f"{path}: cannot be read: {error.strerror}; configure `namespaces`") from None
+        reason = error.strerror or error
+        raise ApiError(f"{path}: cannot be read: {reason}; configure `namespaces`") from None
+    except UnicodeDecodeError:
+        namespace = ""
     if not re.fullmatch(NAMESPACE, namespace):
         raise ApiError(f"{path}: names no namespace; configure `namespaces`")
     return namespace
@@ -125,10 +137,10 @@ class PodsApi:
         if label_selector:
             self._selected["labelSelector"] = label_selector
 
-    async def listed(self, read: Callable[[Any], Read]) -> tuple[list[Read], str]:
-        """Return all pods, and the version to watch from.
+    async def listed(self, shape: Shape, put: Callable[[Any], None]) -> str:
+        """Give the parts in ``shape`` of each pod to ``put``; return the version to watch from.
 
-        Each is ``read`` at once: as the API describes it, a pod takes many times the memory.
+        One pod is decoded at a time: as the API describes them, pods take many times the memory.
 
         Raises:
             ApiError: The API refuses, or answers something else.
@@ -136,36 +148,33 @@ class PodsApi:
             PollError: The credentials cannot be read.
             aiohttp.ClientError, OSError, TimeoutError: There is no answer.
         """
-        pods: list[Read] = []
         more = ""
         for _ in range(_MOST_PAGES):
-            page = await self._page(more)
-            metadata = _mapping(page.get("metadata"))
-            items, more = page.get("items") or [], metadata.get("continue") or ""
-            if not isinstance(items, list) or not isinstance(more, str):
-                raise ApiError("the answer is not a list of the API; is `api_server` the API server?")
-            pods.extend(map(read, items))
+            metadata = await giving_way(page_of(await self._page(more), shape, put))
+            more = token_of(metadata, "continue")
             if not more:
-                return pods, _version(metadata)
+                return version_of(metadata)
         raise ApiError(
-            f"the list does not end after {_MOST_PAGES} answers with {len(pods)} pods; choose fewer by "
+            f"the list does not end after {_MOST_PAGES} responses of {_PAGE} pods; choose fewer by "
             "`namespaces` or `label_selector`, if `api_server` is the API server"
         )
 
-    async def _page(self, more: str) -> dict[str, Any]:
-        """Return one answer of a list: the first, or the one that the last named as its continuation."""
+    async def _page(self, more: str) -> bytes:
+        """Return one response of a list: the first, or the one that the last named as its continuation."""
         asked = {"limit": str(_PAGE), **({"continue": more} if more else {})}
         body = bytearray()
         async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
             async for chunk in answer.content.iter_any():
                 body += chunk
-                if len(body) > _LARGEST_PAGE:
-                    raise ApiError(f"an answer of {_PAGE} pods is larger than {_LARGEST_PAGE >> 20} MiB")
-        return _object(body)
+                if len(body) > LARGEST_PAGE:
+                    raise ApiError(f"a response with {_PAGE} pods is larger than {size_text(LARGEST_PAGE)}")
+        return bytes(body)
 
     @asynccontextmanager
-    async def watched(self, version: str, seconds: int) -> AsyncIterator[AsyncIterator[list[Any]]]:
-        """Watch from ``version`` on, for so many seconds; yields what happens, as it comes.
+    async def watched(
+        self, version: str, seconds: int, shape: Mapping[str, Shape]
+    ) -> AsyncIterator[AsyncIterator[list[Any]]]:
+        """Watch from ``version`` on, for so many seconds; yield the events, with the parts in ``shape``.
 
         Raises:
             ApiError: As in ``listed``, and the same errors of the network.
@@ -180,7 +189,7 @@ class PodsApi:
         # A connection that died without a word is noticed when the watch should have ended.
         patience = ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=seconds + _GRACE)
         async with self._get("watch", asked, patience) as answer:
-            yield _events(answer)
+            yield _events(answer, shape)
 
     @asynccontextmanager
     async def _get(
@@ -192,25 +201,18 @@ class PodsApi:
             self._url,
             params={**self._selected, **asked},
             # Files are read anew for each request: tokens are replaced while this runs.
-            headers={"Accept": "application/json", **credentials.headers(http)},
+            headers={**_ACCEPTED, **credentials.headers(http)},
             ssl=credentials.ssl_context(http) if self._url.startswith("https:") else True,
             server_hostname=tls.server_name if tls else None,
             timeout=patience,
             allow_redirects=False,
         ) as answer:
             if answer.status != HTTPStatus.OK:
-                raise self._refusal(verb, answer.status, await answer.content.read(_LONGEST_LINE))
+                raise self._refusal(verb, answer.status, await answer.content.read(_LARGEST_STATUS))
             yield answer
 
     def _refusal(self, verb: str, status: int, body: bytes) -> ApiError:
-        if status == HTTPStatus.GONE:
-            return ExpiredError("410 Gone")
-        said = _said(body)
-        if status == HTTPStatus.UNAUTHORIZED:
-            return ApiError(f"401 Unauthorized: the API server does not accept the token{said}")
-        if status == HTTPStatus.FORBIDDEN:
-            return ApiError(f"403 Forbidden: {self._needed(verb)}{said}")
-        return ApiError(f"status {status}{said}")
+        return refusal_of(status, body, self._needed(verb))
 
     def _needed(self, verb: str) -> str:
         """Say which permission is missing, in the words of a Role."""
@@ -220,61 +222,30 @@ class PodsApi:
         )
 
 
-def refused(status: object) -> ApiError:
-    """Return what the Status in the middle of a watch means."""
-    found = _mapping(status)
-    code, message = found.get("code"), str(found.get("message") or "")[:_LONGEST_REASON]
-    if code == HTTPStatus.GONE or found.get("reason") == "Expired":
-        return ExpiredError("410 Gone")
-    return ApiError(f"the watch ended with status {code}: {message}")
-
-
 @asynccontextmanager
 async def session() -> AsyncIterator[ClientSession]:
     """Open a connection to the API. A proxy that the environment names is not used."""
     agent = {"User-Agent": f"spec-decode-exporter/{__version__}"}
     async with ClientSession(
-        connector=TCPConnector(limit=1), cookie_jar=DummyCookieJar(), headers=agent, trust_env=False
+        connector=TCPConnector(limit=1),
+        cookie_jar=DummyCookieJar(),
+        headers=agent,
+        trust_env=False,
+        auto_decompress=False,
     ) as opened:
         yield opened
 
 
-async def _events(answer: ClientResponse) -> AsyncIterator[list[Any]]:
+async def _events(answer: ClientResponse, shape: Mapping[str, Shape]) -> AsyncIterator[list[Any]]:
     """Yield the events of a watch: those that came together, together."""
-    rest = b""
+    rest = bytearray()
     async for chunk in answer.content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST_LINE:
+        searched = len(rest)
+        rest += chunk
+        end = rest.rfind(b"\n", searched) + 1
+        if len(rest) - end > LONGEST_LINE:
             raise ApiError("the watch holds a line that is too long")
-        if lines:
-            yield [_object(line) for line in lines if line.strip()]
-
-
-def _object(body: bytes | bytearray) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ApiError("the answer is not JSON; is `api_server` the API server?") from None
-    if not isinstance(found, dict):
-        raise ApiError("the answer is not an object of the API; is `api_server` the API server?")
-    return found
-
-
-def _version(metadata: Mapping[str, Any]) -> str:
-    version = metadata.get("resourceVersion")
-    if not version or not isinstance(version, str):
-        raise ApiError("the list has no version to watch from; is `api_server` the API server?")
-    return version
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _said(body: bytes) -> str:
-    """Return what the API's Status says, for the end of a sentence."""
-    try:
-        message = _object(body).get("message")
-    except ApiError:
-        return ""
-    return f" ({message[:_LONGEST_REASON]})" if isinstance(message, str) and message.isprintable() else ""
+        if end:
+            lines = bytes(rest[:end]).split(b"\n")
+            del rest[:end]
+            yield await giving_way(events_of(lines, shape))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from exporter.config.kubernetes_settings import KubernetesDiscovery
     from exporter.config.target_settings import Scrape
+    from exporter.json_reader import Shape
     from exporter.scrape.server_info import ServedSpeculation
     from exporter.targets.labels import Labels
 
@@ -29,6 +30,24 @@ KIND: Final = "kubernetes"
 MOST_PORTS: Final = 16
 """Ports that one pod may name, in its annotation or by the names of its containers' ports."""
 _TOO_MANY_PORTS: Final = f"it names more than {MOST_PORTS} ports; name fewer"
+
+
+_SHAPE: Final[Mapping[str, Shape]] = {
+    "spec": {
+        "containers": (
+            {
+                "command": (None,),
+                "args": (None,),
+                "env": ({"name": None, "value": None},),
+                "ports": ({"name": None, "containerPort": None},),
+            },
+        )
+    },
+    "status": {"phase": None, "podIP": None, "conditions": ({"type": None, "status": None},)},
+}
+MOST_ARGUMENTS: Final = 32 * 1024
+"""Characters of the commands, arguments and variables of a pod that are searched for vLLM's flags."""
+_READ_ANNOTATIONS: Final = ("port", "scheme", "path")
 
 
 class UnusablePodError(Exception):
@@ -47,7 +66,8 @@ class _Port(_Part):
 
 
 class _Variable(_Part):
-    name: str
+    # Absent if it is too long: Kubernetes has no bound for it, and one pod must not make the list unreadable.
+    name: str = ""
     value: str | None = None
 
 
@@ -72,8 +92,8 @@ class _Metadata(_Part):
 
 
 class _Condition(_Part):
-    type: str
-    status: str
+    type: str = ""
+    status: str = ""
 
 
 class _Status(_Part):
@@ -106,14 +126,15 @@ class Pod(_Part):
 
     def speculation(self) -> ServedSpeculation | None:
         """Return how the first of its containers that says so speculates."""
-        found = (
-            pod_speculation(
-                (*container.command, *container.args),
-                {variable.name: variable.value for variable in container.env if variable.value},
-            )
-            for container in self.spec.containers
-        )
-        return next(filter(None, found), None)
+        left = MOST_ARGUMENTS
+        for container in self.spec.containers:
+            words = (*container.command, *container.args)
+            environ = {variable.name: variable.value for variable in container.env if variable.value}
+            left -= sum(map(len, chain(words, environ.values())))
+            found = pod_speculation(words, environ) if left >= 0 else None
+            if found is not None:
+                return found
+        return None
 
 
 class PodReader:
@@ -129,6 +150,23 @@ class PodReader:
         self._http = scrape.http
         self._most_ports = max(MOST_PORTS, len(settings.ports))
         self._filter = LabelFilter(discovery)
+
+    @property
+    def shape(self) -> Mapping[str, Shape]:
+        """The parts of a pod that are read."""
+        settings = self._settings
+        own = (f"{settings.annotation_prefix}/{name}" for name in _READ_ANNOTATIONS)
+        annotations = chain(settings.annotations.values(), own)
+        return {
+            **_SHAPE,
+            "metadata": {
+                "name": None,
+                "namespace": None,
+                "resourceVersion": None,
+                "labels": dict.fromkeys(settings.labels.values()),
+                "annotations": dict.fromkeys(annotations),
+            },
+        }
 
     def targets(self, pod: Pod) -> tuple[Target, ...]:
         """Return a target for each of the pod's ports; none while it does not run.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.environment import Expanded, FromVariable, expand
+from exporter.config.environment import MOST_CHARACTERS, Expanded, FromVariable, expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 
@@ -58,3 +58,10 @@ def test_the_value_of_a_flags_variable_is_a_text_that_knows_the_variable():
     value = FromVariable.of("2s", "POLL_INTERVAL")
     assert value == "2s"
     assert value.variable == "POLL_INTERVAL"
+
+
+def test_variables_that_are_repeated_do_not_become_a_text_of_any_length():
+    environ = {"A": "x" * (MOST_CHARACTERS // 2 - 10)}
+    assert len(expand("${A}${A}", environ)) == MOST_CHARACTERS - 20
+    with pytest.raises(ValueError, match=f"has more than {MOST_CHARACTERS} characters with its environment"):
+        expand("${A}" * 10_000, environ)

@@ -103,7 +103,7 @@ def test_half_a_character_is_a_flaw():
         (b"a: 1\nb: \xff\n", 2, "is not UTF-8 text"),
         (b"a: 1\nb: \x00\n", 2, "holds the character 0x0"),
         (b"a: *nowhere\n", 1, "nowhere"),
-        (b"[" * 5000, None, "is nested too deeply"),
+        (b"[" * 5000, 1, "is nested too deeply"),
         (b'"\\U00ffffff"', None, "is not YAML"),
     ],
 )

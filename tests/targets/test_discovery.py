@@ -93,8 +93,8 @@ def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
         ("http http://sd/list", 60.0),
         ("dns A a", 7.0),
         ("dns A b", 7.0),
-        ("kubernetes namespace x app=vllm", 0.0),
-        ("kubernetes namespace y app=vllm", 0.0),
+        ("kubernetes namespace x app=vllm", 1.0),
+        ("kubernetes namespace y app=vllm", 1.0),
     ]
 
 

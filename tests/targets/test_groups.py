@@ -7,7 +7,8 @@ from structlog.testing import capture_logs
 
 from exporter.config.labels import MOST_LABEL_VALUE
 from exporter.config.schema import HeaderValues, Scrape
-from exporter.targets.groups import MOST_TARGETS, Listing
+from exporter.targets.group_reader import MOST_GROUPS, MOST_LABELS, MOST_TARGETS
+from exporter.targets.groups import MOST_URL_CHARACTERS, Listing
 from exporter.targets.protocol import DiscoveryError
 from exporter.targets.target import Target
 
@@ -66,10 +67,42 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
 
 def test_a_list_of_more_targets_than_anybody_has_is_refused():
     groups = [{"targets": ["a:1"] * (MOST_TARGETS // 2)}, {"targets": ["b:1"] * (MOST_TARGETS // 2 + 1)}]
-    with pytest.raises(DiscoveryError, match=f"lists {MOST_TARGETS + 1} targets; at most {MOST_TARGETS}"):
+    with pytest.raises(DiscoveryError, match=f"has more than {MOST_TARGETS} targets; divide it"):
         listed(groups)
     groups[1]["targets"].pop()
     assert len(listed(groups)) == MOST_TARGETS
+
+
+def test_a_list_of_more_groups_than_the_limit_is_rejected():
+    assert listed([{}] * MOST_GROUPS) == []
+    with pytest.raises(DiscoveryError, match=f"has more than {MOST_GROUPS} groups"):
+        listed([{}] * (MOST_GROUPS + 1))
+
+
+def test_a_list_of_more_labels_than_the_limit_is_rejected():
+    labels = {f"l{number}": "x" for number in range(100)}
+    groups = [{"labels": labels}] * (MOST_LABELS // 100)
+    assert listed(groups) == []
+    with pytest.raises(DiscoveryError, match=f"has more than {MOST_LABELS} labels"):
+        listed([*groups, {"labels": {"a": "b"}}])
+
+
+def test_a_long_path_is_not_repeated_for_every_target():
+    group = {"targets": ["a:1"] * MOST_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
+    with pytest.raises(DiscoveryError, match=f"URLs of more than {MOST_URL_CHARACTERS} characters"):
+        listed([group])
+
+
+def test_a_long_list_is_read_in_slices():
+    work = Listing("file a.yml", "file", Scrape()).read([{"targets": ["a:1"] * 1000}, *[{}] * 1000])
+    assert sum(1 for _ in work) > 20
+
+
+def test_only_the_first_wrong_target_of_a_group_is_reported():
+    with pytest.raises(DiscoveryError) as caught:
+        listed([{"targets": [5] * MOST_TARGETS}])
+    assert str(caught.value).startswith("[0].targets[0] must be a text")
+    assert ";" not in str(caught.value)
 
 
 def test_a_mistake_with_a_long_name_is_told_in_short():
@@ -93,7 +126,8 @@ def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels
         ([{"targts": []}], r"\[0\].targts is not a key that is known here; did you mean `targets`\?"),
         ([{"targets": [5]}], r"\[0\].targets\[0\] must be a text"),
         ([{"targets": ["a:1"], "labels": {"a": ["b"]}}], r"\[0\].labels.a must be a text, not a list"),
-        ([{"x": 1}] * 9, "and 6 more"),
+        ([{"x": 1}] * 9, r"^\[0\].x is not a key"),
+        ([{f"x{number}": 1 for number in range(9)}], "and 6 more"),
         ([{"targets": ["http://a:1"]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["a:1/metrics"]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": [""]}], r"\[0\].targets\[0\] is not `host:port`"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import ssl
 
@@ -14,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from exporter.config.http_settings import Authorization, TlsConfig
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Config, Discovery, Scrape
-from exporter.targets import kubernetes_api
+from exporter.targets import kubernetes, kubernetes_api, kubernetes_objects
 from exporter.targets.discovery import Discoverer
 from exporter.targets.kubernetes import PodDiscovery
 from exporter.targets.kubernetes_api import ApiError
@@ -44,6 +45,7 @@ class Api:
         self.pods = [pod("a")]
         self.version = 10
         self.requests: list[dict] = []
+        self.rests: list[float] = []
         self.refusal: tuple[int, str] | None = None
         self.watch_refusal: tuple[int, str] | None = None
         self.events: list[tuple[int, object]] = []
@@ -63,7 +65,8 @@ class Api:
         self.news.set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append({"path": request.path, **request.query, **_token(request)})
+        accepts = {"accepts": request.headers["Accept-Encoding"]}
+        self.requests.append({"path": request.path, **request.query, **_token(request), **accepts})
         watches = "watch" in request.query
         refusal = self.refusal or (self.watch_refusal if watches else None)
         if refusal is not None:
@@ -137,9 +140,12 @@ async def api():
 
 @pytest.fixture
 def discovery(api):
+    async def sleep(seconds: float) -> None:
+        api.rests.append(seconds)
+
     def make(namespace: str | None = "inference", **keys) -> PodDiscovery:
         settings = KubernetesDiscovery(**{"api_server": api.url, **keys})
-        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5)
+        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5, sleep=sleep)
 
     return make
 
@@ -166,17 +172,98 @@ async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, m
     monkeypatch.setattr(kubernetes_api, "_MOST_PAGES", 5)
     again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
-    with pytest.raises(DiscoveryError, match=r"does not end after 5 answers with 5 pods; choose fewer by"):
+    with pytest.raises(DiscoveryError, match=r"does not end after 5 responses of 100 pods; choose fewer by"):
         await discovery().targets()
     assert len(api.requests) == 5
 
 
 async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
-    monkeypatch.setattr(kubernetes_api, "_LARGEST_PAGE", 2**20)
+    monkeypatch.setattr(kubernetes_api, "LARGEST_PAGE", 2**20)
     large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
     with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
         await discovery().targets()
+
+
+async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes, "MOST_PODS", 3)
+    api.pods = [pod(name) for name in "abcd"]
+    with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
+        await discovery().targets()
+
+
+async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes, "MOST_TARGETS", 3)
+    api.pods = [pod("a"), pod("b", port="1,2")]
+    way = discovery()
+    assert len(await way.targets()) == 3
+    api.tell(("ADDED", pod("c")))
+    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
+        await way.targets()
+    api.pods = [pod("a", port="1,2,3,4")]
+    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
+        await discovery().targets()
+
+
+async def test_a_pod_that_is_no_target_is_not_kept(api, discovery):
+    api.pods = [pod("a"), pod("b", port="named")]
+    way = discovery()
+    await way.targets()
+    assert list(way._pods._targets) == [("inference", "a")]
+
+
+async def test_of_a_pod_only_what_is_read_is_kept_however_large_the_rest_is(api, discovery):
+    large = pod("a", port="9000", other="x" * 200_000)
+    large["metadata"]["managedFields"] = [{"f:x": {}}] * 20_000
+    large["spec"] = {"containers": [{"args": ["x" * 50_000, "--spec-method=mtp"]}], "volumes": [[]] * 20_000}
+    api.pods = [large]
+    (target,) = await discovery().targets()
+    assert (target.url, target.pod_arguments.method) == ("http://10.0.0.1:9000/metrics", "mtp")
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"env": [{"name": "x" * 50_000, "value": "y"}]},
+        {"env": [{"name": "x"}] * 20_000},
+        {"args": ["x"] * 20_000},
+        {"args": ["x" * 30_000] * 5},
+    ],
+)
+async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadable(api, discovery, container):
+    api.pods = [pod("a") | {"spec": {"containers": [container]}}, pod("b", ip="10.0.0.2")]
+    assert names(await discovery().targets())[-1] == "inference/b"
+
+
+async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
+    monkeypatch.setattr(kubernetes, "_MOST_WARNINGS", 2)
+    api.pods = [pod(name, port="none!") for name in "abcd"]
+    assert await discovery().targets() == []
+    assert len(log) == 2
+
+
+async def test_a_packed_response_is_not_unpacked(api, discovery):
+    packed = gzip.compress(json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode())
+    api.page = lambda *_: web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(DiscoveryError, match="is not JSON"):
+        await discovery().targets()
+    assert api.requests[0]["accepts"] == "identity"
+
+
+@pytest.mark.parametrize("key", ["resourceVersion", "continue"])
+async def test_a_version_that_is_too_long_is_rejected(api, discovery, key):
+    metadata = {"resourceVersion": "1", key: "x" * 10_000}
+    api.page = lambda *_: web.json_response({"metadata": metadata, "items": []})
+    with pytest.raises(DiscoveryError, match="not a list of the API"):
+        await discovery().targets()
+
+
+def test_a_page_and_a_batch_of_events_are_read_in_slices():
+    put = []
+    body = json.dumps({"items": [pod("a")] * 50, "metadata": {"resourceVersion": "1"}}).encode()
+    assert sum(1 for _ in kubernetes_objects.page_of(body, {"status": {"phase": None}}, put.append)) >= 50
+    assert put == [{"status": {"phase": "Running"}}] * 50
+    assert sum(1 for _ in kubernetes_objects.events_of([b"{}"] * 160, {})) >= 10
 
 
 async def test_all_namespaces_are_one_list(api, discovery):
@@ -197,7 +284,7 @@ async def test_a_watch_goes_on_from_the_list_and_from_what_it_told_last(api, dis
     assert [watch["resourceVersion"] for watch in api.watches][-1] == "12"
     assert {watch["allowWatchBookmarks"] for watch in api.watches} == {"true"}
     assert {watch["timeoutSeconds"] for watch in api.watches} == {"150"}
-    assert way.refresh == 0.0
+    assert way.refresh == 1.0
 
 
 async def test_a_change_that_changes_no_target_is_not_told(api, discovery):
@@ -277,6 +364,7 @@ async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, dis
         assert names(await way.targets())[-1] == f"inference/{name}"
         api.pods = [*api.pods, pod(name)]
     assert len(api.lists) == 6
+    assert [round(rest) for rest in api.rests] == [5, 10, 20, 40, 60]
 
 
 async def test_a_broken_watch_goes_on_where_it_was(api, discovery, until):
@@ -311,7 +399,7 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
     api.refusal = None
     assert names(await way.targets()) == ["inference/a"]
-    assert way.refresh == 0.0
+    assert way.refresh == 1.0
     assert len(api.lists) == 1
 
 
@@ -493,13 +581,15 @@ async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, 
 
 def test_what_expired_is_known_by_its_reason_too():
     status = {"kind": "Status", "reason": "Expired", "message": "too old"}
-    assert isinstance(kubernetes_api.refused(status), kubernetes_api.ExpiredError)
-    assert isinstance(kubernetes_api.refused({"code": 410}), kubernetes_api.ExpiredError)
-    assert not isinstance(kubernetes_api.refused({"code": 500, "reason": "x"}), kubernetes_api.ExpiredError)
+    assert isinstance(kubernetes_objects.refused(status), kubernetes_objects.ExpiredError)
+    assert isinstance(kubernetes_objects.refused({"code": 410}), kubernetes_objects.ExpiredError)
+    assert not isinstance(
+        kubernetes_objects.refused({"code": 500, "reason": "x"}), kubernetes_objects.ExpiredError
+    )
 
 
 async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
-    monkeypatch.setattr(kubernetes_api, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(kubernetes_api, "LONGEST_LINE", 1000)
     way = discovery()
     await way.targets()
     api.tell(b"x" * 2000)
@@ -565,10 +655,13 @@ async def test_together_with_the_other_ways_failures_are_told_once_and_pauses_ar
     config = Config(discovery=Discovery(kubernetes=(settings,)))
     discoverer = Discoverer(config, clock, lambda targets: told.append(names(targets)))
     task = asyncio.ensure_future(discoverer.run())
+    await until(lambda: len(told) == 2)
+    await clock.advance(1.0)
     await until(lambda: len(api.watches) == 1)
     assert told == [[], ["inference/a"]]
     api.tell(("ADDED", pod("b", ip="10.0.0.2")))
     await until(lambda: len(told) == 3)
+    await clock.advance(1.0)
     await until(lambda: len(api.watches) == 2)
     api.refusal = 503, "later"
     api.tell("end")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.labels import MOST_LABEL_VALUE
 from exporter.config.schema import Scrape
-from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
+from exporter.targets.pods import MOST_ARGUMENTS, MOST_PORTS, Pod, PodReader, UnusablePodError
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
@@ -178,3 +178,15 @@ def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warni
 def test_names_that_kubernetes_does_not_give_are_no_pod(metadata):
     with pytest.raises(ValidationError):
         Pod.model_validate({"metadata": metadata})
+
+
+def test_a_container_with_more_arguments_than_the_limit_is_not_searched():
+    def speculation(*containers):
+        described = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"containers": list(containers)}}
+        return Pod.model_validate(described).speculation()
+
+    served = {"args": ["vllm", "--spec-method=mtp"]}
+    large = {"env": [{"name": "A", "value": "x" * MOST_ARGUMENTS}]}
+    assert speculation(served, large).method == "mtp"
+    assert speculation(large, served) is None
+    assert speculation({"args": ["x" * (MOST_ARGUMENTS - 100)]}, served).method == "mtp"

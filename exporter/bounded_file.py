@@ -1,0 +1,51 @@
+"""Read files up to a bound of bytes, without waiting for a pipe that is empty."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def open_plain(path: Path) -> Iterator[BinaryIO]:
+    """Open a plain file to read it.
+
+    Raises:
+        OSError: It cannot be opened, or is not a plain file.
+        ValueError: ``path`` is not the name of a file.
+    """
+    # Without O_NONBLOCK, open() waits until another process writes to a pipe: perhaps for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is not a plain file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a plain file.
+
+    Raises:
+        OSError: It cannot be read, is not a plain file, or is larger than ``most_bytes``.
+        ValueError: ``path`` is not the name of a file.
+    """
+    with open_plain(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(f"it is larger than {size_text(most_bytes)}")
+    return content
+
+
+def size_text(size: int) -> str:
+    """Write a bound in bytes for people, such as ``4 MiB``."""
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} bytes"

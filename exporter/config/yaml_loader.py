@@ -1,0 +1,147 @@
+"""PyYAML's loader with bounds: nodes, depth and the length of one text, checked while the document is read.
+
+The loader is the one in Python, not libyaml's: it lets other threads run, and its memory is bounded here.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_NODES: Final = 100_000
+"""The most keys and values of a document that is kept as a whole: some 25 MB."""
+MOST_NODES_OF_A_LIST: Final = 300_000
+"""The most keys and values of a list that is read item by item: some 6 s of work beside the event loop."""
+MOST_NODES_OF_AN_ITEM: Final = 15_000
+"""The most keys and values of one item of such a list, and of all items with anchors: these are kept."""
+MOST_TEXT: Final = 64 * 1024
+"""The most characters of one text."""
+MOST_DIRECTIVES: Final = 10
+"""The most lines that begin with ``%``."""
+_DEEPEST: Final = 100
+"""The most levels of mappings and lists: twice as many as a configuration may have."""
+
+
+class BoundError(yaml.MarkedYAMLError):
+    """The document is beyond a bound. ``problem`` names the bound."""
+
+
+class NotAListError(Exception):
+    """The document is not a list."""
+
+
+class BoundedLoader(yaml.BaseLoader):
+    """Compose texts, lists and mappings; raise ``BoundError`` as soon as a bound is exceeded.
+
+    Nodes with an anchor have the attribute ``anchored``.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._nodes = self._depth = self._directives = 0
+        self._most_nodes = MOST_NODES
+        self._text_begin: int | None = None
+        self._place: yaml.Mark | None = None
+        # A stream is decoded and checked part by part, a text in one call that holds the GIL.
+        super().__init__(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""))
+
+    def items(self) -> Iterator[yaml.Node]:
+        """Yield each item of the document's list, and keep none but those with anchors.
+
+        Raises:
+            NotAListError: The document is something else.
+            yaml.YAMLError: It is not one document of YAML, or beyond a bound.
+        """
+        self._event()  # the beginning of the stream
+        if self.check_event(yaml.StreamEndEvent):
+            return
+        document = self._event()
+        if not self.check_event(yaml.SequenceStartEvent):
+            raise NotAListError
+        self._event()
+        total = anchored = 0
+        while not self.check_event(yaml.SequenceEndEvent):
+            self._nodes, anchors = 0, len(self.anchors)
+            self._most_nodes = min(MOST_NODES_OF_AN_ITEM, MOST_NODES_OF_A_LIST - total)
+            node = self.compose_node(None, None)
+            if node is not None:
+                yield node
+            total += self._nodes
+            anchored += self._nodes if len(self.anchors) > anchors else 0
+            if anchored > MOST_NODES_OF_AN_ITEM:
+                raise self._beyond(f"has more than {MOST_NODES_OF_AN_ITEM} values in items with anchors")
+        for _ in ("the end of the list", "the end of the document"):
+            self._event()
+        if not self.check_event(yaml.StreamEndEvent):
+            raise yaml.composer.ComposerError(
+                "expected a single document in the stream", document.start_mark, None, self.get_mark()
+            )
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
+        """Compose a node within the bounds."""
+        self._nodes += 1
+        self._depth += 1
+        if self._nodes > self._most_nodes:
+            raise self._beyond(f"has more than {self._most_nodes} values")
+        if self._depth > _DEEPEST:
+            raise self._beyond("is nested too deeply")
+        is_alias = self.check_event(yaml.AliasEvent)
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        has_anchor = event.anchor is not None and not is_alias
+        node = super().compose_node(parent, index)
+        if has_anchor:
+            node.anchored = True  # type: ignore[union-attr]
+        self._depth -= 1
+        return node
+
+    def get_mark(self) -> yaml.Mark:
+        """Return the place of the next character: one object for all nodes of a line, to save memory."""
+        if self._place is None or self._place.line != self.line:
+            self._place = super().get_mark()
+        return self._place
+
+    def update(self, length: int) -> None:
+        """Read on in the stream, which happens every 4,096 characters or more often."""
+        begin = self.index if self._text_begin is None else self._text_begin
+        if length > MOST_TEXT or self.index - begin > MOST_TEXT:
+            raise self._beyond(f"has a text of more than {MOST_TEXT} characters")
+        super().update(length)
+
+    def fetch_directive(self) -> None:
+        """Read a line that begins with ``%``."""
+        self._directives += 1
+        if self._directives > MOST_DIRECTIVES:
+            raise self._beyond(f"has more than {MOST_DIRECTIVES} directives")
+        super().fetch_directive()
+
+    def scan_plain(self) -> yaml.ScalarToken:
+        """Read a text without quotes."""
+        with self._text():
+            return super().scan_plain()
+
+    def scan_flow_scalar(self, style: str) -> yaml.ScalarToken:
+        """Read a text in quotes."""
+        with self._text():
+            return super().scan_flow_scalar(style)
+
+    def scan_block_scalar(self, style: str) -> yaml.ScalarToken:
+        """Read a text in lines of its own."""
+        with self._text():
+            return super().scan_block_scalar(style)
+
+    def _event(self) -> Any:  # noqa: ANN401  PyYAML has no types for its events
+        return self.get_event()  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _text(self) -> Iterator[None]:
+        self._text_begin = self.index
+        yield
+        self._text_begin = None
+
+    def _beyond(self, problem: str) -> BoundError:
+        return BoundError(problem=problem, problem_mark=self.get_mark())

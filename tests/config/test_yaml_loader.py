@@ -1,0 +1,88 @@
+"""YAML within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.config import yaml_loader
+from exporter.config.tree import MOST_FLAWS, Reader, YamlError, parse, parse_items
+from exporter.config.yaml_loader import NotAListError
+
+
+def items(text: str):
+    reader = Reader()
+    return [reader.read(node) for node in parse_items(text.encode())]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(yaml_loader, "MOST_NODES", 200)
+    monkeypatch.setattr(yaml_loader, "MOST_NODES_OF_AN_ITEM", 50)
+    monkeypatch.setattr(yaml_loader, "MOST_NODES_OF_A_LIST", 200)
+    monkeypatch.setattr(yaml_loader, "MOST_TEXT", 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" + "x," * 200 + "]", "has more than 200 values"),
+        ("- {}\n" * 200, "has more than 200 values"),
+        ("a: {" + "? , " * 200 + "}", "has more than 200 values"),
+        ("&a [" + "*a," * 200 + "]", "has more than 200 values"),
+        ("[" * 150, "is nested too deeply"),
+        ("a: " + "x" * 20_000, "has a text of more than 5000 characters"),
+        ("a: " + "x " * 20_000, "has a text of more than 5000 characters"),
+        ("a: '" + "x " * 20_000 + "'", "has a text of more than 5000 characters"),
+        ('a: "' + "\\x41" * 20_000 + '"', "has a text of more than 5000 characters"),
+        ("a: |\n" + "  xxxx\n" * 20_000, "has a text of more than 5000 characters"),
+        ("&" + "a" * 20_000 + " x", "has a text of more than 5000 characters"),
+        ("!" + "a" * 20_000 + " x", "has a text of more than 5000 characters"),
+        ("".join(f"%TAG !a{n}! b\n" for n in range(20)) + "---\na: b", "has more than 10 directives"),
+    ],
+)
+def test_a_document_beyond_a_bound_is_rejected_while_it_is_read(text, message):
+    with pytest.raises(YamlError, match=message) as caught:
+        parse(text.encode())
+    assert caught.value.line is not None
+
+
+def test_many_short_texts_and_long_comments_are_no_long_text():
+    text = "# " + "x " * 20_000 + "\n" + "\n" * 20_000 + "".join(f"k{n}: {'x' * 900}\n" for n in range(40))
+    assert len(Reader().read(parse(text.encode()))) == 40
+
+
+def test_items_are_counted_one_by_one_and_together():
+    assert len(items("- {a: b}\n" * 66)) == 66
+    with pytest.raises(YamlError, match="has more than 2 values"):
+        items("- {a: b}\n" * 67)
+    with pytest.raises(YamlError, match="has more than 50 values"):
+        items("- [" + "x," * 50 + "]")
+
+
+def test_items_with_anchors_are_kept_so_they_have_a_bound_of_their_own():
+    assert len(items("".join(f"- &a{n} x\n" for n in range(50)))) == 50
+    with pytest.raises(YamlError, match="has more than 50 values in items with anchors"):
+        items("".join(f"- &a{n} x\n" for n in range(51)))
+
+
+def test_an_alias_finds_its_anchor_in_another_item():
+    assert items("- &a {x: y}\n- z\n- [*a, *a]\n") == [{"x": "y"}, "z", [{"x": "y"}] * 2]
+
+
+def test_an_empty_document_has_no_items_and_a_second_one_is_an_error():
+    assert items("") == items("# nothing\n") == items("[]") == []
+    with pytest.raises(YamlError, match="there is a second document"):
+        items("- a\n---\n- b\n")
+
+
+@pytest.mark.parametrize("text", ["a: b", "a", "'- a'"])
+def test_what_is_not_a_list_has_no_items(text):
+    with pytest.raises(NotAListError):
+        items(text)
+
+
+def test_no_more_flaws_are_collected_than_the_limit(monkeypatch):
+    monkeypatch.setattr(yaml_loader, "MOST_NODES", 10**6)
+    reader = Reader()
+    reader.read(parse(b"[" + b"!x a," * (MOST_FLAWS + 5) + b"]"))
+    assert len(reader.flaws) == len(reader.broken) == MOST_FLAWS
