@@ -27,12 +27,15 @@ from exporter.scrape.plan import MOST_ENGINES
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.sample import EngineName, Reading
 from exporter.scrape.schedule import phase
+from exporter.scrape.slices import Pausing
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
 from exporter.window.ledger import Window
 
 FORGOTTEN_AFTER = 3600.0
 """An engine that was not seen for so many seconds is forgotten, its counters too."""
+ENGINES_SLICE = 4
+"""Engines that are observed and evaluated from one pause to the next: at most a few milliseconds each."""
 
 
 class TargetWatch:
@@ -225,6 +228,10 @@ class TargetWatch:
             attempted=self._tell_gone,
             record=self._record,
         )
+        problem = target.pod_arguments.problem if target.pod_arguments else ""
+        unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
+        if unused is not None:
+            self._events.record(unused, self._clock.wall(), target.name)
 
     def _assumptions(self) -> Assumptions:
         """Put together what is known of the target's engines besides their counters."""
@@ -244,13 +251,13 @@ class TargetWatch:
         for engine in self._engines.values():
             engine.assume(self._assumptions())
 
-    def _receive(self, polled: Polled) -> bool:
+    def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine began anew."""
         self._reading = polled.reading
         self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
-        for name, sample in polled.reading.samples.items():
+        for number, (name, sample) in enumerate(polled.reading.samples.items(), 1):
             engine = self._engines.get(name) or self._meet(name, polled)
             engine.history.late_steps = polled.reading.front_end == "rust"
             events = engine.observe(
@@ -259,6 +266,8 @@ class TargetWatch:
             for event in events:
                 began_anew |= event.name == "engine_reset"
                 self._tell(event, name, polled.wall)
+            if number % ENGINES_SLICE == 0:
+                yield
         for event in self._forget(polled.moment):
             self._events.record(event, polled.wall, self.target.name)
         return began_anew

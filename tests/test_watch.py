@@ -33,8 +33,9 @@ class Server:
         self.prefix = "vllm:"
         self.asked = []
         self.closed = 0
+        self.spent = 0.0
 
-    async def get(self, url):
+    async def get(self, url, *, max_body=None):
         self.asked.append(url)
         if self.failure:
             raise self.failure
@@ -262,7 +263,7 @@ async def test_an_engine_whose_labels_another_has_taken_is_not_told_to_be_gone(w
 
 
 async def test_after_a_restart_the_version_is_asked_for_again(watch, clock, server):
-    await polls(watch, clock, 3)
+    await polls(watch, clock, 61)
     server.created = clock.wall() + 0.5
     server.engines = {("m", "0"): 0}
     await clock.advance(1)
@@ -272,11 +273,11 @@ async def test_after_a_restart_the_version_is_asked_for_again(watch, clock, serv
     assert [(log["event"], log["cause"], log["counted_since_restart"]) for log in logs] == [
         ("engine_reset", "restart", True)
     ]
-    assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 30
+    assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 610
 
 
 async def test_so_it_is_where_another_model_is_served(watch, clock, server):
-    await polls(watch, clock, 3)
+    await polls(watch, clock, 61)
     server.engines = {("other", "0"): 0}
     await clock.advance(1)
     with capture_logs() as logs:

@@ -323,7 +323,7 @@ def _should_always_draft(evidence: Evidence) -> bool:
 
 def _coverage(evidence: Evidence) -> Values | None:
     """Return how much the acceptance length tells of; nothing where a schedule says not to draft at times."""
-    if any(tokens == 0 for _, tokens in evidence.speculation.schedule):
+    if evidence.speculation.schedule.pauses:
         return None
     window = evidence.window
     length, effective = acceptance_length_tokens(window), effective_tokens_per_step(window)

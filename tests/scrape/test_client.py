@@ -374,7 +374,7 @@ async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, mo
     await failure(client, server.url())
     (one,) = answers
     assert one._body.received > 0
-    assert not one._body._parts
+    assert not one._body._content
 
 
 async def test_a_gzip_bomb_in_one_piece_is_not_unpacked(client, fault_server):

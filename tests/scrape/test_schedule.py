@@ -15,6 +15,7 @@ from exporter.scrape.schedule import (
     REFUSED_BACK_OFF,
     REMEMBERED_SECONDS,
     DutyCycle,
+    ProcessingCost,
     Seldom,
     back_off,
     next_beat,
@@ -90,28 +91,32 @@ def test_a_long_interval_is_no_further_prolonged():
 # The duty cycle.
 
 
+def cycle(interval=1.0, most=0.01, window=30.0, own=None):
+    return DutyCycle(interval, most, window, own or ProcessingCost())
+
+
 def test_before_the_first_answer_the_interval_is_the_configured_one():
-    assert DutyCycle(1, 0.01, 30).interval() == 1
+    assert cycle().interval() == 1
 
 
 @pytest.mark.parametrize(
     ("seconds", "interval"), [(0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (0.05, 5), (9.0, 5)]
 )
 def test_the_interval_is_as_many_beats_as_the_answers_cost_asks_for(seconds, interval):
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     duty.answered(0, seconds)
     assert duty.interval() == interval
 
 
 def test_the_shortest_answer_counts_because_others_waited():
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     for moment, seconds in enumerate([0.04, 2.0, 0.015, 7.0, 0.03]):
         duty.answered(moment, seconds)
     assert duty.interval() == 2
 
 
 def test_what_an_answer_cost_is_forgotten_after_a_minute():
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     duty.answered(0, 0.001)
     duty.answered(REMEMBERED_SECONDS, 0.04)
     assert duty.interval() == 1
@@ -120,7 +125,7 @@ def test_what_an_answer_cost_is_forgotten_after_a_minute():
 
 
 def test_it_shrinks_back_at_once_where_an_answer_costs_less():
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     duty.answered(0, 0.05)
     assert duty.interval() == 5
     duty.answered(1, 0.002)
@@ -131,7 +136,7 @@ def test_it_shrinks_back_at_once_where_an_answer_costs_less():
 def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shortest_window(
     interval, most, window, answers
 ):
-    duty = DutyCycle(interval, most, window)
+    duty = cycle(interval, most, window)
     for moment, seconds in enumerate(answers):
         duty.answered(moment, seconds)
     assert interval <= duty.interval() <= max(interval, window * LARGEST_SHARE) * (1 + 1e-3)
@@ -140,7 +145,7 @@ def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shor
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 0.1)), min_size=1, max_size=60))
 def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls):
-    duty, answers, moment = DutyCycle(0.5, 0.01, 3600), [], 0.0
+    duty, answers, moment = cycle(0.5, 0.01, 3600), [], 0.0
     for gap, seconds in polls:
         moment += gap
         duty.answered(moment, seconds)
@@ -151,7 +156,7 @@ def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls
 
 
 def test_what_is_remembered_does_not_grow_with_the_polls():
-    duty = DutyCycle(0.1, 0.01, 30)
+    duty = cycle(0.1)
     for poll in range(10_000):
         duty.answered(poll * 0.1, 0.01)
     assert len(duty._answers) == 1

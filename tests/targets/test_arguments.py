@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation, speculation_of
 from exporter.targets.arguments import config_speculation, pod_speculation
 
@@ -106,7 +107,7 @@ def test_the_method_is_what_vllm_makes_of_it_and_unknown_where_only_the_draft_mo
 
 def test_a_schedule_by_batch_size_is_read():
     settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": [[1, 16, 4], [17, 64, 0]]}
-    assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == ((1, 4), (17, 0))
+    assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == BatchSchedule((1, 17), (4, 0))
 
 
 def test_vllms_flags_of_old_are_read():
