@@ -41,7 +41,7 @@ MOST_LABELS_OF_ONE = 64
 """Labels of one wanted sample."""
 SLICE = 256
 """Wanted samples that are read from one pause to the next: a few milliseconds of work."""
-_BYTES_SLICE = 2**13
+_BYTES_SLICE = 2**14
 """Bytes of wanted lines that are read from one pause to the next, likewise, or one longer line."""
 _LINES_SLICE = 4096
 """Lines that are looked at from one pause to the next, likewise."""

@@ -248,7 +248,7 @@ def test_labels_that_stand_in_many_lines_count_once():
         (b"a 1\n" * 20_000, 4),
         (b"#\n" * 20_000, 4),
         (many(3, labels=60), 0),
-        (b'a{b="%s"} 1\n' % (b"\\n" * 8000), 1),
+        (b'a{b="%s"} 1\n' % (b"x" * (MOST_LINE - 9)), 1),
     ],
     ids=[
         "a usual page",
