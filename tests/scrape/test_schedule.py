@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from exporter.scrape.errors import REASONS
 from exporter.scrape.schedule import (
     BACK_OFF,
+    COSTLIEST,
     LARGEST_SHARE,
+    MOST_REMEMBERED,
     PHASES,
+    PROCESSOR_SHARE,
     REFUSED_BACK_OFF,
     REMEMBERED_SECONDS,
     DutyCycle,
@@ -163,6 +166,79 @@ def test_what_is_remembered_does_not_grow_with_the_polls():
     for poll in range(10_000):
         duty.answered(1000 + poll * 0.1, poll)
     assert len(duty._answers) <= REMEMBERED_SECONDS / 0.1 + 2
+
+
+# What polls cost the exporter itself.
+
+
+def spending(costs, interval=1.0, window=60.0):
+    """A cycle after polls, one a second, that cost so many processor seconds each."""
+    own = ProcessingCost()
+    duty = cycle(interval, 0.01, window, own)
+    for moment, seconds in enumerate(costs):
+        own.polled(float(moment), seconds)
+    return duty
+
+
+def test_pages_that_cost_us_much_are_asked_for_less_often():
+    duty = spending([4 * PROCESSOR_SHARE] * 20)
+    assert (duty.interval(), duty.cause) == (4.0, "processing")
+
+
+def test_pages_within_our_share_keep_the_interval():
+    duty = spending([PROCESSOR_SHARE] * 20)
+    assert (duty.interval(), duty.cause) == (1.0, None)
+
+
+def test_the_first_pages_cost_more_and_do_not_count():
+    assert spending([3.0] * COSTLIEST + [0.01] * 20).interval() == 1.0
+    assert spending([3.0] * COSTLIEST).interval() == 1.0
+
+
+def test_cheap_pages_between_costly_ones_hide_nothing():
+    assert spending([0.4, 0.0] * 30).interval() == pytest.approx(0.2 / PROCESSOR_SHARE, abs=1)
+
+
+def test_what_a_poll_cost_us_is_forgotten_after_a_minute():
+    own = ProcessingCost()
+    for moment in range(10):
+        own.polled(float(moment), 1.0)
+    assert own.seconds == 1.0
+    own.polled(REMEMBERED_SECONDS + 20, 0.01)
+    assert own.seconds == 0.0
+
+
+def test_our_cost_lengthens_the_interval_no_further_than_the_servers():
+    assert spending([60.0] * 20, window=30.0).interval() == 30.0 * LARGEST_SHARE
+
+
+def test_the_cause_is_the_one_that_asks_for_more():
+    own = ProcessingCost()
+    duty = cycle(1.0, 0.01, 600.0, own)
+    duty.answered(0.0, 0.05)
+    assert (duty.interval(), duty.cause) == (5.0, "answers")
+    for moment in range(10):
+        own.polled(float(moment), 10 * PROCESSOR_SHARE)
+    assert (duty.interval(), duty.cause) == (10.0, "processing")
+
+
+def test_costs_that_are_remembered_do_not_grow_with_the_polls():
+    own = ProcessingCost()
+    for poll in range(5000):
+        own.polled(poll * 0.001, 0.01)
+    assert len(own._polls) == MOST_REMEMBERED
+
+
+@given(st.lists(st.floats(0, 10), max_size=40), intervals)
+def test_the_share_of_a_core_is_kept_whatever_order_costs_come_in(costs, interval):
+    own = ProcessingCost()
+    duty = cycle(interval, 0.01, 1e9, own)
+    for moment, seconds in enumerate(costs):
+        own.polled(float(moment), seconds)
+    counted = sorted(costs)[:-COSTLIEST]
+    if counted:
+        share = sum(counted) / len(counted) / duty.interval()
+        assert share <= PROCESSOR_SHARE * (1 + 2e-3) + 1e-9
 
 
 # What is done less often than polled.
