@@ -74,6 +74,8 @@ LOG_EVENTS: Final = tuple(
         (About.TARGET, "target_recovered", "info", ("failed_polls",), "A poll succeeded again."),
         (About.TARGET, "no_engine_on_page", "warning", ("remedy",), "The page was read, and shows no engine that the exporter knows."),
         (About.TARGET, "filtered_page_not_used", "info", ("histograms",), "The server does not answer the short page, so the whole one is asked for."),
+        (About.TARGET, "server_details_not_used", "warning", ("source", "reason"), "Something that a server or its pod says is beyond a bound: the answer to `version` or `server_info`, or the schedule in `server_info` or `pod_arguments`. It counts as not said. Logged once for each source and reason."),
+        (About.TARGET, "target_polled_less_often", "info, warning", ("cause", "interval"), "The poll interval, in seconds, is longer than configured: the `answers` take more than `poll.max_duty_cycle` of the server's time, or their `processing` takes more than 5 % of a core here, which is a warning. Logged again after ten minutes at the configured interval."),
         (About.TARGET, "poll_crashed", "error", ("exception",), "A defect of the exporter's in reading an answer; told once, until a poll succeeds. No event: it has no `event_id`."),
         (About.REQUESTS, "mixed_workload_began", "warning", _MIX_FIELDS, "A model's requests are of two kinds that its mean hides, and have been for a minute: two populations, or some that lose while the whole gains."),
         (About.REQUESTS, "mixed_workload_ended", "info", _MIX_FIELDS, "They no longer are, or there are too few to say."),
