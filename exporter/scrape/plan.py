@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, nan
+from math import isnan, nan
 from typing import NamedTuple
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, EngineKind, Gauge, Latency, Mark, Meaning
@@ -25,8 +25,6 @@ MOST_NAME = 1024
 """Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
 MOST_NAMES_TOGETHER = 2**15
 """Characters of all engines' names of a page, likewise: 128 of each of 256 engines."""
-MOST_BOUND = 2.0**53
-"""The largest finite upper bound of a bucket, in seconds."""
 MOST_BUCKETS = 128
 """Buckets of one histogram. vLLM's have 30 at most; each has a column in the longest window."""
 
@@ -212,8 +210,7 @@ def _bound(text: str | None) -> float:
         bound = float(text or "")
     except ValueError:
         bound = nan
-    # Written so that NaN fails too. Between bounds of ±1e308 a quantile would be infinite, or no number.
-    if not (bound == inf or abs(bound) <= MOST_BOUND):
+    if isnan(bound):
         raise PageError("a histogram bucket has no readable upper bound in its label le")
     return bound
 

@@ -21,9 +21,6 @@ from exporter.scrape.slices import Pausing
 MOST_COUNT = 2**53
 """From here on a float no longer counts by ones, so no server's counter can be right."""
 
-MOST_GAUGE = 2.0**31
-"""No server runs so many requests; what a gauge shows beyond it, or below 0, is not known."""
-
 _NANOSECONDS = 10**9
 _ENGINES_SLICE = 16
 """Engines whose samples are made from one pause to the next: a few milliseconds of work."""
@@ -153,13 +150,12 @@ def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | 
 
 
 def _present(values: Sequence[float], places: Sequence[int]) -> list[float]:
-    # Written so that NaN is left out too.
-    return [values[place] for place in places if 0 <= values[place] <= MOST_GAUGE]
+    return [values[place] for place in places if isfinite(values[place])]
 
 
 def _total(values: Sequence[float], places: Sequence[int]) -> float | None:
     present = _present(values, places)
-    return min(sum(present), MOST_GAUGE) if present else None
+    return sum(present) if present else None
 
 
 def _mean(values: Sequence[float], places: Sequence[int]) -> float | None:
