@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan, nan
+from math import inf, nan
 from typing import NamedTuple
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, EngineKind, Gauge, Latency, Mark, Meaning
@@ -21,6 +21,8 @@ MOST_ENGINES = 256
 MOST_POSITIONS = 128
 MOST_POSITIONS_TOGETHER = 2**11
 """Draft positions of all engines of a page: each has a column in every window, and samples on our page."""
+MOST_SECONDS = 1e9
+"""Largest finite upper bound of a latency bucket, in seconds: 30 years."""
 MOST_NAME = 1024
 """Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
 MOST_NAMES_TOGETHER = 2**15
@@ -210,8 +212,12 @@ def _bound(text: str | None) -> float:
         bound = float(text or "")
     except ValueError:
         bound = nan
-    if isnan(bound):
-        raise PageError("a histogram bucket has no readable upper bound in its label le")
+    # Written so that NaN fails too.
+    if not (0 <= bound <= MOST_SECONDS or bound == inf):
+        raise PageError(
+            "a histogram bucket has no readable upper bound in its label le: "
+            f"a number from 0 to {MOST_SECONDS:.0e} (seconds) or +Inf"
+        )
     return bound
 
 

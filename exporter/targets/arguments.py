@@ -21,9 +21,6 @@ MOST_TEXT: Final = 65_536
 """Characters of a command line and its environment."""
 MOST_WORDS: Final = 1024
 """Words and variables of them: empty words have no characters, and take time all the same."""
-_TOO_MUCH: Final = ServedSpeculation(
-    problem=f"a command line and its environment have more than {MOST_TEXT} characters or {MOST_WORDS} words"
-)
 
 _LONGEST: Final = 16_384
 """Characters of a word or a script, with what its variables hold; what is longer is not read."""
@@ -62,14 +59,14 @@ _NGRAM: Final = frozenset({"ngram", "[ngram]"})
 def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedSpeculation | None:
     """Return how a container's vLLM is told to speculate; None where its spec does not say.
 
-    What is beyond a bound is not read; ``problem`` then says so.
+    A command line beyond ``MOST_WORDS`` or ``MOST_TEXT`` is not read.
 
     Args:
         words: The container's ``command`` and ``args``. A word may be a whole shell script.
         environ: Its environment, as far as the spec holds the values.
     """
     if len(words) + len(environ) > MOST_WORDS or sum(map(len, chain(words, environ.values()))) > MOST_TEXT:
-        return _TOO_MUCH
+        return None
     command = [_expanded(word, environ) for word in words]
     scripts = _first(filter(_is_script, [*command, *environ.values()]))
     command_lines = chain([command], (_words_of(script, environ) for script in scripts))

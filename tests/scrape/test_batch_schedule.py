@@ -89,8 +89,7 @@ anything = st.recursive(
 def test_any_json_is_a_bounded_schedule_or_is_rejected(value):
     try:
         schedule = batch_schedule(value)
-    except ScheduleError as error:
-        assert str(error).isprintable()
+    except ScheduleError:
         return
     assert len(schedule.firsts) == len(schedule.tokens) <= MOST_RANGES
     assert list(schedule.firsts) == sorted(set(schedule.firsts))

@@ -213,3 +213,17 @@ def test_a_schedule_beyond_its_bounds_is_not_used_and_says_why(schedule):
     found = pod_speculation(["-sc", json.dumps(settings)], {})
     assert (found.method, found.schedule) == ("mtp", BatchSchedule())
     assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        ([""] * MOST_WORDS, {}),
+        ([], {f"V{number}": "x" for number in range(MOST_WORDS)}),
+        ([], {"BIG": "x" * MOST_TEXT}),
+    ],
+    ids=["empty words", "variables", "characters"],
+)
+def test_a_command_line_beyond_its_bounds_is_not_read(words, environ):
+    assert pod_speculation(["-sc", EAGLE_JSON, *words], environ) is None
+    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MOST_WORDS - 2]], {}) == EXPECTED
