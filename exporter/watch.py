@@ -16,6 +16,7 @@ from exporter.config.policy import merged
 from exporter.config.schema import Config
 from exporter.crowd import Crowd
 from exporter.event import Event
+from exporter.event_budget import EventBudget
 from exporter.event_log import EventLog, run_name
 from exporter.experiments import Contestant
 from exporter.export.models import TargetView
@@ -27,8 +28,8 @@ from exporter.scrape.plan import MOST_ENGINES
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.sample import EngineName, Reading
 from exporter.scrape.schedule import phase
-from exporter.scrape.slices import Pausing
 from exporter.scrape.server_info import ServedSpeculation
+from exporter.scrape.slices import Pausing
 from exporter.targets.target import Target, address
 from exporter.window.ledger import Window
 
@@ -59,7 +60,7 @@ class TargetWatch:
         """
         self._clock = clock
         self._baselines = baselines
-        self._events = events or EventLog(run_name(clock.wall()))
+        self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()

@@ -6,18 +6,20 @@ from collections import Counter as Counts
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.analysis.engine import JUDGED_EVERY
+from exporter.analysis.engine import JUDGED_EVERY, EngineWatch
 from exporter.analysis.judgement import Judge
 from exporter.baselines import Baselines, Key
 from exporter.config.schema import Config
+from exporter.event_budget import BURST, EVERY
 from exporter.event_log import EventLog
 from exporter.export.snapshot import engine_id
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import REASONS, PollError, StatusError
 from exporter.scrape.plan import MOST_ENGINES
+from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target
-from exporter.watch import FORGOTTEN_AFTER, TargetWatch
+from exporter.watch import ENGINES_SLICE, FORGOTTEN_AFTER, TargetWatch
 
 URL = "http://user@vllm:8000/metrics?token=secret"
 
@@ -236,6 +238,49 @@ async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engine
     assert words.count("engine_found") == 3 * (MOST_ENGINES // 2)
     assert words.count("engines_forgotten") == 1
     assert watch.status().engines_forgotten == MOST_ENGINES
+
+
+async def test_others_have_their_turn_while_a_page_of_many_engines_is_taken(
+    watch, clock, server, monkeypatch
+):
+    order = []
+    observe = EngineWatch.observe
+
+    def noted(engine, *arguments):
+        order.append("engine")
+        return observe(engine, *arguments)
+
+    monkeypatch.setattr(EngineWatch, "observe", noted)
+    server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
+    poll = asyncio.ensure_future(watch.poll())
+    while not poll.done():
+        order.append("other")
+        await asyncio.sleep(0)
+    slices = "".join("e" if each == "engine" else " " for each in order).split()
+    assert max(map(len, slices)) == ENGINES_SLICE
+    assert len(slices) == MOST_ENGINES / ENGINES_SLICE
+
+
+async def test_a_schedule_of_a_pod_that_is_not_used_is_logged_once(clock, server):
+    problem = "num_speculative_tokens_per_batch_size has more than 64 ranges"
+    pod = ServedSpeculation("mtp", 3, problem=problem)
+    target = Target("http://a:1/metrics", "a:1", pod_arguments=pod)
+    with capture_logs() as logs:
+        watch = TargetWatch(target, Config(), clock, Baselines())
+        await watch.change(target, Config())
+    await watch.close()
+    told = [(log["event"], log["source"], log["reason"]) for log in logs]
+    assert told == [("server_details_not_used", "pod_arguments", problem)]
+
+
+async def test_counters_that_restart_with_every_poll_do_not_fill_the_log(watch, clock, server):
+    server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
+    with capture_logs() as logs:
+        for poll in range(20):
+            server.created = clock.wall() + poll
+            await polls(watch, clock, 1)
+    assert len(logs) <= BURST + 20 / EVERY + 2
+    assert [log["event"] for log in logs].count("events_omitted") == 1
 
 
 async def test_engines_that_a_server_invents_are_not_told_to_be_gone(watch, clock, server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exporter.config.pay_settings import SpeculativeSettings
-from exporter.scrape.batch_schedule import BatchSchedule
+from exporter.scrape.batch_schedule import NO_SCHEDULE, BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation
 
 _NOTHING_SET = SpeculativeSettings()
@@ -23,7 +23,7 @@ class Speculation:
     draft_model: str = ""
     tokens: int | None = None
     """K, the most tokens that are drafted at a time."""
-    schedule: BatchSchedule = BatchSchedule()
+    schedule: BatchSchedule = NO_SCHEDULE
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the server is told to draft nothing for a batch of so many requests."""

@@ -18,7 +18,7 @@ FRAMING_LIMIT: Final = 64 * 1024
 """Bytes that an answer may have besides its body: status line, headers, chunk sizes, trailers."""
 LEAST_PIECES: Final = 1024
 PIECE: Final = 1024
-"""An answer may come in ``LEAST_PIECES`` pieces, and in one more for every ``PIECE`` bytes of its body's limit.
+"""An answer may come in ``LEAST_PIECES`` pieces, and one more for every ``PIECE`` bytes of its body's limit.
 
 Each piece costs processor time, however small it is; a packet of Ethernet brings 1,448 bytes.
 """

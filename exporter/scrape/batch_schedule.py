@@ -48,6 +48,9 @@ class BatchSchedule:
         return self.tokens[place - 1] if place else None
 
 
+NO_SCHEDULE: Final = BatchSchedule()
+
+
 def batch_schedule(value: object) -> BatchSchedule:
     """Read the value of the setting, in any order; None is no schedule.
 
@@ -57,7 +60,7 @@ def batch_schedule(value: object) -> BatchSchedule:
         ScheduleError: The value is no schedule, or is beyond the bounds.
     """
     if value is None:
-        return BatchSchedule()
+        return NO_SCHEDULE
     if not isinstance(value, list):
         raise ScheduleError(f"{KEY} is not a list of [first, last, tokens]")
     if len(value) > MOST_RANGES:

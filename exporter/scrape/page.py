@@ -171,10 +171,10 @@ def _check_page(page: bytes) -> None:
 def _sort_lines(
     lines: Sequence[bytes], names: Collection[bytes]
 ) -> Pausing[tuple[list[bytes], list[int], bool]]:
-    """Return what each line begins with, the numbers of the lines with samples called one of ``names``, and
-    whether every other line has a clear beginning.
+    """Return the beginnings of all lines and the numbers of those with samples called one of ``names``.
 
-    This and ``read_values`` are all that is done to a line that is not wanted.
+    The last value is whether every other line has a clear beginning. This and ``read_values`` are all that is
+    done to a line that is not wanted.
     """
     starts: list[bytes] = []
     wanted: list[int] = []

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from exporter.scrape.batch_schedule import KEY, BatchSchedule, ScheduleError, batch_schedule
+from exporter.scrape.batch_schedule import KEY, NO_SCHEDULE, BatchSchedule, ScheduleError, batch_schedule
 from exporter.scrape.plan import MOST_POSITIONS
 
 PATH: Final = "server_info?config_format=json"
@@ -40,7 +40,7 @@ class ServedSpeculation:
     """K, the most tokens that are drafted at a time."""
     draft_model: str = ""
     """The name or path that it was loaded from."""
-    schedule: BatchSchedule = BatchSchedule()
+    schedule: BatchSchedule = NO_SCHEDULE
     problem: str = ""
     """Why the schedule that was found is not used; empty if it is used, or there is none."""
 
@@ -73,7 +73,7 @@ def _usable(method: object, model: object, tokens: object, schedule: object = No
     try:
         used, problem = batch_schedule(schedule), ""
     except ScheduleError as error:
-        used, problem = BatchSchedule(), str(error)
+        used, problem = NO_SCHEDULE, str(error)
     return ServedSpeculation(
         method,
         tokens if type(tokens) is int and 0 < tokens <= MOST_POSITIONS else None,

@@ -145,7 +145,9 @@ def _split(script: str) -> tuple[str, ...]:
     text = script.replace("\\\n", " ")
     words: list[str] = []
     end = 0
-    for match in iter(_TOKEN.scanner(text).match, None):
+    for match in _TOKEN.finditer(text):
+        if match.start() != end:
+            return ()
         end = match.end()
         if match.lastgroup is not None:
             words.append(match[0])

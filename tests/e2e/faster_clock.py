@@ -207,7 +207,7 @@ class Network:
         self._servers = {server.name: server.start(clock.wall(), take) for server in servers}
         self.spent = 0.0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:  # noqa: ARG002
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
         parts = urlsplit(url)
         server = self._servers[parts.hostname or ""]
         server.asked += 1

@@ -108,7 +108,9 @@ async def told(client, path):
 async def test_in_development_mode_the_server_says_how_it_speculates(make_client, front_end):
     speculation = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
     client = await make_client(dev_mode=True, front_end=front_end, speculation=speculation)
-    assert await told(client, INFO) == ServedSpeculation("draft_model", 5, DRAFT, BatchSchedule((1, 9), (5, 0)))
+    assert await told(client, INFO) == ServedSpeculation(
+        "draft_model", 5, DRAFT, BatchSchedule((1, 9), (5, 0))
+    )
     assert await told(client, "/server_info") == ServedSpeculation("draft_model", 5, DRAFT)
 
 

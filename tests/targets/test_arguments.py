@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation, speculation_of
-from exporter.targets.arguments import MOST_TEXT, _split, _words_of, config_speculation, pod_speculation
+from exporter.targets.arguments import (
+    MOST_TEXT,
+    MOST_WORDS,
+    _split,
+    _words_of,
+    config_speculation,
+    pod_speculation,
+)
 
 EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}
 EAGLE_JSON = json.dumps(EAGLE)
