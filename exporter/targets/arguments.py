@@ -22,7 +22,7 @@ MOST_TEXT: Final = 65_536
 MOST_WORDS: Final = 1024
 """Words and variables of them: empty words have no characters, and take time all the same."""
 
-_LONGEST: Final = 16_384
+MOST_SCRIPT: Final = 16_384
 """Characters of a word or a script, with what its variables hold; what is longer is not read."""
 
 _JSON: Final = ""
@@ -100,22 +100,22 @@ def _flags_of(text: str) -> list[str]:
 
 def _expanded(word: str, environ: Mapping[str, str]) -> str:
     """Put in the variables that Kubernetes itself puts in, ``$(NAME)``; what it does not know stays."""
-    if len(word) > _LONGEST:
+    if len(word) > MOST_SCRIPT:
         return ""
     size = sum(len(environ.get(match[1] or "", "")) for match in _REFERENCE.finditer(word))
-    if len(word) + size > _LONGEST:
+    if len(word) + size > MOST_SCRIPT:
         return ""
     return _REFERENCE.sub(lambda match: environ.get(match[1], match[0]) if match[1] else "$", word)
 
 
 def _is_script(word: str) -> bool:
     """Tell a shell's script from a flag with its value, which may hold spaces too."""
-    return not word.startswith(("-", "{")) and len(word) <= _LONGEST and bool(_OF_INTEREST.search(word))
+    return not word.startswith(("-", "{")) and len(word) <= MOST_SCRIPT and bool(_OF_INTEREST.search(word))
 
 
 def _first(scripts: Iterable[str]) -> Iterator[str]:
     """Yield the first scripts, of as many characters together as one may have."""
-    left = _LONGEST
+    left = MOST_SCRIPT
     for script in scripts:
         left -= len(script)
         if left < 0:
@@ -130,7 +130,7 @@ def _words_of(script: str, environ: Mapping[str, str]) -> list[str]:
     for word in _split(script):
         parts = _shell_expanded(word, environ)
         size += sum(map(len, parts))
-        if size > _LONGEST:
+        if size > MOST_SCRIPT:
             return []
         words += parts
     return words
@@ -170,7 +170,7 @@ def _shell_expanded(word: str, environ: Mapping[str, str]) -> list[str]:
     if value is None:
         return [word]
     # Not split where it is too long: a script may name it thousands of times.
-    return value.split() if value.startswith("-") and len(value) <= _LONGEST else [value]
+    return value.split() if value.startswith("-") and len(value) <= MOST_SCRIPT else [value]
 
 
 def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
