@@ -21,11 +21,11 @@ WATCHED = 10.0
 MOST_RESIDENT = 128 * 2**20
 """Bytes: what the chart gives a sidecar."""
 COUNTERS = ("drafts", "draft_tokens", "accepted_tokens")
-POSITIONS = 31
+POSITIONS = 7
 
 
 def _lines(polls: int) -> list[str]:
-    """Return 256 engines of 32 positions, the most that is watched, in another order at every poll."""
+    """Return 256 engines of 8 positions, the most that is watched, in another order at every poll."""
     lines = []
     for engine in range(256):
         labels = f'engine="{engine}",model_name="m"'
