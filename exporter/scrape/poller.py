@@ -201,22 +201,27 @@ class Poller:
                 raise
         else:
             shown = self._reader.shown
-            if self._choice.is_complete(shown, with_latencies=with_latencies):
+            if self._is_complete(shown, with_latencies=with_latencies):
                 self._choice.trust(shown)
                 self._show_page("filtered", with_latencies=with_latencies)
                 return answer, reading
         # The same poll asks for the whole page, so that nothing of it is lost.
         whole = await self._ask_whole(with_latencies=with_latencies)
-        if not self._choice.is_complete(shown, with_latencies=with_latencies):
+        if not self._is_complete(shown, with_latencies=with_latencies):
             self._choice.refuse(with_latencies=with_latencies)
             self._tell(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return whole
 
     async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
         answer, reading = await self._get(self._url, with_latencies=with_latencies)
-        self._choice.learn(self._reader.shown, with_latencies=with_latencies)
+        with self._meter.running():
+            self._choice.learn(self._reader.shown, with_latencies=with_latencies)
         self._show_page("full", with_latencies=with_latencies)
         return answer, reading
+
+    def _is_complete(self, shown: Shown, *, with_latencies: bool) -> bool:
+        with self._meter.running():
+            return self._choice.is_complete(shown, with_latencies=with_latencies)
 
     def _show_page(self, page: str, *, with_latencies: bool) -> None:
         """Say which page is polled; the rare polls with histograms may differ from all others."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 Result = TypeVar("Result")
@@ -33,14 +34,21 @@ class Meter:
     def measured(self, work: Pausing[Result]) -> Pausing[Result]:
         """Do the work and pause where it pauses."""
         while True:
-            started = self._processor()
-            try:
-                next(work)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            finally:
-                self.seconds += self._processor() - started
+            with self.running():
+                try:
+                    next(work)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
             yield
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count what is done within; nothing of it may be awaited."""
+        started = self._processor()
+        try:
+            yield
+        finally:
+            self.seconds += self._processor() - started
 
 
 async def giving_way(work: Pausing[Result]) -> Result:
