@@ -18,6 +18,10 @@ class Clock(Protocol):
         """Unix time in seconds. Only compared with other Unix times, such as a counter's creation."""
         ...
 
+    def processor(self) -> float:
+        """Seconds of processor time that this thread has used; only differences mean something."""
+        ...
+
     async def sleep_until(self, moment: float) -> None:
         """Return once ``monotonic()`` has reached ``moment``; at once if it has already."""
         ...
@@ -41,6 +45,10 @@ class SystemClock:
     def wall(self) -> float:
         """Return the Unix time."""
         return time.time()
+
+    def processor(self) -> float:
+        """Return the thread's processor time: a busy machine makes it no longer, as it does wall time."""
+        return time.thread_time()
 
     async def sleep_until(self, moment: float) -> None:
         """Sleep on the event loop; always yields to it at least once."""

@@ -17,6 +17,7 @@ from exporter.config.policy import merged
 from exporter.config.schema import Config
 from exporter.crowd import Crowd
 from exporter.event import Event
+from exporter.event_budget import EventBudget
 from exporter.event_log import EventLog, run_name
 from exporter.experiments import Contestant
 from exporter.export.models import TargetView
@@ -29,11 +30,14 @@ from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.sample import EngineName, Reading, Sample
 from exporter.scrape.schedule import phase
 from exporter.scrape.server_info import ServedSpeculation
+from exporter.scrape.slices import Pausing
 from exporter.targets.target import Target, address
 from exporter.window.ledger import Window
 
 FORGOTTEN_AFTER = 3600.0
 """An engine that was not seen for so many seconds is forgotten, its counters too."""
+ENGINES_SLICE = 4
+"""Engines that are observed and evaluated from one pause to the next: at most a few milliseconds each."""
 
 
 class TargetWatch:
@@ -60,7 +64,7 @@ class TargetWatch:
         """
         self._clock = clock
         self._baselines = baselines
-        self._events = events or EventLog(run_name(clock.wall()))
+        self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
@@ -233,6 +237,10 @@ class TargetWatch:
             attempted=self._tell_gone,
             record=self._record,
         )
+        problem = target.pod_arguments.problem if target.pod_arguments else ""
+        unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
+        if unused is not None:
+            self._events.record(unused, self._clock.wall(), target.name)
 
     def _assumptions(self) -> Assumptions:
         """Put together what is known of the target's engines besides their counters."""
@@ -252,13 +260,13 @@ class TargetWatch:
         for engine in self._engines.values():
             engine.assume(self._assumptions())
 
-    def _receive(self, polled: Polled) -> bool:
+    def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine began anew."""
         self._reading = polled.reading
         self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
-        for name, sample in self._admitted(polled.reading).items():
+        for number, (name, sample) in enumerate(self._admitted(polled.reading).items(), 1):
             engine = self._engines.get(name) or self._meet(name, polled)
             engine.history.late_steps = polled.reading.front_end == "rust"
             events = engine.observe(
@@ -267,6 +275,8 @@ class TargetWatch:
             for event in events:
                 began_anew |= event.name == "engine_reset"
                 self._tell(event, name, polled.wall)
+            if number % ENGINES_SLICE == 0:
+                yield
         for event in self._forget(polled.moment):
             self._events.record(event, polled.wall, self.target.name)
         return began_anew

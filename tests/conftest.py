@@ -26,6 +26,7 @@ class FakeClock:
     def __init__(self, monotonic: float = 1_000.0, wall: float = 1_790_000_000.0) -> None:
         self.now = monotonic
         self.offset = wall - monotonic
+        self.used = 0.0
         self._order = count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
@@ -34,6 +35,9 @@ class FakeClock:
 
     def wall(self) -> float:
         return self.now + self.offset
+
+    def processor(self) -> float:
+        return self.used
 
     @property
     def asleep(self) -> int:

@@ -42,8 +42,9 @@ class Network:
 
     def __init__(self):
         self.servers = {}
+        self.spent = 0.0
 
-    async def get(self, url):
+    async def get(self, url, *, max_body=None):
         parts = urlsplit(url)
         server = self.servers.get(parts.netloc)
         if server is None:

@@ -6,19 +6,21 @@ from collections import Counter as Counts
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.analysis.engine import JUDGED_EVERY
+from exporter.analysis.engine import JUDGED_EVERY, EngineWatch
 from exporter.analysis.judgement import Judge
 from exporter.baselines import Baselines, Key
 from exporter.capacity import Capacity
 from exporter.config.schema import Config
+from exporter.event_budget import BURST, EVERY
 from exporter.event_log import EventLog
 from exporter.export.snapshot import engine_id
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import REASONS, PollError, StatusError
 from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
+from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target
-from exporter.watch import FORGOTTEN_AFTER, TargetWatch
+from exporter.watch import ENGINES_SLICE, FORGOTTEN_AFTER, TargetWatch
 
 URL = "http://user@vllm:8000/metrics?token=secret"
 
@@ -34,8 +36,9 @@ class Server:
         self.prefix = "vllm:"
         self.asked = []
         self.closed = 0
+        self.spent = 0.0
 
-    async def get(self, url):
+    async def get(self, url, *, max_body=None):
         self.asked.append(url)
         if self.failure:
             raise self.failure
@@ -250,6 +253,49 @@ async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engine
     assert watch.status().engines_forgotten == MOST_ENGINES
 
 
+async def test_others_have_their_turn_while_a_page_of_many_engines_is_taken(
+    watch, clock, server, monkeypatch
+):
+    order = []
+    observe = EngineWatch.observe
+
+    def noted(engine, *arguments):
+        order.append("engine")
+        return observe(engine, *arguments)
+
+    monkeypatch.setattr(EngineWatch, "observe", noted)
+    server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
+    poll = asyncio.ensure_future(watch.poll())
+    while not poll.done():
+        order.append("other")
+        await asyncio.sleep(0)
+    slices = "".join("e" if each == "engine" else " " for each in order).split()
+    assert max(map(len, slices)) == ENGINES_SLICE
+    assert len(slices) == MOST_ENGINES / ENGINES_SLICE
+
+
+async def test_a_schedule_of_a_pod_that_is_not_used_is_logged_once(clock, server):
+    problem = "num_speculative_tokens_per_batch_size has more than 64 ranges"
+    pod = ServedSpeculation("mtp", 3, problem=problem)
+    target = Target("http://a:1/metrics", "a:1", pod_arguments=pod)
+    with capture_logs() as logs:
+        watch = TargetWatch(target, Config(), clock, Baselines())
+        await watch.change(target, Config())
+    await watch.close()
+    told = [(log["event"], log["source"], log["reason"]) for log in logs]
+    assert told == [("server_details_not_used", "pod_arguments", problem)]
+
+
+async def test_counters_that_restart_with_every_poll_do_not_fill_the_log(watch, clock, server):
+    server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
+    with capture_logs() as logs:
+        for poll in range(20):
+            server.created = clock.wall() + poll
+            await polls(watch, clock, 1)
+    assert len(logs) <= BURST + 20 / EVERY + 2
+    assert [log["event"] for log in logs].count("events_omitted") == 1
+
+
 async def test_engines_that_a_server_invents_are_not_told_to_be_gone(watch, clock, server):
     with capture_logs() as logs:
         for batch in range(4):
@@ -275,7 +321,7 @@ async def test_an_engine_whose_labels_another_has_taken_is_not_told_to_be_gone(w
 
 
 async def test_after_a_restart_the_version_is_asked_for_again(watch, clock, server):
-    await polls(watch, clock, 3)
+    await polls(watch, clock, 61)
     server.created = clock.wall() + 0.5
     server.engines = {("m", "0"): 0}
     await clock.advance(1)
@@ -285,11 +331,11 @@ async def test_after_a_restart_the_version_is_asked_for_again(watch, clock, serv
     assert [(log["event"], log["cause"], log["counted_since_restart"]) for log in logs] == [
         ("engine_reset", "restart", True)
     ]
-    assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 30
+    assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 610
 
 
 async def test_so_it_is_where_another_model_is_served(watch, clock, server):
-    await polls(watch, clock, 3)
+    await polls(watch, clock, 61)
     server.engines = {("other", "0"): 0}
     await clock.advance(1)
     with capture_logs() as logs:

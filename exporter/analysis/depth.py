@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import mul, sub
+from itertools import accumulate
+from operator import sub
 
 from exporter.analysis.acceptance import coverage_ratio, draft_length_tokens
 from exporter.analysis.bounds import cosines, grouped, standard_error
@@ -56,6 +57,8 @@ class _Drafts:
         further = range(1, _beyond(window) + 1)
         self.reached = [*reached, *(reached[-1] * self.decay**more for more in further)]
         """p_i; beyond K, p_{K-1} times the decay for every position more."""
+        self._accepted = [0.0, *accumulate(self.reached)]
+        """p_0 + … + p_{k-1} for every k: not summed again for each depth, which would be K² work."""
         coverage = coverage_ratio(window)
         self.coverage = 1.0 if coverage is None else coverage
         self._length = draft_length_tokens(window) or self.known
@@ -68,18 +71,19 @@ class _Drafts:
 
     def speedup(self, cost: Cost, tokens: int) -> float:
         """Return S(k)."""
-        return (1 + self.coverage * sum(self.reached[:tokens])) / self.plain_steps(cost, tokens)
+        return (1 + self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
 
     def pays(self, depth: Depth) -> bool:
         """Return whether a depth is no slower than none, less the share of tokens that come to nothing."""
         return depth.speedup * self._kept >= 1
 
-    def weights(self, cost: Cost, tokens: int) -> list[float]:
-        """Return by how much S(k) grows with each of the K known p_i; the decay is taken as known."""
+    def weights(self, cost: Cost, tokens: int) -> tuple[float, float]:
+        """Return by how much S(k) grows with each of the first k known p_i, and with p_{K-1} besides.
+
+        The decay is taken as known.
+        """
         gain = self.coverage / self.plain_steps(cost, tokens)
-        weights = [gain if position < tokens else 0.0 for position in range(self.known)]
-        weights[-1] += gain * sum(self.decay**more for more in range(1, tokens - self.known + 1))
-        return weights
+        return gain, gain * sum(self.decay**more for more in range(1, tokens - self.known + 1))
 
 
 def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
@@ -200,16 +204,25 @@ class _Sureness:
         columns = [increments.position(position) for position in range(drafts.known)]
         self._drafts = drafts
         self._cosines = cosines(window)
-        self._residuals = [
+        rows = (
             [count - reached * drafted for count, reached in zip(accepted, drafts.reached, strict=False)]
             for drafted, *accepted in zip(increments.counter(Counter.DRAFTS), *columns, strict=True)
             if drafted
-        ]
-        """a_i - p_i·D of every increment that drafted, and every known position."""
+        )
+        self._residuals = [([0.0, *accumulate(row)], row[-1]) for row in rows]
+        """Of a_i - p_i·D of every increment that drafted: the sums over the first positions, and the last.
+
+        With the sums, comparing K depths takes K steps an increment; with the single positions it took K².
+        """
 
     def of_difference(self, cost: Cost, depth: Depth, best: Depth) -> float:
         """Return the standard error of S(best) - S(k); 0 where the window has no bounds."""
-        more = self._drafts.weights(cost, best.tokens)
-        weights = list(map(sub, more, self._drafts.weights(cost, depth.tokens)))
-        error = standard_error([sum(map(mul, weights, row)) for row in self._residuals], self._cosines)
+        more, less = self._changes(cost, best), self._changes(cost, depth)
+        error = standard_error(list(map(sub, more, less)), self._cosines)
         return 0.0 if error is None else error / self._drafts.number
+
+    def _changes(self, cost: Cost, depth: Depth) -> list[float]:
+        """Return by how much each increment moves S(k)."""
+        gain, last_gain = self._drafts.weights(cost, depth.tokens)
+        known = min(depth.tokens, self._drafts.known)
+        return [gain * sums[known] + last_gain * last for sums, last in self._residuals]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.analysis.acceptance import (
@@ -179,16 +179,17 @@ def repetition(evidence: Evidence) -> Values | None:
 
 def cliff(evidence: Evidence) -> Values | None:
     """Some position is accepted far less often than the one before, given that the draft got there."""
-    found = (_cliff_at(evidence, position) for position in range(1, evidence.tokens))
+    reached = (evidence.drafts, *evidence.window.positions)
+    found = (_cliff_at(evidence, position, reached) for position in range(1, evidence.tokens))
     return next((values for values in found if values), None)
 
 
-def _cliff_at(evidence: Evidence, position: int) -> Values | None:
+def _cliff_at(evidence: Evidence, position: int, reached: Sequence[int]) -> Values | None:
     """Compare q_i with q_{i-1}, where enough drafts got there to tell.
 
-    A draft may end before position i; so many as can have done so prove nothing about it.
+    A draft may end before position i; so many as can have done so prove nothing about it. ``reached`` is how
+    many drafts got to each position, and beyond the last.
     """
-    reached = (evidence.drafts, *evidence.window.positions)
     earlier, before, here = reached[position - 1 : position + 2]
     tried = before - (evidence.drafts - least_drafted(evidence.window, position))
     before_ratio, least = ratio(before, earlier), evidence.policy.findings.cliff_ratio
@@ -323,7 +324,7 @@ def _should_always_draft(evidence: Evidence) -> bool:
 
 def _coverage(evidence: Evidence) -> Values | None:
     """Return how much the acceptance length tells of; nothing where a schedule says not to draft at times."""
-    if any(tokens == 0 for _, tokens in evidence.speculation.schedule):
+    if evidence.speculation.schedule.pauses:
         return None
     window = evidence.window
     length, effective = acceptance_length_tokens(window), effective_tokens_per_step(window)

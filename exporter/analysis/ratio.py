@@ -1,10 +1,13 @@
-"""The one division of the house: 0/0 has no value, and neither has anything over nothing."""
+"""Divide; return None if the quotient is unknown or no finite number."""
 
 from __future__ import annotations
 
+from math import isfinite
+
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """Divide, or return None where either side is unknown or the denominator is 0."""
+    """Divide, or return None if a side is unknown, the denominator is 0 or the quotient exceeds a float."""
     if numerator is None or not denominator:
         return None
-    return numerator / denominator
+    quotient = numerator / denominator
+    return quotient if isfinite(quotient) else None

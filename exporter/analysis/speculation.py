@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exporter.config.pay_settings import SpeculativeSettings
+from exporter.scrape.batch_schedule import NO_SCHEDULE, BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation
 
 _NOTHING_SET = SpeculativeSettings()
@@ -22,15 +23,11 @@ class Speculation:
     draft_model: str = ""
     tokens: int | None = None
     """K, the most tokens that are drafted at a time."""
-    schedule: tuple[tuple[int, int], ...] = ()
-    """For batches of so many requests and more so many tokens, ascending; empty where K always holds."""
+    schedule: BatchSchedule = NO_SCHEDULE
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the server is told to draft nothing for a batch of so many requests."""
-        if running_requests is None:
-            return False
-        tokens = [tokens for first, tokens in self.schedule if first <= running_requests]
-        return tokens[-1:] == [0]
+        return running_requests is not None and self.schedule.at(running_requests) == 0
 
 
 def resolve(

@@ -17,7 +17,8 @@ class Poll(Section):
     interval: Duration = Field(
         default=1.0,
         description="How often a server is asked. At most a third of the shortest window. "
-        "It becomes longer by itself where asking costs the server more than `max_duty_cycle`.",
+        "It becomes longer by itself where asking costs the server more than `max_duty_cycle`, or the "
+        "exporter more than 5 % of a core.",
     )
     histogram_interval: Duration = Field(
         default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)),

@@ -23,6 +23,10 @@ _STATES: Final[Mapping[str, str]] = {
     "disabled": "it does not speculate",
     "unreachable": "it is not seen",
 }
+_CAUSES: Final[Mapping[str, str]] = {
+    "answers": "its answers take it long",
+    "processing": "its pages take this program long",
+}
 
 
 def happening(event: EventView) -> Note:
@@ -78,6 +82,11 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "engines_not_watched": lambda fields: (
         f"{fields['engines']} of its engines are not watched: the limit is {fields['kept']}."
     ),
+    "server_details_not_used": lambda fields: f"Not used from {fields['source']}: {fields['reason']}.",
+    "target_polled_less_often": lambda fields: (
+        f"It is polled every {fields['interval']} s: {_CAUSES.get(str(fields['cause']), fields['cause'])}."
+    ),
+    "events_omitted": lambda fields: f"Events such as {fields['example']} are left out: there are too many.",
     "target_failing": lambda fields: f"It could not be asked: {fields['error']}.",
     "target_recovered": lambda fields: f"It answers again, after {fields['failed_polls']} failed polls.",
     "no_engine_on_page": lambda _: "Its page was read and shows no engine.",

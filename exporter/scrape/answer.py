@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from http import HTTPStatus
+from time import thread_time
 from typing import Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
 
@@ -15,6 +16,12 @@ from exporter.scrape.errors import PollError, StatusError
 
 FRAMING_LIMIT: Final = 64 * 1024
 """Bytes that an answer may have besides its body: status line, headers, chunk sizes, trailers."""
+LEAST_PIECES: Final = 1024
+PIECE: Final = 1024
+"""An answer may come in ``LEAST_PIECES`` pieces, and one more for every ``PIECE`` bytes of its body's limit.
+
+Each piece costs processor time, however small it is; a packet of Ethernet brings 1,448 bytes.
+"""
 
 _LONGEST_HOST: Final = 253
 
@@ -55,15 +62,28 @@ class AnswerParser:
         """Why the answer is of no use, as soon as that is clear."""
         self._body = Body(max_body)
         self._headers: dict[bytes, bytes] = {}
+        self.spent = 0.0
+        """Processor seconds that taking it in has cost."""
         self._fed = 0
+        self._pieces_left = LEAST_PIECES + max_body // PIECE
         self._head_done = False
         self._sized = False
         self._parser = HttpResponseParser(self)
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take in the next bytes; they can be overwritten afterwards."""
+        started = thread_time()
+        try:
+            self._feed(data)
+        finally:
+            self.spent += thread_time() - started
+
+    def _feed(self, data: bytes | memoryview) -> None:
         self.begun = True
         self._fed += len(data)
+        self._pieces_left -= 1
+        if self._pieces_left < 0:
+            raise PollError("too_large", "the answer comes in too many small pieces")
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:

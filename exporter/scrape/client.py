@@ -58,17 +58,21 @@ class Client:
         self._max_body = max_body
         self._connection: Connection | None = None
         self._origin: url.Origin | None = None
+        self.spent = 0.0
+        """Processor seconds that taking in all answers has cost, also of those that failed."""
 
-    async def get(self, address: str) -> Answer:
+    async def get(self, address: str, *, max_body: int | None = None) -> Answer:
         """Return the page at an http or https URL; raise ``PollError`` in every other case.
 
         All of it together, from looking up the name to the last byte, takes at most ``timeout`` seconds.
+        ``max_body``, in bytes, lowers the client's limit for this page.
         """
+        most = self._max_body if max_body is None else min(max_body, self._max_body)
         origin, path = url.split(address)
         request = self._request(origin, path)
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._ask(origin, request)
+                return await self._ask(origin, request, most)
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError | UnicodeError):
@@ -87,23 +91,25 @@ class Client:
         lines.extend(f"{name}: {value}" for name, value in headers.items())
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
-    async def _ask(self, origin: url.Origin, request: bytes) -> Answer:
+    async def _ask(self, origin: url.Origin, request: bytes, most: int) -> Answer:
         """Use the connection that is open; where the server has just closed it, one that is new."""
         connection = self._connection
         if connection is not None and connection.open and origin == self._origin:
             # A server may close an idle connection just when it is used again: that is nobody's fault.
             with contextlib.suppress(UnansweredError):
-                return await self._ask_on(connection, request)
+                return await self._ask_on(connection, request, most)
         self._drop()
-        return await self._ask_on(await self._connect(origin), request)
+        return await self._ask_on(await self._connect(origin), request, most)
 
-    async def _ask_on(self, connection: Connection, request: bytes) -> Answer:
-        answer = AnswerParser(self._max_body)
+    async def _ask_on(self, connection: Connection, request: bytes, most: int) -> Answer:
+        answer = AnswerParser(most)
         try:
             seconds = await connection.ask(request, answer)
         except BaseException:
             answer.discard()
             raise
+        finally:
+            self.spent += answer.spent
         if not answer.keep_alive:
             self._drop()
         return Answer(answer.body(), answer.content_type, seconds)

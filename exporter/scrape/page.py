@@ -16,7 +16,6 @@ escapes, exponents, timestamps and exemplars. A page is read whole or not at all
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -38,10 +37,18 @@ MOST_LABELS = 2**16
 """Labels that the wanted samples may have together, the same ones counted once."""
 MOST_LINE = 2**14
 """Bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels have room."""
+MOST_LABELS_OF_ONE = 64
+"""Labels of one wanted sample."""
 SLICE = 256
 """Wanted samples that are read from one pause to the next: a few milliseconds of work."""
+_BYTES_SLICE = 2**14
+"""Bytes of wanted lines that are read from one pause to the next, likewise, or one longer line."""
 _LINES_SLICE = 4096
 """Lines that are looked at from one pause to the next, likewise."""
+_KNOWN_LINES_SLICE = 2**15
+"""Lines that are compared with a known layout from one pause to the next, likewise."""
+_VALUES_SLICE = 2048
+"""Values that are read from one pause to the next, likewise, with what may follow each."""
 
 # Possessive quantifiers (`*+`) everywhere: no line, however long or broken, is tried twice.
 _QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
@@ -105,28 +112,45 @@ def read_page(page: bytes, names: Collection[bytes]) -> Pausing[tuple[Layout, li
     _check_page(page)
     lines = page.split(b"\n")
     lines.pop()
-    starts, wanted = yield from _sort_lines(lines, names)
+    starts, wanted, repeatable = yield from _sort_lines(lines, names)
     series, places = yield from _read_each(lines, wanted)
     for number, column in places:
         starts[number] = lines[number][:column]
-    if len(set(series)) != len(series):
-        raise PageError(f"two lines are the same series: {_first_double(series)}")
+    if len(places) > SLICE:
+        yield
+    values = yield from _read_each_value(lines, places)
     is_open_metrics = lines[-1].rstrip() == _OPEN_METRICS_END
-    layout = Layout(starts, places, series, is_open_metrics, all(map(bytes.strip, starts)))
-    return layout, [_read_value(lines[number], number, column) for number, column in places]
+    return Layout(starts, places, series, is_open_metrics, repeatable), values
 
 
-def read_values(layout: Layout, page: bytes) -> list[float] | None:
+def read_values(layout: Layout, page: bytes) -> Pausing[list[float] | None]:
     """Return the wanted values in the layout's order, or None if ``read_page`` has to see the page first."""
-    if not layout.repeatable or page.count(b"\n") != len(layout.starts):
+    starts = layout.starts
+    if not layout.repeatable or page.count(b"\n") != len(starts):
         return None
     lines = page.split(b"\n")
-    if lines.pop() or not all(map(bytes.startswith, lines, layout.starts)):
+    if lines.pop():
         return None
+    for begin in range(0, len(lines), _KNOWN_LINES_SLICE):
+        end = begin + _KNOWN_LINES_SLICE
+        if not all(map(bytes.startswith, lines[begin:end], starts[begin:end])):
+            return None
+        if end < len(lines):
+            yield
     try:
-        return [_number(lines[number][column:]) for number, column in layout.places]
-    except ValueError:
+        return (yield from _read_each_value(lines, layout.places))
+    except PageError:
         return None
+
+
+def _read_each_value(lines: Sequence[bytes], places: Sequence[tuple[int, int]]) -> Pausing[list[float]]:
+    values: list[float] = []
+    for begin in range(0, len(places), _VALUES_SLICE):
+        if begin:
+            yield
+        part = places[begin : begin + _VALUES_SLICE]
+        values += [_read_value(lines[number], number, column) for number, column in part]
+    return values
 
 
 def _check_page(page: bytes) -> None:
@@ -144,42 +168,54 @@ def _check_page(page: bytes) -> None:
         raise PageError(f"the page has more than {MOST_LINES} lines")
 
 
-def _sort_lines(lines: Sequence[bytes], names: Collection[bytes]) -> Pausing[tuple[list[bytes], list[int]]]:
-    """Return what each line begins with, and the numbers of the lines with samples called one of ``names``.
+def _sort_lines(
+    lines: Sequence[bytes], names: Collection[bytes]
+) -> Pausing[tuple[list[bytes], list[int], bool]]:
+    """Return the beginnings of all lines and the numbers of those with samples called one of ``names``.
 
-    This and ``read_values`` are all that is done to a line that is not wanted.
+    The last value is whether every other line has a clear beginning. This and ``read_values`` are all that is
+    done to a line that is not wanted.
     """
     starts: list[bytes] = []
     wanted: list[int] = []
+    repeatable = True
     for number, line in enumerate(lines):
+        # Before anything else: a page may consist of comments.
+        if number % _LINES_SLICE == _LINES_SLICE - 1:
+            yield
         if line[:1] == b"#":
             starts.append(line)
             continue
-        starts.append(line[: line.rfind(b" ") + 1])
+        start = line[: line.rfind(b" ") + 1]
+        starts.append(start)
         words = line.partition(b"{")[0].split(None, 1)
         if words and words[0] in names:
             wanted.append(number)
-        if number % _LINES_SLICE == _LINES_SLICE - 1:
-            yield
+        elif not start.strip():
+            repeatable = False
     if len(wanted) > MOST_SERIES:
         raise PageError(f"the page has {len(wanted)} samples of interest; at most {MOST_SERIES} are read")
-    return starts, wanted
+    return starts, wanted, repeatable
 
 
 def _read_each(
     lines: Sequence[bytes], wanted: Sequence[int]
 ) -> Pausing[tuple[list[Series], list[tuple[int, int]]]]:
     """Return the series on the wanted lines, and the place of each one's value."""
-    series: list[Series] = []
-    places: list[tuple[int, int]] = []
+    series: dict[Series, tuple[int, int]] = {}
     known = _KnownLabels()
+    size = 0
     for number in wanted:
-        one, column = _read_series(lines[number], number, known)
-        series.append(one)
-        places.append((number, column))
-        if len(series) % SLICE == 0:
+        line = lines[number]
+        one, column = _read_series(line, number, known)
+        if one in series:
+            raise PageError(f"two lines are the same series: {_shown(one.name)}")
+        series[one] = number, column
+        size += len(line)
+        if len(series) % SLICE == 0 or size >= _BYTES_SLICE:
+            size = 0
             yield
-    return series, places
+    return list(series), list(series.values())
 
 
 class _KnownLabels:
@@ -194,6 +230,8 @@ class _KnownLabels:
         labels = self._known.get(text)
         if labels is None:
             labels = self._known[text] = _read_labels(text or b"", number)
+            if len(labels) > MOST_LABELS_OF_ONE:
+                raise PageError(f"line {number + 1} has more than {MOST_LABELS_OF_ONE} labels")
             self._number += len(labels)
             if self._number > MOST_LABELS:
                 raise PageError(f"the samples of interest have more than {MOST_LABELS} labels")
@@ -229,6 +267,8 @@ def _unescaped(text: str) -> str:
 
 
 def _read_value(line: bytes, number: int, column: int) -> float:
+    if len(line) > MOST_LINE:
+        raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
     try:
         return _number(line[column:])
     except ValueError:
@@ -247,10 +287,6 @@ def _number(text: bytes) -> float:
     if match is None:
         raise ValueError
     return float(match[1])
-
-
-def _first_double(series: Sequence[Series]) -> str:
-    return _shown(Counter(series).most_common(1)[0][0].name)
 
 
 def _shown(text: bytes, most: int = 60) -> str:

@@ -6,9 +6,9 @@ A page is read as one engine's kind: that of its first series.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan, nan
+from math import inf, nan
 from typing import NamedTuple
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, EngineKind, Gauge, Latency, Mark, Meaning
@@ -19,13 +19,16 @@ from exporter.scrape.slices import Pausing
 
 MOST_ENGINES = 256
 MOST_POSITIONS = 128
-MOST_POSITIONS_TOGETHER = 2**13
+MOST_POSITIONS_TOGETHER = 2**11
 """Draft positions of all engines of a page: each has a column in every window, and samples on our page."""
+MOST_SECONDS = 1e9
+"""Largest finite upper bound of a latency bucket, in seconds: 30 years."""
 MOST_NAME = 1024
 """Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
-
-MOST_NAMES_TOGETHER = 2**16
-"""Characters of the names of all engines of a target: each has some 150 series, which repeat its name."""
+MOST_NAMES_TOGETHER = 2**15
+"""Characters of all engines' names of a target: 128 of each of 256, in some 150 series of each."""
+MOST_BUCKETS = 128
+"""Buckets of one histogram. vLLM's have 30 at most; each has a column in the longest window."""
 
 _RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
 _SPECULATION = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
@@ -78,6 +81,9 @@ class _Sighting(NamedTuple):
 def plan_of(layout: Layout) -> Pausing[Plan]:
     """Find out what the values of a page are. A page is read as one engine's: that of its first series."""
     meanings = [MEANINGS[series.name] for series in layout.series]
+    is_large = len(meanings) > SLICE
+    if is_large:
+        yield
     kind, prefix = next(((one.kind, one.prefix) for one in meanings if one.kind), (None, ""))
     sightings: list[_Sighting] = []
     for place, meaning in enumerate(meanings):
@@ -89,13 +95,16 @@ def plan_of(layout: Layout) -> Pausing[Plan]:
     legacy = Mark.V0 in quantities
     created = Mark.CREATED in quantities
     start = _process_start(meanings)
+    if is_large:
+        yield
     engines = yield from _engine_plans(sightings, legacy=legacy)
+    shown = yield from _shown([layout.series[place] for place in (*start, *(one.place for one in sightings))])
     return Plan(
         kind.name if kind else "",
         "v0" if legacy else _front_end(kind, prefix, open_metrics=layout.open_metrics, created=created),
         engines,
         start,
-        _shown([layout.series[place] for place in (*start, *(one.place for one in sightings))]),
+        shown,
     )
 
 
@@ -123,9 +132,13 @@ def _process_start(meanings: Sequence[Meaning]) -> tuple[int, ...]:
     return places if len(places) == 1 else ()
 
 
-def _shown(series: Sequence[Series]) -> Shown:
-    names = frozenset(one.name for one in series)
-    return Shown(names, frozenset(one for one in series if one.name not in BUCKET_NAMES))
+def _shown(series: Sequence[Series]) -> Pausing[Shown]:
+    without_buckets: set[Series] = set()
+    for begin in range(0, len(series), SLICE):
+        if begin:
+            yield
+        without_buckets.update(one for one in series[begin : begin + SLICE] if one.name not in BUCKET_NAMES)
+    return Shown(frozenset(one.name for one in series), frozenset(without_buckets))
 
 
 def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[dict[EngineName, EnginePlan]]:
@@ -141,6 +154,8 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
         newest[row] = min(age, newest.get(row, age))
         if one.rank:
             lowest[one.engine] = min(one.rank, lowest.get(one.engine, one.rank))
+    if len(sightings) > SLICE:
+        yield
     plans: defaultdict[EngineName, EnginePlan] = defaultdict(EnginePlan)
     for number, one in enumerate(sightings):
         is_newest = one.meaning.rank == newest[one.meaning.series.names[0]]
@@ -148,6 +163,12 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
             _place(plans[one.engine], one)
         if number % SLICE == SLICE - 1:
             yield
+    _check_sizes(plans)
+    return {name: _without_counters(plan) if legacy else plan for name, plan in plans.items()}
+
+
+def _check_sizes(plans: Mapping[EngineName, EnginePlan]) -> None:
+    """Refuse a page whose engines would take too much of windows, of memory or of our own page."""
     if len(plans) > MOST_ENGINES:
         raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
     characters = sum(len(text) for name in plans for text in name)
@@ -156,12 +177,14 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
             f"the engines' names have {characters} characters together; at most "
             f"{MOST_NAMES_TOGETHER} are read"
         )
+    buckets = max((len(bounds) for plan in plans.values() for bounds in plan.buckets.values()), default=0)
+    if buckets > MOST_BUCKETS:
+        raise PageError(f"a histogram has {buckets} buckets; at most {MOST_BUCKETS} are read")
     positions = sum(max(plan.positions, default=-1) + 1 for plan in plans.values())
     if positions > MOST_POSITIONS_TOGETHER:
         raise PageError(
             f"the page shows {positions} draft positions; at most {MOST_POSITIONS_TOGETHER} are watched"
         )
-    return {name: _without_counters(plan) if legacy else plan for name, plan in plans.items()}
 
 
 def _without_counters(plan: EnginePlan) -> EnginePlan:
@@ -193,8 +216,12 @@ def _bound(text: str | None) -> float:
         bound = float(text or "")
     except ValueError:
         bound = nan
-    if isnan(bound):
-        raise PageError("a histogram bucket has no readable upper bound in its label le")
+    # Written so that NaN fails too.
+    if not (0 <= bound <= MOST_SECONDS or bound == inf):
+        raise PageError(
+            "a histogram bucket has no readable upper bound in its label le: "
+            f"a number from 0 to {MOST_SECONDS:.0e} (seconds) or +Inf"
+        )
     return bound
 
 

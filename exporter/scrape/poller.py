@@ -20,17 +20,22 @@ from exporter.scrape.filter import PageChoice
 from exporter.scrape.plan import Shown
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import Reading
-from exporter.scrape.schedule import DutyCycle, Seldom, back_off, next_beat, phase
-from exporter.scrape.server_info import PATH, ServedSpeculation, served_speculation, writable
-from exporter.scrape.slices import giving_way
+from exporter.scrape.schedule import Cause, DutyCycle, ProcessingCost, Seldom, back_off, next_beat, phase
+from exporter.scrape.server_info import MOST_ANSWER, PATH, ServedSpeculation, served_speculation, writable
+from exporter.scrape.slices import Meter, Pausing, giving_way
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that say nothing of the filtered page: the whole one would fail likewise."""
 _MOST_VERSION = 64
-_SECOND_QUESTION = 60.0
-"""Seconds after which ``/server_info`` is asked for again: its first answer looks for the programs, drivers
-and packages of the host, which took 2 s without a GPU and may take longer than the exporter waits. It is
-kept."""
+DETAILS_EVERY = 60.0
+"""Seconds from one request for ``/version`` and ``/server_info`` to the next, at least.
+
+A server whose counters appear to restart with every poll is not asked more often. After a timeout
+``/server_info`` is asked for once more: its first answer looks for the programs, drivers and packages of the
+host, which took 2 s without a GPU and may take longer than the exporter waits. vLLM keeps it.
+"""
+SAID_AGAIN = 600.0
+"""Seconds at the configured interval after which a longer one is logged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,21 @@ class PollRecord:
     version: str = ""
     speculation: ServedSpeculation | None = None
     """How the server says that it speculates; only one in development mode does."""
+    details: Seldom = field(default_factory=lambda: Seldom(DETAILS_EVERY))
+    """When ``/version`` and ``/server_info`` may be asked for; it outlives the poller, so a reload changes
+    nothing."""
+    unused: set[tuple[str, str]] = field(default_factory=set)
+    """Which details were logged as not used, each with the kind of reason."""
+    cost: ProcessingCost = field(default_factory=ProcessingCost)
+    slowed: dict[Cause, float] = field(default_factory=dict)
+    """When the interval was last longer than configured (monotonic), by cause."""
+
+    def unused_event(self, source: str, kind: str, reason: str) -> Event | None:
+        """Return the event that a detail is not used; None if that was logged for this kind of reason."""
+        if (source, kind) in self.unused:
+            return None
+        self.unused.add((source, kind))
+        return Event("server_details_not_used", {"source": source, "reason": reason}, is_bad=True)
 
 
 class Poller:
@@ -92,7 +112,7 @@ class Poller:
         client: Client,
         pace: Pace,
         clock: Clock,
-        receive: Callable[[Polled], bool],
+        receive: Callable[[Polled], Pausing[bool]],
         tell: Callable[[Event], None],
         attempted: Callable[[], None],
         record: PollRecord,
@@ -113,14 +133,16 @@ class Poller:
         self._attempted = attempted
         self._reader = Reader()
         self._choice = PageChoice(url, enabled=pace.filtered)
-        self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window)
+        self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window, record.cost)
+        self._meter = Meter(clock.processor)
+        self._spent = client.spent
         self._offset = phase(url)
         self._failures_in_a_row = 0
         self._with_latencies = Seldom(pace.histogram_interval, pace.histogram_phase)
         self._log = structlog.get_logger(target=name)
         self._foreign = False
-        self._knows_version = False
-        self._ask_again_at = math.inf
+        self._details_wanted = True
+        self._speculation_wanted = False
         self._crashed = False
         self.record = record
 
@@ -153,6 +175,7 @@ class Poller:
             self._failed("malformed", "the exporter could not handle the answer")
         else:
             self._crashed = False
+        self._note_cost()
         self._attempted()
 
     def _next_moment(self) -> float:
@@ -178,22 +201,27 @@ class Poller:
                 raise
         else:
             shown = self._reader.shown
-            if self._choice.is_complete(shown, with_latencies=with_latencies):
+            if self._is_complete(shown, with_latencies=with_latencies):
                 self._choice.trust(shown)
                 self._show_page("filtered", with_latencies=with_latencies)
                 return answer, reading
         # The same poll asks for the whole page, so that nothing of it is lost.
         whole = await self._ask_whole(with_latencies=with_latencies)
-        if not self._choice.is_complete(shown, with_latencies=with_latencies):
+        if not self._is_complete(shown, with_latencies=with_latencies):
             self._choice.refuse(with_latencies=with_latencies)
             self._tell(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return whole
 
     async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
         answer, reading = await self._get(self._url, with_latencies=with_latencies)
-        self._choice.learn(self._reader.shown, with_latencies=with_latencies)
+        with self._meter.running():
+            self._choice.learn(self._reader.shown, with_latencies=with_latencies)
         self._show_page("full", with_latencies=with_latencies)
         return answer, reading
+
+    def _is_complete(self, shown: Shown, *, with_latencies: bool) -> bool:
+        with self._meter.running():
+            return self._choice.is_complete(shown, with_latencies=with_latencies)
 
     def _show_page(self, page: str, *, with_latencies: bool) -> None:
         """Say which page is polled; the rare polls with histograms may differ from all others."""
@@ -203,7 +231,7 @@ class Poller:
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, Reading]:
         answer = await self._client.get(url)
         reading = self._reader.read(answer.body, with_latencies=with_latencies)
-        return answer, await giving_way(reading)
+        return answer, await giving_way(self._meter.measured(reading))
 
     def _failed(self, reason: Reason, message: str) -> None:
         record = self.record
@@ -218,19 +246,46 @@ class Poller:
         moment, wall = self._clock.monotonic(), self._clock.wall()
         self._duty.answered(moment, answer.seconds)
         self._note_engine(reading)
-        began_anew = self._receive(Polled(reading, moment, wall, self.interval))
+        receiving = self._receive(Polled(reading, moment, wall, self.interval))
+        began_anew = await giving_way(self._meter.measured(receiving))
         if with_latencies:
             self._with_latencies.done(moment)
         if began_anew:
             self._choice.forget()
             self._with_latencies.begin_anew()
         self._note_success(answer, wall)
-        if (began_anew or not self._knows_version) and reading.engine_kind == "vllm":
-            self._knows_version = True
+        self._details_wanted |= began_anew
+        wanted = self._details_wanted or self._speculation_wanted
+        if wanted and reading.engine_kind == "vllm" and self.record.details.is_due(moment):
+            self.record.details.done(moment)
+            await self._ask_details()
+
+    async def _ask_details(self) -> None:
+        """Ask what the metrics do not say; if the answer takes too long, once more later."""
+        first, self._details_wanted = self._details_wanted, False
+        if first:
             self.record.version = await self._ask_version()
-            await self._ask_speculation(again_at=moment + _SECOND_QUESTION)
-        elif moment >= self._ask_again_at:
-            await self._ask_speculation(again_at=math.inf)
+        is_late = await self._ask_speculation()
+        self._speculation_wanted = first and is_late
+
+    def _note_cost(self) -> None:
+        """Take note of what the poll cost us, and log once why the target is polled less often."""
+        now, spent = self._clock.monotonic(), self._meter.seconds + self._client.spent
+        self.record.cost.polled(now, spent - self._spent)
+        self._spent = spent
+        cause, slowed = self._duty.cause, self.record.slowed
+        if cause is None:
+            return
+        is_new = now - slowed.get(cause, -math.inf) > SAID_AGAIN
+        slowed[cause] = now
+        if is_new:
+            fields: dict[str, object] = {"cause": cause, "interval": self.interval}
+            self._tell(Event("target_polled_less_often", fields, is_bad=cause == "processing"))
+
+    def _tell_unused(self, source: str, kind: str, reason: str) -> None:
+        event = self.record.unused_event(source, kind, reason)
+        if event is not None:
+            self._tell(event)
 
     def _note_success(self, answer: Answer, wall: float) -> None:
         record = self.record
@@ -249,28 +304,36 @@ class Poller:
     async def _ask_version(self) -> str:
         """Return the server's version, or nothing: an older server has no such page, a proxy may hide it."""
         try:
-            answer = await self._client.get(beside(self._url, "version"))
+            answer = await self._ask_detail("version", "version")
             version = json.loads(answer.body)["version"]
         except (PollError, ValueError, LookupError, TypeError, RecursionError):
             return ""
         return writable(version, _MOST_VERSION)
 
-    async def _ask_speculation(self, *, again_at: float) -> None:
-        """Note how the server says that it speculates; if it takes too long, ask again at that moment.
+    async def _ask_speculation(self) -> bool:
+        """Note how the server says that it speculates; return whether its answer takes too long.
 
         A question that fails takes nothing back: what the server said holds until it says something else, or
         that it has no such page.
         """
-        self._ask_again_at = math.inf
         try:
-            answer = await self._client.get(beside(self._url, PATH))
+            answer = await self._ask_detail("server_info", PATH)
         except PollError as error:
-            if error.reason == "timeout":
-                self._ask_again_at = again_at
             if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND:
                 self.record.speculation = None
-        else:
-            self.record.speculation = served_speculation(answer.body)
+            return error.reason == "timeout"
+        found = self.record.speculation = served_speculation(answer.body)
+        if found and found.problem:
+            self._tell_unused("server_info", found.problem, found.problem)
+        return False
+
+    async def _ask_detail(self, source: str, page: str) -> Answer:
+        try:
+            return await self._client.get(beside(self._url, page), max_body=MOST_ANSWER)
+        except PollError as error:
+            if error.reason == "too_large":
+                self._tell_unused(source, error.reason, str(error))
+            raise
 
 
 def beside(url: str, page: str) -> str:

@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PageError
-from exporter.scrape.page import Layout, read_page, read_values
-from exporter.scrape.plan import EnginePlan, Plan, Shown, plan_of
-from exporter.scrape.sample import Buckets, Reading, Sample
+from exporter.scrape.page import SLICE, Layout, read_page, read_values
+from exporter.scrape.plan import MOST_POSITIONS, EnginePlan, Plan, Shown, plan_of
+from exporter.scrape.sample import Buckets, EngineName, Reading, Sample
 from exporter.scrape.slices import Pausing
 
 MOST_COUNT = 2**53
 """From here on a float no longer counts by ones, so no server's counter can be right."""
+MOST_REQUESTS = 2.0**20
+"""More requests than this cannot run or wait on one engine: the gauge is absent."""
 
 _NANOSECONDS = 10**9
+_ENGINES_SLICE = 16
+"""Engines whose samples are made from one pause to the next: a few milliseconds of work."""
 _NAMES = {True: frozenset(MEANINGS), False: frozenset(MEANINGS) - BUCKET_NAMES}
 
 
@@ -40,6 +45,8 @@ _shared: WeakValueDictionary[int, _Known] = WeakValueDictionary()
 def _known(layout: Layout) -> Pausing[_Known]:
     """Return what is known of the layout, which another target's reader may have found out already."""
     key = hash((tuple(layout.starts), tuple(layout.places)))
+    if len(layout.places) > SLICE:
+        yield
     known = _shared.get(key)
     if known is None or known.layout != layout:
         plan = yield from plan_of(layout)
@@ -68,10 +75,11 @@ class Reader:
             known = yield from self._read_first(page, with_latencies=with_latencies)
         plan, values = known
         start = next((values[place] for place in plan.process_start), None)
-        samples = {
-            name: _sample(engine, values, start, with_latencies=with_latencies)
-            for name, engine in plan.engines.items()
-        }
+        samples: dict[EngineName, Sample] = {}
+        for number, (name, engine) in enumerate(plan.engines.items(), 1):
+            samples[name] = _sample(engine, values, start, with_latencies=with_latencies)
+            if number % _ENGINES_SLICE == 0:
+                yield
         self.shown = plan.shown
         return Reading(plan.kind, plan.front_end, samples)
 
@@ -79,14 +87,14 @@ class Reader:
         """Read the page by a layout that is known, if it has one."""
         if with_latencies in self._known:
             known = self._known[with_latencies]
-            values = read_values(known.layout, page)
+            values = yield from read_values(known.layout, page)
             if values is not None:
                 return known.plan, values
         if with_latencies or True not in self._known:
             return None
         # Whole pages are laid out alike with and without: they share one layout, which is large.
         layout = self._known[True].layout.only(_NAMES[False])
-        values = read_values(layout, page)
+        values = yield from read_values(layout, page)
         if values is None:
             return None
         plan = yield from self._keep(layout, with_latencies=False)
@@ -117,7 +125,7 @@ def _sample(
             _count(values, positions.get(position, ()), 1) or 0
             for position in range(max(positions, default=-1) + 1)
         ),
-        gauges=tuple(_GAUGE_OF[gauge](values, places) for gauge, places in enumerate(plan.gauges)),
+        gauges=tuple(_gauge(GAUGES[gauge], values, plan.gauges[gauge]) for gauge in Gauge),
         created=created if created is not None and isfinite(created) else None,
         latencies=_latencies(plan, values) if with_latencies else None,
     )
@@ -144,27 +152,31 @@ def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | 
     return total
 
 
-def _present(values: Sequence[float], places: Sequence[int]) -> list[float]:
-    return [values[place] for place in places if isfinite(values[place])]
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
-def _total(values: Sequence[float], places: Sequence[int]) -> float | None:
-    present = _present(values, places)
-    return sum(present) if present else None
+class _GaugeRow(NamedTuple):
+    """How a gauge's series become one value, and the largest value that a server can mean."""
+
+    combine: Callable[[Sequence[float]], float]
+    most: float
 
 
-def _mean(values: Sequence[float], places: Sequence[int]) -> float | None:
-    present = _present(values, places)
-    return sum(present) / len(present) if present else None
-
-
-_GAUGE_OF: dict[int, Callable[[Sequence[float], Sequence[int]], float | None]] = {
-    Gauge.RUNNING_REQUESTS: _total,
-    Gauge.WAITING_REQUESTS: _total,
-    Gauge.KV_CACHE_USAGE: _mean,
-    Gauge.REPORTED_ACCEPTANCE_RATIO: _mean,
-    Gauge.REPORTED_ACCEPTANCE_LENGTH: _mean,
+GAUGES: dict[Gauge, _GaugeRow] = {
+    Gauge.RUNNING_REQUESTS: _GaugeRow(sum, MOST_REQUESTS),
+    Gauge.WAITING_REQUESTS: _GaugeRow(sum, MOST_REQUESTS),
+    Gauge.KV_CACHE_USAGE: _GaugeRow(_mean, 1.0),
+    Gauge.REPORTED_ACCEPTANCE_RATIO: _GaugeRow(_mean, 1.0),
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: _GaugeRow(_mean, MOST_POSITIONS + 1),
 }
+
+
+def _gauge(row: _GaugeRow, values: Sequence[float], places: Sequence[int]) -> float | None:
+    """Combine a gauge's series; a value that no server can mean is absent. Not a number is no error."""
+    possible = [values[place] for place in places if 0 <= values[place] <= row.most]
+    found = row.combine(possible) if possible else None
+    return found if found is None or found <= row.most else None
 
 
 def _latencies(plan: EnginePlan, values: Sequence[float]) -> dict[Latency, Buckets]:

@@ -1,21 +1,34 @@
-"""When to ask: a fixed beat for each target, slower where asking costs the server much or fails."""
+"""When to ask: a fixed beat for each target, slower where asking costs the server or us much, or fails."""
 
 from __future__ import annotations
 
 from collections import deque
 from hashlib import blake2b
 from math import ceil, floor, inf, isfinite
+from typing import Final, Literal, TypeAlias
 
 from exporter.scrape.errors import Reason
 
 REMEMBERED_SECONDS = 60.0
 """How long an answer's time is remembered as what asking costs."""
+PROCESSOR_SHARE: Final = 0.05
+"""The share of a core that the polls of one target may take.
+
+110 engines, as many as a page of the default size shows, take 0.03 s a poll once their layout is known.
+"""
+COSTLIEST: Final = 3
+"""Polls of a minute that do not count: a first whole page, a first filtered one, and one after a restart."""
+MOST_REMEMBERED: Final = 600
+"""Polls whose processor time is remembered, where there are more in a minute."""
 LARGEST_SHARE = 1 / 6
 """The longest effective interval, as a share of the shortest window."""
 REFUSED_BACK_OFF = 5.0
 """The longest wait, in seconds, after a refused connection: asking nobody costs nobody anything."""
 BACK_OFF = 30.0
 """The longest wait after other failures."""
+
+Cause: TypeAlias = Literal["answers", "processing"]
+"""Why a target is polled less often: its answers take the server long, or reading them takes us long."""
 
 _EARLY = 2e-3
 """So many seconds early a timer may fire and no beat is taken twice; libuv's timers are a millisecond."""
@@ -74,13 +87,39 @@ def back_off(interval: float, failures: int, reason: Reason) -> float:
     return max(interval, min(most, interval * 2.0 ** (min(failures, 16) - 1)))
 
 
-class DutyCycle:
-    """Keeps the time a server spends on us below a share, by asking it less often."""
+class ProcessingCost:
+    """The processor time that a target's polls cost the exporter itself.
 
-    def __init__(self, interval: float, most: float, shortest_window: float) -> None:
+    The mean, since a server chooses its pages: of cheap and costly ones in turn no single one tells. But the
+    costliest few do not count, as a first page is costly: everything on it is new.
+    """
+
+    def __init__(self) -> None:
+        self._polls: deque[tuple[float, float]] = deque()
+        self.seconds = 0.0
+        """The mean processor seconds of a poll over the last minute, the costliest few left out."""
+
+    def polled(self, now: float, seconds: float) -> None:
+        """Note the processor seconds of a poll that ended ``now`` (monotonic), successful or not."""
+        polls = self._polls
+        polls.append((now, seconds))
+        while polls[0][0] < now - REMEMBERED_SECONDS or len(polls) > MOST_REMEMBERED:
+            polls.popleft()
+        usual = sorted(cost for _, cost in polls)[:-COSTLIEST]
+        self.seconds = sum(usual) / len(usual) if usual else 0.0
+
+
+class DutyCycle:
+    """Keeps the time that a target's polls take below a share, by asking it less often.
+
+    One share is of the server's time, the other of our own processor.
+    """
+
+    def __init__(self, interval: float, most: float, shortest_window: float, own: ProcessingCost) -> None:
         """Ask every ``interval`` seconds unless answers take more than the share ``most`` of that."""
         self._interval = interval
         self._most = most
+        self._own = own
         self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _HARDLY))
         # The shortest answers: each longer than the one before it, the first the shortest of all.
         self._answers: deque[tuple[float, float]] = deque()
@@ -101,11 +140,26 @@ class DutyCycle:
         By the *shortest* answer of the last minute: the others waited behind the server's load, which
         is not what answering costs. Whole intervals, so that a target keeps its beat as its cost varies.
         """
-        if not self._answers:
-            return 1
-        wanted = self._answers[0][1] / self._most / self._interval
-        return min(max(1, ceil(wanted - _HARDLY)), self._most_beats)
+        return max(self._beats_of(self._answering()), self._beats_of(self._processing()))
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why the effective interval is longer than configured; None if it is not."""
+        if self.beats == 1:
+            return None
+        return "processing" if self._processing() > self._answering() else "answers"
 
     def interval(self) -> float:
         """Return the effective interval in seconds."""
         return self.beats * self._interval
+
+    def _answering(self) -> float:
+        """Return the seconds from poll to poll that the server's share asks for."""
+        return self._answers[0][1] / self._most if self._answers else 0.0
+
+    def _processing(self) -> float:
+        """Return the seconds from poll to poll that our own share asks for."""
+        return self._own.seconds / PROCESSOR_SHARE
+
+    def _beats_of(self, seconds: float) -> int:
+        return min(max(1, ceil(seconds / self._interval - _HARDLY)), self._most_beats)

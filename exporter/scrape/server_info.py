@@ -12,19 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from exporter.scrape.batch_schedule import KEY, NO_SCHEDULE, BatchSchedule, ScheduleError, batch_schedule
 from exporter.scrape.plan import MOST_POSITIONS
 
 PATH: Final = "server_info?config_format=json"
 """Where it is, beside the metrics page. An older vLLM ignores the query and answers with text in the JSON."""
+MOST_ANSWER: Final = 64 * 1024
+"""Bytes of an answer to ``/server_info`` or ``/version``. vLLM's own has 22 kB."""
 
 _MOST_METHOD: Final = 64
 _MOST_DRAFT_MODEL: Final = 256
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is no model: vLLM writes the method's name there, or a class."""
-_FIELDS: Final = ("method", "model", "num_speculative_tokens", "num_speculative_tokens_per_batch_size")
+_FIELDS: Final = ("method", "model", "num_speculative_tokens", KEY)
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
-    r"method='([^']*)', model=(?:None|'([^']*)'), num_spec_tokens=([0-9]{1,4})\)"
+    r"method='([^']{0,64}+)', model=(?:None|'([^']{0,256}+)'), num_spec_tokens=([0-9]{1,4}+)\)"
 )
 
 
@@ -37,8 +40,9 @@ class ServedSpeculation:
     """K, the most tokens that are drafted at a time."""
     draft_model: str = ""
     """The name or path that it was loaded from."""
-    schedule: tuple[tuple[int, int], ...] = ()
-    """For batches of so many requests and more so many tokens, ascending; empty where K always holds."""
+    schedule: BatchSchedule = NO_SCHEDULE
+    problem: str = ""
+    """Why the schedule that was found is not used; empty if it is used, or there is none."""
 
 
 def served_speculation(body: bytes) -> ServedSpeculation | None:
@@ -66,24 +70,17 @@ def _loaded(body: bytes) -> object:
 
 def _usable(method: object, model: object, tokens: object, schedule: object = None) -> ServedSpeculation:
     method = writable(method, _MOST_METHOD)
+    try:
+        used, problem = batch_schedule(schedule), ""
+    except ScheduleError as error:
+        used, problem = NO_SCHEDULE, str(error)
     return ServedSpeculation(
         method,
         tokens if type(tokens) is int and 0 < tokens <= MOST_POSITIONS else None,
         "" if method in _WITHOUT_MODEL else writable(model, _MOST_DRAFT_MODEL),
-        _schedule(schedule),
+        used,
+        problem,
     )
-
-
-def _schedule(value: object) -> tuple[tuple[int, int], ...]:
-    """Read ``[[first batch size, last, tokens], …]``. Past a last one its tokens hold on, so none is kept."""
-    found = []
-    for entry in value if isinstance(value, list) else ():
-        match entry:
-            case [int(first), int(), int(tokens)]:
-                found.append((first, tokens))
-            case _:
-                return ()
-    return tuple(sorted(found))
 
 
 def writable(value: object, most: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 
 from exporter.scrape.engines import Latency
@@ -64,8 +65,8 @@ class HistogramLedger:
         if before is None:
             return
         increment = [new - old for old, new in zip(before.counts, counts, strict=True)]
-        if min(increment, default=0) >= 0:
-            self._ring.add(before.moment, moment, increment, interval)
+        if all(_is_cumulative(each) for each in self._by_latency(increment).values()):
+            self._ring.add(before.moment, moment, [increment], interval)
 
     def window(self, newest: float) -> dict[Latency, Buckets]:
         """Return how many observations each bucket got over the window, cumulative as on a page.
@@ -76,13 +77,21 @@ class HistogramLedger:
         """
         if newest - self._newest > GONE_PAGES * self._interval:
             return {}
-        rows = self._ring.since(self._newest - self._length - self._interval / 2)
+        (rows,) = self._ring.since(self._newest - self._length - self._interval / 2)
         if len(rows) < 2:  # noqa: PLR2004 - a first row and a last one
             return {}
-        sums = difference(rows[0], rows[-1])
+        return self._by_latency(difference(rows[0], rows[-1]))
+
+    def _by_latency(self, counts: Sequence[int]) -> dict[Latency, Buckets]:
+        """Split the counts of all histograms, behind one another, into those of each."""
         histograms: dict[Latency, Buckets] = {}
         start = 0
         for latency, bounds in self._bounds:
-            histograms[latency] = Buckets(bounds, tuple(sums[start : start + len(bounds)]))
+            histograms[latency] = Buckets(bounds, tuple(counts[start : start + len(bounds)]))
             start += len(bounds)
         return histograms
+
+
+def _is_cumulative(buckets: Buckets) -> bool:
+    """Return whether no bucket got fewer observations than the one below it, and none lost any."""
+    return all(lower <= higher for lower, higher in pairwise((0, *buckets.counts)))

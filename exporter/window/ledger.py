@@ -20,6 +20,7 @@ MEAN_GAUGES = (Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS, Gauge.KV_CACHE_US
 """The gauges of which a window has the mean over its polls."""
 
 _MOST_GAUGE = 2**31
+"""Far above what the reader lets through: what is fed by hand cannot overflow either."""
 
 # An increment is kept as two rows. That of counts has the counters, then the positions; that of times has
 # what half of 64 bits does not hold: the time covered, the gauges' sums, and the counters of nanoseconds.
@@ -35,7 +36,7 @@ _COLUMNS = {
 }
 """In which row a counter is, and in which column of it."""
 
-Totals = tuple[Rows, Rows]
+Totals = Sequence[Rows]
 """Running totals of counts, and of times."""
 
 
@@ -111,13 +112,13 @@ class Increments:
 
     def between(self, places: Sequence[int]) -> Increments:
         """Return the same added up between places, each a number of increments before it, ascending."""
-        counts, times = (rows.at(places) for rows in self._totals)
-        return Increments((counts, times), polled=[self._polled[place] for place in places])
+        totals = [rows.at(places) for rows in self._totals]
+        return Increments(totals, polled=[self._polled[place] for place in places])
 
     def plus(self, other: Increments) -> Increments:
         """Return the sums of as many increments of another engine and these, one by one."""
-        counts, times = (_added(*pair) for pair in zip(self._totals, other._totals, strict=True))
-        return Increments((counts, times), polled=list(map(add, self._polled, other._polled)))
+        totals = [_added(*pair) for pair in zip(self._totals, other._totals, strict=True)]
+        return Increments(totals, polled=list(map(add, self._polled, other._polled)))
 
     def _column(self, row: int, column: int) -> list[int]:
         values = self._totals[row].column(column)
@@ -176,26 +177,23 @@ _STEP_COUNTERS = (Counter.DECODE_STEPS, Counter.DECODE_NANOSECONDS)
 
 
 class Ledger:
-    """The rings of one engine's increments."""
+    """The ring of one engine's increments."""
 
     def __init__(self, longest: float) -> None:
         """Keep what windows up to ``longest`` seconds need."""
-        self._rings = (Ring(longest), Ring(longest))
+        self._ring = Ring(longest, groups=2)
 
     def keep(self, longest: float) -> None:
         """Keep what windows up to ``longest`` seconds need, from now on."""
-        for ring in self._rings:
-            ring.keep = longest
+        self._ring.keep = longest
 
     def clear(self) -> None:
         """Start every window anew."""
-        for ring in self._rings:
-            ring.clear()
+        self._ring.clear()
 
     def add(self, increment: Increment, gauges: Sequence[float | None], interval: float) -> None:
         """Add an increment and the values of ``MEAN_GAUGES`` at its end; ``interval`` is that of polling."""
-        for ring, row in zip(self._rings, rows_of(increment, gauges), strict=True):
-            ring.add(increment.begin, increment.end, row, interval)
+        self._ring.add(increment.begin, increment.end, rows_of(increment, gauges), interval)
 
     def window(self, length: float, interval: float, newest: float, known: Known) -> Window:
         """Sum the increments that begin no earlier than ``length`` and half an interval before ``newest``.
@@ -203,7 +201,7 @@ class Ledger:
         A whole interval would be a knife edge, on which jitter decides whether one increment more is in.
         """
         edge = newest - length - interval / 2
-        totals = (self._rings[_COUNTS].since(edge), self._rings[_TIMES].since(edge))
+        totals = self._ring.since(edge)
         counts, times = sums = [difference(rows[0], rows[-1]) for rows in totals]
         counts += [0] * (_POSITIONS + known.tokens - len(counts))
         times += [0] * (_GAUGES + len(MEAN_GAUGES) + len(_NANOSECONDS) - len(times))
@@ -218,7 +216,7 @@ class Ledger:
                 times[_GAUGES + place] / NANO / polls if polls and told else None
                 for place, told in enumerate(known.gauges)
             ),
-            increments=Increments(totals, self._rings[_COUNTS].begins(edge)),
+            increments=Increments(totals, self._ring.begins(edge)),
         )
 
 

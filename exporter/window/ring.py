@@ -16,13 +16,13 @@ from operator import sub
 _NARROW = "i"
 _WIDE = "q"
 _MOST = {_NARROW: 2**31 - 1, _WIDE: 2**62}
-"""What totals may be, by the kind of array that holds them.
-
-Totals above the wider one could leave 64 bits with the next increment.
-"""
+"""Largest total by array type. A larger total in the wide type could overflow with the next increment."""
 
 _BLOCK = 16
 """Rows that are held, and forgotten, together."""
+
+Block = Sequence[int]
+"""Rows one after the other: an array, or a list if a number has more than 64 bits."""
 
 
 class Rows:
@@ -34,7 +34,7 @@ class Rows:
 
     __slots__ = ("_begin", "_blocks", "_end", "width")
 
-    def __init__(self, blocks: Sequence[array[int]], width: int, begin: int, end: int) -> None:
+    def __init__(self, blocks: Sequence[Block], width: int, begin: int, end: int) -> None:
         """Take the rows from ``begin`` to ``end`` of those in ``blocks``, all of them full but the last."""
         self._blocks = blocks
         self.width = width
@@ -43,42 +43,39 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
-        """Make them of rows of any widths: the columns that one lacks are 0 there."""
+        """Make them of rows of any widths and of integers of any size: missing columns are 0."""
         width = max(1, *map(len, rows)) if rows else 1
         return cls(_blocks(rows, width, _WIDE), width, 0, len(rows))
 
     def __len__(self) -> int:
         return self._end - self._begin
 
-    def __getitem__(self, row: int) -> array[int]:
+    def __getitem__(self, row: int) -> Block:
         block, place = divmod(range(self._begin, self._end)[row], _BLOCK)
         return self._blocks[block][place * self.width : (place + 1) * self.width]
 
-    def __iter__(self) -> Iterator[array[int]]:
+    def __iter__(self) -> Iterator[Block]:
         return map(self.__getitem__, range(len(self)))
 
     def at(self, places: Sequence[int]) -> Rows:
         """Return some of them, by their places."""
-        blocks = []
-        for first in range(0, len(places), _BLOCK):
-            block = array(self._kind)
-            for place in places[first : first + _BLOCK]:
-                block.extend(self[place])
-            blocks.append(block)
+        blocks = [
+            _joined([self[place] for place in places[first : first + _BLOCK]], self._kind)
+            for first in range(0, len(places), _BLOCK)
+        ]
         return Rows(blocks, self.width, 0, len(places))
 
     def column(self, column: int) -> Sequence[int]:
         """Return one column of all rows; one that there is not is 0."""
         if column >= self.width:
             return [0] * len(self)
-        values = array(self._kind)
-        for block in self._blocks:
-            values.extend(block[column :: self.width])
+        values = _joined([block[column :: self.width] for block in self._blocks], self._kind)
         return values[self._begin : self._end]
 
     @property
     def _kind(self) -> str:
-        return self._blocks[0].typecode if self._blocks else _WIDE
+        first = self._blocks[0] if self._blocks else None
+        return first.typecode if isinstance(first, array) else _WIDE
 
 
 def padded(row: Sequence[int], width: int) -> list[int]:
@@ -86,21 +83,94 @@ def padded(row: Sequence[int], width: int) -> list[int]:
     return [*row, *[0] * (width - len(row))]
 
 
-def _blocks(rows: Sequence[Sequence[int]], width: int, kind: str) -> list[array[int]]:
+def _blocks(rows: Sequence[Sequence[int]], width: int, kind: str) -> list[Block]:
     """Return the rows in blocks, the columns that one lacks being 0."""
     return [
-        array(kind, chain.from_iterable(padded(row, width) for row in rows[first : first + _BLOCK]))
+        _joined([padded(row, width) for row in rows[first : first + _BLOCK]], kind)
         for first in range(0, len(rows), _BLOCK)
     ]
 
 
-class Ring:
-    """Rows of totals, as far back as they are needed."""
+def _joined(parts: Sequence[Block], kind: str) -> Block:
+    """Return the parts as one array, or as a list if a number does not fit into the array."""
+    values = array(kind)
+    try:
+        for part in parts:
+            values.extend(part)
+    except OverflowError:
+        return list(chain.from_iterable(parts))
+    return values
 
-    def __init__(self, keep: float) -> None:
+
+class _Totals:
+    """Running totals of one group of columns: a row before the first increment, and one after each."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every increment."""
+        self._store([[0]], _NARROW)
+
+    def rows(self, first: int = 0) -> Rows:
+        """Return the rows from ``first`` on."""
+        block, begin = divmod(self._dead + first, _BLOCK)
+        blocks = self._blocks[block:]
+        end = (len(blocks) - 1) * _BLOCK + len(blocks[-1]) // self._width
+        return Rows(blocks, self._width, begin, end)
+
+    def after(self, increment: Sequence[int]) -> list[int] | None:
+        """Return the totals after an increment, rebased and widened if needed; None if 64 bits are too few."""
+        rows = self.rows()
+        totals = _sum(rows[-1], increment)
+        if _holds(self._kind, totals):
+            return totals
+        rebased = [difference(rows[0], row) for row in rows]
+        totals = _sum(rebased[-1], increment)
+        for kind in (self._kind, _WIDE):
+            if all(_holds(kind, row) for row in (*rebased, totals)):
+                self._store(rebased, kind)
+                return totals
+        return None
+
+    def append(self, totals: Sequence[int]) -> None:
+        """Add the row that ``after`` returned."""
+        if len(totals) > self._width:
+            self._store([padded(row, len(totals)) for row in self.rows()], self._kind)
+        if len(self._blocks[-1]) == _BLOCK * self._width:
+            self._blocks.append(array(self._kind))
+        self._blocks[-1].fromlist(padded(totals, self._width))
+
+    def forget(self, number: int) -> None:
+        """Forget the oldest rows, and the blocks in which none is left."""
+        self._dead += number
+        while self._dead >= _BLOCK:
+            del self._blocks[0]
+            self._dead -= _BLOCK
+
+    def _store(self, rows: Sequence[Sequence[int]], kind: str) -> None:
+        """Hold these rows, which fit, in memory of their own: rows that were given away stay as they are."""
+        self._width = max(map(len, rows))
+        self._kind = kind
+        self._blocks = [
+            array(kind, chain.from_iterable(padded(row, self._width) for row in rows[first : first + _BLOCK]))
+            for first in range(0, len(rows), _BLOCK)
+        ]
+        self._dead = 0
+
+
+class Ring:
+    """Groups of columns of running totals, as far back as they are needed.
+
+    Each group has arrays as wide as its own numbers. All groups have the same increments: whatever forgets
+    some of them forgets the same ones in every group.
+    """
+
+    def __init__(self, keep: float, groups: int = 1) -> None:
         """Keep the increments that begin within the last ``keep`` seconds."""
         self.keep = keep
-        self.clear()
+        self._begins = array("d")
+        self._totals = tuple(_Totals() for _ in range(groups))
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -108,81 +178,63 @@ class Ring:
     def clear(self) -> None:
         """Forget every increment."""
         self._begins = array("d")
-        # One row more than there are increments: the totals before the first one.
-        self._store([[0]], _NARROW)
+        for totals in self._totals:
+            totals.clear()
 
-    def add(self, begin: float, end: float, increment: Sequence[int], margin: float) -> None:
+    def add(self, begin: float, end: float, increment: Sequence[Sequence[int]], margin: float) -> None:
         """Add an increment from ``begin`` to ``end``; forget those that begin before ``keep + margin``.
 
-        The columns may become more over time; an increment or a row that lacks one has 0 there.
+        Args:
+            begin: When it begins (monotonic, seconds).
+            end: When it ends.
+            increment: One row for each group. Columns may be added over time; a missing column is 0.
+            margin: Seconds by which more is kept than ``keep``.
+
+        If 64 bits cannot hold the sums of any group, all groups forget the earlier increments. An increment
+        that alone exceeds 2^62 is not added.
         """
-        self._append(self._totals_after(increment))
+        rows = self._after(increment)
+        if rows is None:
+            self.clear()
+            rows = self._after(increment)
+        if rows is None:
+            return
+        for totals, row in zip(self._totals, rows, strict=True):
+            totals.append(row)
         self._begins.append(begin)
         self._forget(bisect_left(self._begins, end - self.keep - margin))
 
-    def since(self, edge: float) -> Rows:
-        """Return the totals before the first increment that begins at ``edge`` or later, and all after it.
+    def since(self, edge: float) -> tuple[Rows, ...]:
+        """Return each group's totals before the first increment at ``edge`` or later, and all after it.
 
         One row alone means that there is no such increment.
         """
-        return self._rows(bisect_left(self._begins, edge))
+        first = bisect_left(self._begins, edge)
+        return tuple(totals.rows(first) for totals in self._totals)
 
     def begins(self, edge: float) -> Sequence[float]:
         """Return when each increment begins that begins at ``edge`` or later."""
         return self._begins[bisect_left(self._begins, edge) :]
 
-    def _rows(self, first: int = 0) -> Rows:
-        block, begin = divmod(self._dead + first, _BLOCK)
-        blocks = self._blocks[block:]
-        end = (len(blocks) - 1) * _BLOCK + len(blocks[-1]) // self._width
-        return Rows(blocks, self._width, begin, end)
-
-    def _totals_after(self, increment: Sequence[int]) -> list[int]:
-        """Return the totals with the increment, having made room for them.
-
-        Where there is none, totals begin at the oldest row; then they are held in 64 bits; and where even
-        these do not hold the sum of what is kept, that is forgotten.
-        """
-        for make_room in (self._begin_at_the_oldest, self._widen, self.clear):
-            totals = [old + new for old, new in zip_longest(self._rows()[-1], increment, fillvalue=0)]
-            if self._holds(totals):
-                return totals
-            make_room()
-        self._widen()
-        return list(increment)
-
-    def _holds(self, totals: Sequence[int]) -> bool:
-        most = _MOST[self._kind]
-        return max(totals) <= most and min(totals) >= -most
-
-    def _begin_at_the_oldest(self) -> None:
-        rows = self._rows()
-        self._store([difference(rows[0], row) for row in rows], self._kind)
-
-    def _widen(self) -> None:
-        self._store(list(self._rows()), _WIDE)
-
-    def _store(self, rows: Sequence[Sequence[int]], kind: str) -> None:
-        """Hold these rows, in memory of their own: whoever has asked for rows keeps what was there."""
-        self._width = max(map(len, rows))
-        self._kind = kind
-        self._blocks = _blocks(rows, self._width, kind)
-        self._dead = 0
-
-    def _append(self, totals: Sequence[int]) -> None:
-        if len(totals) > self._width:
-            self._store([padded(row, len(totals)) for row in self._rows()], self._kind)
-        if len(self._blocks[-1]) == _BLOCK * self._width:
-            self._blocks.append(array(self._kind))
-        self._blocks[-1].fromlist(padded(totals, self._width))
+    def _after(self, increment: Sequence[Sequence[int]]) -> list[list[int]] | None:
+        """Return every group's totals after an increment; None if any group has no room for it."""
+        found = [totals.after(row) for totals, row in zip(self._totals, increment, strict=True)]
+        fitting = [row for row in found if row is not None]
+        return fitting if len(fitting) == len(found) else None
 
     def _forget(self, number: int) -> None:
-        """Forget so many of the oldest rows, and the blocks in which none is left."""
         del self._begins[:number]
-        self._dead += number
-        while self._dead >= _BLOCK:
-            del self._blocks[0]
-            self._dead -= _BLOCK
+        for totals in self._totals:
+            totals.forget(number)
+
+
+def _sum(totals: Sequence[int], increment: Sequence[int]) -> list[int]:
+    return [old + new for old, new in zip_longest(totals, increment, fillvalue=0)]
+
+
+def _holds(kind: str, totals: Sequence[int]) -> bool:
+    most = _MOST[kind]
+    return max(totals) <= most and min(totals) >= -most
 
 
 def difference(before: Sequence[int], after: Sequence[int]) -> list[int]:

@@ -25,6 +25,7 @@ from exporter.analysis.speculation import Speculation
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.policy import Policy
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.engines import Latency
 from exporter.scrape.sample import Buckets
 
@@ -359,7 +360,7 @@ class TestCoverage:
 
     @pytest.mark.parametrize("method", ["eagle3", "ngram", ""])
     def test_what_is_told_to_draft_nothing_at_times_does_so(self, found, method):
-        off, less = ((1, 4), (32, 0)), ((1, 4), (32, 1))
+        off, less = BatchSchedule((1, 32), (4, 0)), BatchSchedule((1, 32), (4, 1))
         assert found(**self.FEW, speculation=Speculation(method, schedule=off)) == {}
         assert len(found(**self.FEW, speculation=Speculation(method, schedule=less))) == 1
 

@@ -17,6 +17,7 @@ from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.config.pay_settings import CostSettings, LoadCost
 from exporter.config.policy import Policy
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.engines import Counter
 
 GOOD = (0.80, 0.65, 0.50, 0.35)
@@ -271,7 +272,7 @@ def test_an_engine_that_is_told_not_to_draft_at_this_load_is_not_stalled(facts):
     quiet = [replace(window, counters=(0, 0, 0, *window.counters[3:])) for window in busy.windows]
     silent = replace(busy, windows=tuple(quiet))
     assert judge_at(0.1).judge(silent, 1000.0).state is State.STALLED
-    told = Judge(Assumptions(Speculation("eagle3", schedule=((1, 4), (3, 0)))), 300.0)
+    told = Judge(Assumptions(Speculation("eagle3", schedule=BatchSchedule((1, 3), (4, 0)))), 300.0)
     assert told.judge(silent, 1000.0).state is State.ACTIVE
 
 

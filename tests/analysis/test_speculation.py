@@ -6,6 +6,7 @@ import pytest
 
 from exporter.analysis.speculation import Speculation, resolve
 from exporter.config.pay_settings import SpeculativeSettings
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation
 
 SERVED = ServedSpeculation("eagle3", 4, "served/draft")
@@ -38,9 +39,9 @@ def test_each_field_is_resolved_for_itself():
 
 
 def test_the_arguments_of_the_pod_go_before_what_the_server_says_and_after_the_label():
-    pod = ServedSpeculation("mtp", 2, "pod/draft", ((1, 2), (9, 0)))
+    pod = ServedSpeculation("mtp", 2, "pod/draft", BatchSchedule((1, 9), (2, 0)))
     assert resolve(None, "", SERVED, pod) == Speculation(
-        "mtp", "pod_arguments", "pod/draft", 2, ((1, 2), (9, 0))
+        "mtp", "pod_arguments", "pod/draft", 2, BatchSchedule((1, 9), (2, 0))
     )
     assert resolve(None, "suffix", SERVED, pod).source == "label"
     assert resolve(None, "", SERVED, ServedSpeculation(tokens=2)) == Speculation(
@@ -52,7 +53,7 @@ def test_the_arguments_of_the_pod_go_before_what_the_server_says_and_after_the_l
     ("running", "off"), [(1, False), (16.9, False), (17, True), (500, True), (0, False), (None, False)]
 )
 def test_drafting_is_scheduled_off_from_the_batch_size_on_that_the_server_names(running, off):
-    served = ServedSpeculation("mtp", 4, schedule=((1, 4), (17, 0)))
+    served = ServedSpeculation("mtp", 4, schedule=BatchSchedule((1, 17), (4, 0)))
     assert resolve(None, "", served).scheduled_off(running) is off
 
 

@@ -205,8 +205,9 @@ class Network:
         self._said: list[RequestAnswer] = []
         take = self._said.append if telling else None
         self._servers = {server.name: server.start(clock.wall(), take) for server in servers}
+        self.spent = 0.0
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
         parts = urlsplit(url)
         server = self._servers[parts.hostname or ""]
         server.asked += 1

@@ -21,11 +21,11 @@ WATCHED = 10.0
 MOST_RESIDENT = 128 * 2**20
 """Bytes: what the chart gives a sidecar."""
 COUNTERS = ("drafts", "draft_tokens", "accepted_tokens")
-POSITIONS = 31
+POSITIONS = 7
 
 
 def _lines(polls: int) -> list[str]:
-    """Return 256 engines of 32 positions, the most that is watched, in another order at every poll."""
+    """Return 256 engines of 8 positions, the most that is watched, in another order at every poll."""
     lines = []
     for engine in range(256):
         labels = f'engine="{engine}",model_name="m"'
@@ -36,7 +36,19 @@ def _lines(polls: int) -> list[str]:
     return lines
 
 
+def _says(requests: int) -> bytes:
+    """Answer the first request for the page, then those for the version and for how the server speculates."""
+    if requests == 1:
+        return answer(b'{"version":"' + b"1" * 3_000_000 + b'"}')
+    if requests == 2:
+        ranges = b",".join(b"[%d,%d,1]" % (size, size) for size in range(1, 200_000))
+        settings = b'{"method":"mtp","num_speculative_tokens_per_batch_size":[' + ranges + b"]}"
+        return answer(b'{"vllm_config":{"speculative_config":' + settings + b"}}")
+    return answer(page(drafts=10**6 - requests))
+
+
 WORST = {
+    "says-too-much-of-itself": each_time_another(_says),
     **{
         name: catalogue()[name].respond
         for name in (

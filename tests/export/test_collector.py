@@ -267,7 +267,7 @@ class TestNamesOfEngines:
             watch = TargetWatch(target, Config(), clock, Baselines(), EventLog("1"))
             watches.append(watch)
             reading = finish(Reader().read(page.encode(), with_latencies=True))
-            watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0))
+            finish(watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0)))
             return [labels for labels, _ in watch.findings(clock.monotonic())]
 
         yield labels_of

@@ -46,11 +46,11 @@ def check_page(data: bytes) -> None:
         if first is None:
             continue
         layout, values = first
-        again = read_values(layout, page)
+        again = finish(read_values(layout, page))
         assert (list(map(repr, again)) if again is not None else None) == (
             values if layout.repeatable else None
         )
-        by_layout = read_values(layout, later)
+        by_layout = finish(read_values(layout, later))
         if by_layout is not None:
             anew = outcome(later, names)
             assert anew is not None

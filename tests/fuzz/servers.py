@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Scrape
+from exporter.scrape.batch_schedule import MOST_RANGES
 from exporter.scrape.plan import MOST_POSITIONS
 from exporter.scrape.server_info import ServedSpeculation, served_speculation
 from exporter.targets.arguments import config_speculation, pod_speculation
@@ -102,6 +103,9 @@ def _check_speculation(found: ServedSpeculation | None) -> None:
     assert found.draft_model.isprintable()
     assert len(found.method) + len(found.draft_model) <= 320
     assert found.tokens is None or 0 < found.tokens <= MOST_POSITIONS
+    assert len(found.schedule.firsts) == len(found.schedule.tokens) <= MOST_RANGES
+    assert all(0 <= tokens <= MOST_POSITIONS for tokens in found.schedule.tokens)
+    assert found.problem.isprintable()
 
 
 _SPECULATION = ("method", "model", "num_speculative_tokens", "ngram", "eagle3", "deepseek_mtp", "1")

@@ -27,8 +27,9 @@ class Recording:
 
     def __init__(self, page):
         self._page = page
+        self.spent = 0.0
 
-    async def get(self, url):
+    async def get(self, url, *, max_body=None):
         return Answer(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
 
     async def close(self):

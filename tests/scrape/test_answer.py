@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.scrape.answer import FRAMING_LIMIT, AnswerParser
+from exporter.scrape.answer import FRAMING_LIMIT, LEAST_PIECES, PIECE, AnswerParser
 from exporter.scrape.errors import PollError, StatusError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
@@ -115,3 +116,50 @@ def test_a_refusal_is_told_apart_while_another_error_is_being_handled():
     except ImportError:
         with pytest.raises(StatusError, match="404"):
             AnswerParser(100).feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_an_answer_in_ever_smaller_pieces_is_refused_while_packets_of_the_usual_size_are_not():
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % 2**20
+    whole = head + bytes(2**20)
+    usual = AnswerParser(2**20)
+    for start in range(0, len(whole), 1448):
+        usual.feed(whole[start : start + 1448])
+    assert usual.complete
+    crumbs = AnswerParser(2**20)
+    taken = LEAST_PIECES + 2**20 // PIECE
+    for start in range(taken):
+        crumbs.feed(whole[start : start + 1])
+    with pytest.raises(PollError, match="small pieces") as caught:
+        crumbs.feed(whole[taken : taken + 1])
+    assert caught.value.reason == "too_large"
+
+
+def test_packed_bytes_that_unpack_to_nothing_are_bounded_too():
+    packer = zlib.compressobj()
+    packed = packer.compress(b"a") + b"".join(packer.flush(zlib.Z_FULL_FLUSH) for _ in range(3))
+    empty = b"\x00\x00\x00\xff\xff" * 1000
+    parser = AnswerParser(2000)
+    parser.feed(b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n" + packed)
+    with pytest.raises(PollError) as caught:
+        parser.feed(empty)
+    assert caught.value.reason == "too_large"
+
+
+def test_a_body_takes_no_more_memory_for_coming_in_pairs_of_bytes():
+    parser = AnswerParser(2**20)
+    parser.feed(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(500):
+        parser.feed(b"ab")
+    assert len(parser._body._content) == 1000
+    parser.end()
+    assert parser.body() == b"ab" * 500
+
+
+def test_what_taking_an_answer_in_costs_is_added_up(monkeypatch):
+    moments = iter(range(100))
+    monkeypatch.setattr("exporter.scrape.answer.thread_time", lambda: float(next(moments)))
+    parser = AnswerParser(10)
+    parser.feed(b"HTTP/1.1 200 OK\r\n\r\n")
+    with pytest.raises(PollError):
+        parser.feed(b"x" * 11)
+    assert parser.spent == 2.0

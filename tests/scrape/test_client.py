@@ -374,7 +374,29 @@ async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, mo
     await failure(client, server.url())
     (one,) = answers
     assert one._body.received > 0
-    assert not one._body._parts
+    assert not one._body._content
+
+
+async def test_one_page_may_have_a_lower_limit_and_no_higher_one(client, fault_server):
+    server = await fault_server(answer(bytes(1000)))
+    with pytest.raises(PollError) as caught:
+        await client.get(server.url(), max_body=999)
+    assert caught.value.reason == "too_large"
+    assert len((await client.get(server.url(), max_body=1000)).body) == 1000
+    large = await fault_server(answer(bytes(MAX_BODY + 1)))
+    with pytest.raises(PollError, match=f"max_body is {MAX_BODY}"):
+        await client.get(large.url(), max_body=2 * MAX_BODY)
+
+
+async def test_what_answers_cost_is_added_up_also_of_those_that_fail(client, fault_server, monkeypatch):
+    moments = iter(range(1000))
+    monkeypatch.setattr("exporter.scrape.answer.thread_time", lambda: float(next(moments)))
+    server = await fault_server(answer())
+    await client.get(server.url())
+    spent = client.spent
+    assert spent >= 1.0
+    await failure(client, (await fault_server(b"nonsense\r\n\r\n")).url())
+    assert client.spent > spent
 
 
 async def test_a_gzip_bomb_in_one_piece_is_not_unpacked(client, fault_server):

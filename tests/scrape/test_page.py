@@ -17,6 +17,7 @@ from exporter.scrape.engines import BUCKET_NAMES, MEANINGS
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import (
     MOST_LABELS,
+    MOST_LABELS_OF_ONE,
     MOST_LINE,
     MOST_LINES,
     MOST_SERIES,
@@ -210,7 +211,8 @@ def many(series: int, labels: int = 1) -> bytes:
         (b"\n" * (MOST_LINES + 1), f"the page has more than {MOST_LINES} lines"),
         (many(MOST_SERIES + 1), f"the page has {MOST_SERIES + 1} samples of interest; at most {MOST_SERIES}"),
         (b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MOST_LINE), f"line 2 has more than {MOST_LINE} bytes"),
-        (many(200, labels=400), f"the samples of interest have more than {MOST_LABELS} labels"),
+        (many(1, labels=MOST_LABELS_OF_ONE + 1), f"line 1 has more than {MOST_LABELS_OF_ONE} labels"),
+        (many(1100, labels=60), f"the samples of interest have more than {MOST_LABELS} labels"),
     ],
 )
 def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
@@ -231,18 +233,47 @@ def test_as_much_as_is_bounded_can_be_read():
 
 
 def test_labels_that_stand_in_many_lines_count_once():
-    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(400))
-    page = b"".join(b"drafts_%d" % number + same for number in range(400))
-    assert len(finish(read_page(page, {b"drafts_%d" % number for number in range(400)}))[1]) == 400
+    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(MOST_LABELS_OF_ONE))
+    page = b"".join(b"drafts_%d" % number + same for number in range(2000))
+    assert len(finish(read_page(page, {b"drafts_%d" % number for number in range(2000)}))[1]) == 2000
 
 
 @pytest.mark.parametrize(
     ("page", "pauses"),
-    [(NGRAM, 0), (many(SLICE - 1), 0), (many(SLICE), 1), (many(10 * SLICE), 10), (b"a 1\n" * 20_000, 4)],
-    ids=["a usual page", "few samples", "a slice", "ten slices", "many lines"],
+    [
+        (NGRAM, 0),
+        (many(SLICE - 1), 0),
+        (many(SLICE), 1),
+        (many(8 * SLICE), 8 + 1),
+        (b"a 1\n" * 20_000, 4),
+        (b"#\n" * 20_000, 4),
+        (many(3, labels=60), 0),
+        (b'a{b="%s"} 1\n' % (b"x" * (MOST_LINE - 9)), 1),
+    ],
+    ids=[
+        "a usual page",
+        "few samples",
+        "a slice",
+        "eight slices",
+        "many lines",
+        "many comments",
+        "many labels",
+        "a long line",
+    ],
 )
 def test_only_a_large_page_is_read_in_slices(page, pauses):
-    assert sum(1 for _ in read_page(page, NAMES)) == pauses
+    assert sum(1 for _ in read_page(page, {*NAMES, b"a"} if b"a{" in page else NAMES)) == pauses
+
+
+def test_a_large_page_of_a_known_layout_is_read_in_slices_too():
+    for page, pauses in ((b"#\n" * 2**17, 3), (many(8 * 2048), 7), (NGRAM, 0)):
+        layout, _ = finish(read_page(page, NAMES))
+        assert sum(1 for _ in read_values(layout, page)) == pauses
+
+
+def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
+    layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
+    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MOST_LINE))) is None
 
 
 def test_what_is_not_wanted_need_not_be_readable():
@@ -273,15 +304,15 @@ def test_a_later_page_of_the_same_layout_is_read_by_it(path):
     page = path.read_bytes()
     layout, values = finish(read_page(page, NAMES))
     assert layout.repeatable
-    assert read_values(layout, page) == values
-    assert read_values(layout, moved(page)) == [123456.5] * len(values)
+    assert finish(read_values(layout, page)) == values
+    assert finish(read_values(layout, moved(page))) == [123456.5] * len(values)
 
 
 def test_a_layout_can_be_narrowed_to_fewer_names():
     layout, _ = finish(read_page(NGRAM, NAMES))
     fewer = layout.only({DRAFTS})
     assert [one.name for one in fewer.series] == [DRAFTS]
-    assert read_values(fewer, NGRAM) == [41.0]
+    assert finish(read_values(fewer, NGRAM)) == [41.0]
     assert fewer.starts is layout.starts
 
 
@@ -305,7 +336,7 @@ def test_a_layout_can_be_narrowed_to_fewer_names():
 )
 def test_a_page_of_another_layout_is_not_read_by_it(changed):
     layout, values = finish(read_page(NGRAM, NAMES))
-    again = read_values(layout, changed)
+    again = finish(read_values(layout, changed))
     assert again is None or (again == values and "\r" in changed.decode())
 
 
@@ -320,13 +351,13 @@ def test_a_page_of_another_layout_is_not_read_by_it(changed):
 def test_a_line_without_a_clear_beginning_is_read_anew_each_time(page, later):
     layout, _ = finish(read_page(page, NAMES))
     assert not layout.repeatable
-    assert read_values(layout, later) is None
+    assert finish(read_values(layout, later)) is None
     assert len(samples(later)) == 2
 
 
 def test_a_sample_that_gets_labels_is_read_anew():
     layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
-    assert read_values(layout, DRAFTS + b' {a="1"} 1\n') is None
+    assert finish(read_values(layout, DRAFTS + b' {a="1"} 1\n')) is None
 
 
 # Whatever comes.
@@ -375,7 +406,7 @@ def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
     except PageError:
         return
     for one_page in (page, later):
-        values = read_values(layout, one_page)
+        values = finish(read_values(layout, one_page))
         if values is not None:
             assert outcome(one_page) == (list(layout.series), list(map(repr, values)))
 
@@ -384,7 +415,7 @@ def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
 def test_a_page_that_was_tampered_with_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
     layout, _ = finish(read_page(page, NAMES))
     later = data.draw(mutations(page))
-    values = read_values(layout, later)
+    values = finish(read_values(layout, later))
     if values is not None:
         assert outcome(later) == (list(layout.series), list(map(repr, values)))
 
@@ -396,7 +427,7 @@ def test_so_does_any_small_page(data, page):
     except PageError:
         return
     later = data.draw(mutations(page))
-    values = read_values(layout, later)
+    values = finish(read_values(layout, later))
     if values is not None:
         assert outcome(later) == (list(layout.series), list(map(repr, values)))
 

@@ -12,9 +12,9 @@ from exporter.event_log import EventLog
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import PageError, PollError, StatusError
-from exporter.scrape.poller import Pace, Poller, PollRecord, beside
+from exporter.scrape.poller import DETAILS_EVERY, SAID_AGAIN, Pace, Poller, PollRecord, beside
 from exporter.scrape.sample import EngineName
-from exporter.scrape.server_info import ServedSpeculation
+from exporter.scrape.server_info import MOST_ANSWER, ServedSpeculation
 
 PAGES = Path(__file__).parent.parent / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -49,12 +49,15 @@ class Server:
         self.failure: Exception | None = None
         self.seconds = 0.001
         self.asked: list[str] = []
+        self.limits: dict[str, int | None] = {}
+        self.spent = 0.0
         self.delay = None
         self.at_once = 0
         self.most_at_once = 0
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
         self.asked.append(url)
+        self.limits[url] = max_body
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
         try:
@@ -114,7 +117,8 @@ def make(server, clock, received):
 
         def take(polled):
             received.append(polled)
-            return receive(polled) if receive else False
+            yield
+            return bool(receive(polled)) if receive else False
 
         return Poller(
             "vllm",
@@ -277,9 +281,10 @@ async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_
     await polls(poller, clock, 3)
     assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
     server.filtered, server.version = select, b'{"version":"0.33.0"}'
+    await clock.advance(DETAILS_EVERY)
     restarts.append(True)
     await polls(poller, clock, 3)
-    assert server.kinds() == ["whole", "version", "info", "whole", "few"]
+    assert server.kinds() == ["many", "version", "info", "whole", "few"]
     assert poller.record.version == "0.33.0"
     assert next(iter(received[4].reading.samples.values())).latencies
 
@@ -669,6 +674,7 @@ async def test_how_the_server_speculates_is_asked_once_a_process(make, server, c
     assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
     assert server.kinds() == ["whole", "version", "info", "few", "few"]
     server.info = SERVED.replace(b"eagle3", b"mtp")
+    await clock.advance(DETAILS_EVERY)
     restarts.append(True)
     await polls(poller, clock, 2)
     assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
@@ -702,6 +708,7 @@ async def test_after_a_restart_what_the_old_process_said_does_not_count(make, se
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     server.info = SERVED
     await polls(poller, clock, 1)
+    await clock.advance(DETAILS_EVERY)
     server.info = StatusError(404)
     restarts.append(True)
     await polls(poller, clock, 1)
@@ -718,9 +725,10 @@ async def test_what_the_server_said_holds_until_it_says_something_else(make, ser
     await polls(poller, clock, 1)
     server.info = failure
     restarts.append(True)
-    await polls(poller, clock, 70)
+    await polls(poller, clock, 130)
     assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
     server.info = b'{"vllm_config":{"speculative_config":null}}'
+    await clock.advance(DETAILS_EVERY)
     restarts.append(True)
     await polls(poller, clock, 1)
     assert poller.record.speculation is None
@@ -731,6 +739,7 @@ async def test_what_the_server_said_holds_over_a_change_of_the_configuration(mak
     poller = make()
     await polls(poller, clock, 1)
     server.info = PollError("timeout", "late")
+    await clock.advance(DETAILS_EVERY)
     again = make(record=poller.record)
     await polls(again, clock, 1)
     assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")
@@ -752,3 +761,152 @@ async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, cloc
     await polls(poller, clock, 300)
     assert server.kinds().count("info") == 2
     assert poller.record.up
+
+
+# What the server says of itself is bounded, in bytes and in how often it is asked.
+
+
+async def test_what_the_server_says_of_itself_is_read_up_to_a_bound_of_its_own(make, server, clock):
+    await polls(make(), clock, 2)
+    assert set(server.limits.values()) == {None, MOST_ANSWER}
+    assert {url for url, limit in server.limits.items() if limit} == {
+        "http://vllm:8000/version",
+        "http://vllm:8000/server_info?config_format=json",
+    }
+
+
+async def test_counters_that_restart_with_every_poll_have_nothing_asked_more_than_once_a_minute(
+    make, server, clock
+):
+    poller = make(receive=lambda polled: True)
+    await polls(poller, clock, 600)
+    kinds = server.kinds()
+    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_EVERY
+    assert poller.record.up
+
+
+async def test_new_pollers_and_lost_connections_have_nothing_asked_more_often(make, server, clock):
+    record = PollRecord()
+    for poll in range(180):
+        server.failure = PollError("refused", "no") if poll % 2 else None
+        await polls(make(record=record, receive=lambda polled: True), clock, 1)
+    kinds = server.kinds()
+    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_EVERY
+
+
+async def test_a_restart_soon_after_another_has_the_version_asked_for_within_a_minute(make, server, clock):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    await polls(poller, clock, 5)
+    server.version = b'{"version":"0.33.0"}'
+    restarts.append(True)
+    await polls(poller, clock, int(DETAILS_EVERY) - 5)
+    assert poller.record.version == "0.32.0"
+    await polls(poller, clock, 1)
+    assert poller.record.version == "0.33.0"
+
+
+TOO_LARGE = PollError("too_large", "the body has more bytes than max_body, 65536")
+
+
+async def test_details_that_are_too_large_are_unknown_and_logged_once(make, server, received, clock):
+    record = PollRecord()
+    server.version = server.info = TOO_LARGE
+    with capture_logs() as logs:
+        for _ in range(3):
+            await polls(make(record=record, receive=lambda polled: True), clock, 70)
+    assert (record.version, record.speculation, record.up, record.failures) == ("", None, True, {})
+    told = [(log["source"], log["reason"], log["log_level"]) for log in logs]
+    assert told == [(source, str(TOO_LARGE), "warning") for source in ("version", "server_info")]
+    assert {log["event"] for log in logs} == {"server_details_not_used"}
+    assert len(received) == 210
+
+
+async def test_a_schedule_that_is_too_long_is_not_used_and_logged_once(make, server, clock):
+    schedule = b"[" + b",".join(b"[%d,%d,1]" % (size, size) for size in range(1, 66)) + b"]"
+    key = b'"num_speculative_tokens_per_batch_size":'
+    server.info = SERVED.replace(b"}}}", b"," + key + schedule + b"}}}")
+    poller = make(receive=lambda polled: True)
+    with capture_logs() as logs:
+        await polls(poller, clock, 130)
+    assert poller.record.speculation.tokens == 3
+    assert not poller.record.speculation.schedule
+    assert [(log["event"], log["source"]) for log in logs] == [("server_details_not_used", "server_info")]
+    assert "more than 64 ranges" in logs[0]["reason"]
+
+
+# Pages that cost the exporter much.
+
+
+def costly(clock, server, seconds):
+    """Have every page cost so many processor seconds to take in."""
+
+    async def take_in():
+        server.spent += seconds() if callable(seconds) else seconds
+
+    server.delay = take_in
+
+
+async def test_a_target_whose_pages_cost_us_much_is_polled_less_often_and_logged_once(
+    make, server, clock, running, received
+):
+    costly(clock, server, 0.2)
+    server.version = server.info = StatusError(404)
+    poller = make()
+    with capture_logs() as logs:
+        running(poller)
+        await clock.advance(120)
+    assert poller.interval == 4
+    gaps = [after.moment - before.moment for before, after in pairwise(received[-10:])]
+    assert gaps == pytest.approx([4] * 9)
+    assert [(log["event"], log["cause"], log["log_level"]) for log in logs] == [
+        ("target_polled_less_often", "processing", "warning")
+    ]
+
+
+async def test_work_on_the_page_counts_and_what_others_do_meanwhile_does_not(make, server, clock):
+    def receive(polled):
+        clock.used += 0.1
+
+    async def others():
+        clock.used += 5.0
+
+    server.delay = others
+    poller = make(receive=receive)
+    await polls(poller, clock, 10)
+    assert poller.record.cost.seconds == pytest.approx(0.1)
+    assert poller.interval == 2
+
+
+async def test_pages_that_fail_cost_too(make, server, clock):
+    costly(clock, server, 0.2)
+    poller = make()
+    server.page = b"vllm:num_requests_running 1 1 1 1\n"
+    await polls(poller, clock, 10)
+    assert poller.record.error == "malformed"
+    assert poller.record.cost.seconds == pytest.approx(0.2)
+
+
+async def test_what_pages_cost_outlives_a_change_of_the_configuration(make, server, clock):
+    costly(clock, server, 0.2)
+    record = PollRecord()
+    with capture_logs() as logs:
+        for _ in range(20):
+            poller = make(record=record)
+            await polls(poller, clock, 1)
+    assert poller.interval > 1
+    assert [log["event"] for log in logs] == ["target_polled_less_often"]
+
+
+async def test_why_it_is_polled_less_often_is_logged_again_after_ten_minutes_at_the_usual_pace(
+    make, server, clock
+):
+    poller = make(shortest_window=600)
+    times = []
+    for seconds in (0.025, 0.001, 0.025, 0.001, 0.025):
+        server.seconds = seconds
+        with capture_logs() as logs:
+            await polls(poller, clock, 65)
+            await clock.advance(SAID_AGAIN if len(times) == 3 else 0)
+        times.append([log["cause"] for log in logs])
+    assert times == [["answers"], [], [], [], ["answers"]]

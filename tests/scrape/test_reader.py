@@ -14,13 +14,14 @@ from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import SLICE
 from exporter.scrape.plan import (
+    MOST_BUCKETS,
     MOST_ENGINES,
     MOST_NAME,
     MOST_NAMES_TOGETHER,
     MOST_POSITIONS,
     MOST_POSITIONS_TOGETHER,
 )
-from exporter.scrape.reader import MOST_COUNT, Reader
+from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS, Reader
 from exporter.scrape.sample import Buckets, EngineName
 from exporter.scrape.slices import finish
 
@@ -448,10 +449,35 @@ def test_decode_time_may_be_that_of_many_requests_over_years():
     assert only(page)[Counter.DECODE_NANOSECONDS] == pytest.approx(3_153_600_000_500_000_000, rel=1e-15)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
-def test_a_gauge_without_a_number_is_absent(value):
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MOST_REQUESTS + 1)])
+def test_a_gauge_that_no_server_can_mean_is_absent(value):
     page = f'vllm:num_requests_running{{engine="0"}} {value}\nvllm:num_requests_waiting{{engine="0"}} 2\n'
     assert told(only(page.encode())) == {"waiting_requests": 2}
+
+
+@pytest.mark.parametrize("gauge", GAUGES)
+@pytest.mark.parametrize(
+    ("factor", "is_read"), [(0, True), (1e-320, True), (1, True), (1.001, False), (1e9, False)]
+)
+def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
+    names = {one.quantity: name for name, one in MEANINGS.items() if one.prefix in ("vllm:", "sglang:")}
+    value = factor * GAUGES[gauge].most
+    found = only(b"%b %b\n" % (names[gauge], repr(value).encode())).gauge(gauge)
+    assert found == (value if is_read else None)
+
+
+def test_gauges_that_add_up_to_what_no_server_can_mean_are_absent():
+    page = b"".join(
+        b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST_REQUESTS) for n in (1, 2)
+    )
+    assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
+
+
+@pytest.mark.parametrize("bound", ["-1", "-Inf", "NaN", "1e10", "1e400x", ""])
+def test_a_bucket_of_a_bound_that_no_time_has_is_refused(bound):
+    page = f'vllm:inter_token_latency_seconds_bucket{{le="{bound}"}} 1\n'.encode()
+    with pytest.raises(PageError, match="upper bound in its label le"):
+        read(page, with_latencies=True)
 
 
 def test_the_beginning_is_that_of_the_counters_else_that_of_the_process():
@@ -544,7 +570,8 @@ def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused(
 def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
     lines = [f'vllm:num_preemptions_total{{engine="0",n="{number}"}} 1\n' for number in range(8 * SLICE)]
     large = Reader().read("".join(lines).encode(), with_latencies=False)
-    assert sum(1 for _ in large) == 3 * 8  # to find them, to see what they are, to sort them
+    # To find them, to see what they are, to sort them, to note what is shown; the rest is between those.
+    assert 4 * 8 <= sum(1 for _ in large) <= 4 * 8 + 4
     assert not list(Reader().read(NGRAM, with_latencies=True))
 
 
@@ -568,7 +595,7 @@ def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
     names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
     page = [line.format(name).encode() for name in names]
     assert len(read(b"".join(page[:-1])).samples) == most
-    with pytest.raises(PageError, match=f"66048 characters together; at most {MOST_NAMES_TOGETHER}"):
+    with pytest.raises(PageError, match=f"{512 * (most + 1)} characters together; at most {MOST_NAMES_TOGETHER}"):
         read(b"".join(page))
 
 
@@ -727,5 +754,18 @@ def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
         return
     for sample in reading.samples.values():
         assert all(value is None or (isinstance(value, int) and value >= 0) for value in sample.counters)
-        assert all(value is None or math.isfinite(value) for value in sample.gauges)
+        for gauge, value in zip(Gauge, sample.gauges, strict=True):
+            assert value is None or 0 <= value <= GAUGES[gauge].most
         assert (sample.latencies is not None) == with_latencies
+
+
+def test_a_histogram_of_too_many_buckets_is_refused():
+    def page(buckets):
+        stem = "vllm:e2e_request_latency_seconds_bucket"
+        lines = [f'{stem}{{le="{bound}"}} {bound}\n' for bound in range(1, buckets)]
+        return "".join([*lines, f'{stem}{{le="+Inf"}} {buckets}\n']).encode()
+
+    (sample,) = read(page(MOST_BUCKETS), with_latencies=True).samples.values()
+    assert len(sample.latencies[Latency.END_TO_END].bounds) == MOST_BUCKETS
+    with pytest.raises(PageError, match=f"{MOST_BUCKETS + 1} buckets; at most {MOST_BUCKETS}"):
+        read(page(MOST_BUCKETS + 1), with_latencies=True)

@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 from exporter.scrape.errors import REASONS
 from exporter.scrape.schedule import (
     BACK_OFF,
+    COSTLIEST,
     LARGEST_SHARE,
+    MOST_REMEMBERED,
     PHASES,
+    PROCESSOR_SHARE,
     REFUSED_BACK_OFF,
     REMEMBERED_SECONDS,
     DutyCycle,
+    ProcessingCost,
     Seldom,
     back_off,
     next_beat,
@@ -90,28 +94,32 @@ def test_a_long_interval_is_no_further_prolonged():
 # The duty cycle.
 
 
+def cycle(interval=1.0, most=0.01, window=30.0, own=None):
+    return DutyCycle(interval, most, window, own or ProcessingCost())
+
+
 def test_before_the_first_answer_the_interval_is_the_configured_one():
-    assert DutyCycle(1, 0.01, 30).interval() == 1
+    assert cycle().interval() == 1
 
 
 @pytest.mark.parametrize(
     ("seconds", "interval"), [(0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (0.05, 5), (9.0, 5)]
 )
 def test_the_interval_is_as_many_beats_as_the_answers_cost_asks_for(seconds, interval):
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     duty.answered(0, seconds)
     assert duty.interval() == interval
 
 
 def test_the_shortest_answer_counts_because_others_waited():
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     for moment, seconds in enumerate([0.04, 2.0, 0.015, 7.0, 0.03]):
         duty.answered(moment, seconds)
     assert duty.interval() == 2
 
 
 def test_what_an_answer_cost_is_forgotten_after_a_minute():
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     duty.answered(0, 0.001)
     duty.answered(REMEMBERED_SECONDS, 0.04)
     assert duty.interval() == 1
@@ -120,7 +128,7 @@ def test_what_an_answer_cost_is_forgotten_after_a_minute():
 
 
 def test_it_shrinks_back_at_once_where_an_answer_costs_less():
-    duty = DutyCycle(1, 0.01, 30)
+    duty = cycle()
     duty.answered(0, 0.05)
     assert duty.interval() == 5
     duty.answered(1, 0.002)
@@ -131,7 +139,7 @@ def test_it_shrinks_back_at_once_where_an_answer_costs_less():
 def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shortest_window(
     interval, most, window, answers
 ):
-    duty = DutyCycle(interval, most, window)
+    duty = cycle(interval, most, window)
     for moment, seconds in enumerate(answers):
         duty.answered(moment, seconds)
     assert interval <= duty.interval() <= max(interval, window * LARGEST_SHARE) * (1 + 1e-3)
@@ -140,7 +148,7 @@ def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shor
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 0.1)), min_size=1, max_size=60))
 def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls):
-    duty, answers, moment = DutyCycle(0.5, 0.01, 3600), [], 0.0
+    duty, answers, moment = cycle(0.5, 0.01, 3600), [], 0.0
     for gap, seconds in polls:
         moment += gap
         duty.answered(moment, seconds)
@@ -151,13 +159,86 @@ def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls
 
 
 def test_what_is_remembered_does_not_grow_with_the_polls():
-    duty = DutyCycle(0.1, 0.01, 30)
+    duty = cycle(0.1)
     for poll in range(10_000):
         duty.answered(poll * 0.1, 0.01)
     assert len(duty._answers) == 1
     for poll in range(10_000):
         duty.answered(1000 + poll * 0.1, poll)
     assert len(duty._answers) <= REMEMBERED_SECONDS / 0.1 + 2
+
+
+# What polls cost the exporter itself.
+
+
+def spending(costs, interval=1.0, window=60.0):
+    """A cycle after polls, one a second, that cost so many processor seconds each."""
+    own = ProcessingCost()
+    duty = cycle(interval, 0.01, window, own)
+    for moment, seconds in enumerate(costs):
+        own.polled(float(moment), seconds)
+    return duty
+
+
+def test_pages_that_cost_us_much_are_asked_for_less_often():
+    duty = spending([4 * PROCESSOR_SHARE] * 20)
+    assert (duty.interval(), duty.cause) == (4.0, "processing")
+
+
+def test_pages_within_our_share_keep_the_interval():
+    duty = spending([PROCESSOR_SHARE] * 20)
+    assert (duty.interval(), duty.cause) == (1.0, None)
+
+
+def test_the_first_pages_cost_more_and_do_not_count():
+    assert spending([3.0] * COSTLIEST + [0.01] * 20).interval() == 1.0
+    assert spending([3.0] * COSTLIEST).interval() == 1.0
+
+
+def test_cheap_pages_between_costly_ones_hide_nothing():
+    assert spending([0.4, 0.0] * 30).interval() == pytest.approx(0.2 / PROCESSOR_SHARE, abs=1)
+
+
+def test_what_a_poll_cost_us_is_forgotten_after_a_minute():
+    own = ProcessingCost()
+    for moment in range(10):
+        own.polled(float(moment), 1.0)
+    assert own.seconds == 1.0
+    own.polled(REMEMBERED_SECONDS + 20, 0.01)
+    assert own.seconds == 0.0
+
+
+def test_our_cost_lengthens_the_interval_no_further_than_the_servers():
+    assert spending([60.0] * 20, window=30.0).interval() == 30.0 * LARGEST_SHARE
+
+
+def test_the_cause_is_the_one_that_asks_for_more():
+    own = ProcessingCost()
+    duty = cycle(1.0, 0.01, 600.0, own)
+    duty.answered(0.0, 0.05)
+    assert (duty.interval(), duty.cause) == (5.0, "answers")
+    for moment in range(10):
+        own.polled(float(moment), 10 * PROCESSOR_SHARE)
+    assert (duty.interval(), duty.cause) == (10.0, "processing")
+
+
+def test_costs_that_are_remembered_do_not_grow_with_the_polls():
+    own = ProcessingCost()
+    for poll in range(5000):
+        own.polled(poll * 0.001, 0.01)
+    assert len(own._polls) == MOST_REMEMBERED
+
+
+@given(st.lists(st.floats(0, 10), max_size=40), intervals)
+def test_the_share_of_a_core_is_kept_whatever_order_costs_come_in(costs, interval):
+    own = ProcessingCost()
+    duty = cycle(interval, 0.01, 1e9, own)
+    for moment, seconds in enumerate(costs):
+        own.polled(float(moment), seconds)
+    counted = sorted(costs)[:-COSTLIEST]
+    if counted:
+        share = sum(counted) / len(counted) / duty.interval()
+        assert share <= PROCESSOR_SHARE * (1 + 2e-3) + 1e-9
 
 
 # What is done less often than polled.

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation, served_speculation
 
 RECORDED = Path(__file__).parent.parent / "pages" / "server_info"
@@ -79,14 +80,19 @@ def test_a_method_without_a_draft_model_has_none_whatever_vllm_writes_there(meth
 def test_a_schedule_by_batch_size_is_read():
     schedule = [[17, 64, 0], [1, 16, 4]]
     served = served_speculation(answer(method="mtp", num_speculative_tokens_per_batch_size=schedule))
-    assert served == ServedSpeculation("mtp", schedule=((1, 4), (17, 0)))
+    assert served == ServedSpeculation("mtp", schedule=BatchSchedule((1, 17), (4, 0)))
 
 
 @pytest.mark.parametrize(
-    "schedule", [None, 5, "x", {"a": 1}, [5], [[1, 16]], [[1, 16, "4"]], [[1, 16, 4], None]]
+    "schedule", [5, "x", {"a": 1}, [5], [[1, 16]], [[1, 16, "4"]], [[1, 16, 4], None], [[1, 1, 1]] * 65]
 )
-def test_a_schedule_that_is_none_is_unknown(schedule):
-    assert served_speculation(answer(num_speculative_tokens_per_batch_size=schedule)) == ServedSpeculation()
+def test_a_schedule_that_is_none_is_unknown_and_says_why(schedule):
+    served = served_speculation(answer(method="mtp", num_speculative_tokens_per_batch_size=schedule))
+    assert served == ServedSpeculation("mtp", problem=served.problem)
+    assert (
+        served.problem.startswith("num_speculative_tokens_per_batch_size has ")
+        or "is not a list" in served.problem
+    )
 
 
 @given(

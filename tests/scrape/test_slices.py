@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from exporter.scrape.slices import finish, giving_way
+from exporter.scrape.slices import Meter, finish, giving_way
 
 
 def counting(done, pauses):
@@ -46,3 +46,33 @@ async def test_what_the_work_raises_is_raised():
         await giving_way(failing())
     with pytest.raises(ValueError, match="no"):
         finish(failing())
+
+
+async def test_a_meter_counts_the_work_and_not_what_others_do_in_its_pauses():
+    used = [0.0]
+
+    def work(seconds, pauses):
+        for _ in range(pauses):
+            used[0] += seconds
+            yield
+        return "done"
+
+    meter = Meter(lambda: used[0])
+    both = asyncio.gather(giving_way(meter.measured(work(1.0, 5))), giving_way(work(100.0, 5)))
+    assert await both == ["done", "done"]
+    assert meter.seconds == 5.0
+
+
+def test_a_meter_counts_work_that_fails():
+    used = [0.0]
+
+    def work():
+        used[0] += 2.0
+        yield
+        used[0] += 3.0
+        raise ZeroDivisionError
+
+    meter = Meter(lambda: used[0])
+    with pytest.raises(ZeroDivisionError):
+        finish(meter.measured(work()))
+    assert meter.seconds == 5.0

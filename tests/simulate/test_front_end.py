@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation, served_speculation
 from exporter.simulate.front_end import FrontEnd
 from exporter.simulate.unix import UnixTime
@@ -107,7 +108,9 @@ async def told(client, path):
 async def test_in_development_mode_the_server_says_how_it_speculates(make_client, front_end):
     speculation = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
     client = await make_client(dev_mode=True, front_end=front_end, speculation=speculation)
-    assert await told(client, INFO) == ServedSpeculation("draft_model", 5, DRAFT, ((1, 5), (9, 0)))
+    assert await told(client, INFO) == ServedSpeculation(
+        "draft_model", 5, DRAFT, BatchSchedule((1, 9), (5, 0))
+    )
     assert await told(client, "/server_info") == ServedSpeculation("draft_model", 5, DRAFT)
 
 

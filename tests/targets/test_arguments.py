@@ -6,11 +6,19 @@ import json
 import shlex
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from exporter.scrape.batch_schedule import BatchSchedule
 from exporter.scrape.server_info import ServedSpeculation, speculation_of
-from exporter.targets.arguments import config_speculation, pod_speculation
+from exporter.targets.arguments import (
+    MOST_TEXT,
+    MOST_WORDS,
+    _split,
+    _words_of,
+    config_speculation,
+    pod_speculation,
+)
 
 EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}
 EAGLE_JSON = json.dumps(EAGLE)
@@ -106,7 +114,7 @@ def test_the_method_is_what_vllm_makes_of_it_and_unknown_where_only_the_draft_mo
 
 def test_a_schedule_by_batch_size_is_read():
     settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": [[1, 16, 4], [17, 64, 0]]}
-    assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == ((1, 4), (17, 0))
+    assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == BatchSchedule((1, 17), (4, 0))
 
 
 def test_vllms_flags_of_old_are_read():
@@ -170,3 +178,59 @@ def test_no_command_line_is_too_strange(words, environ):
 def test_a_configuration_that_says_nothing_is_refused(text):
     with pytest.raises(ValueError, match="vLLM's JSON"):
         config_speculation(text)
+
+
+script_pieces = st.lists(
+    st.sampled_from([" ", "\t", "\n", "\r", "#", "'", '"', "\\", ";", "&&", "|", "(", ")", "<", ">", "a", "b=1", "$A",
+                     "''", "\\\n", "\u00a0", "\x0b", "\ud800"]),
+    max_size=25,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=1000)
+@given(script_pieces | st.text(max_size=20))
+@example("a#b c\nd")
+@example("''#x\n\"\\\"\" 'a'\\ b")
+def test_words_are_those_of_shlex(script):
+    lexer = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=";&|()<>")
+    lexer.whitespace_split = True
+    try:
+        expected = tuple(lexer)
+    except ValueError:
+        expected = ()
+    assert _split(script) == expected
+
+
+def test_a_variable_that_a_script_names_again_and_again_is_not_copied_again_and_again():
+    environ = {"A": "-" + " -" * 8000}
+    script = "x --spec-tokens 3 " + "$A " * 4000
+    with_bounds = _words_of(script, environ)
+    assert with_bounds == []
+    assert pod_speculation(["sh", "-c", script], environ) is None
+
+
+def test_a_configuration_that_is_too_long_is_refused():
+    with pytest.raises(ValueError, match=f"more than {MOST_TEXT} characters"):
+        config_speculation("{" + " " * MOST_TEXT + "}")
+
+
+@pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
+def test_a_schedule_beyond_its_bounds_is_not_used_and_says_why(schedule):
+    settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": schedule}
+    found = pod_speculation(["-sc", json.dumps(settings)], {})
+    assert (found.method, found.schedule) == ("mtp", BatchSchedule())
+    assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        ([""] * MOST_WORDS, {}),
+        ([], {f"V{number}": "x" for number in range(MOST_WORDS)}),
+        ([], {"BIG": "x" * MOST_TEXT}),
+    ],
+    ids=["empty words", "variables", "characters"],
+)
+def test_a_command_line_beyond_its_bounds_is_not_read(words, environ):
+    assert pod_speculation(["-sc", EAGLE_JSON, *words], environ) is None
+    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MOST_WORDS - 2]], {}) == EXPECTED

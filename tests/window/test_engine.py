@@ -86,7 +86,7 @@ def test_memory_is_bounded_however_long_it_goes_on(fed, busy):
     engine = fed(longest=30.0)
     for second in range(2000):
         engine.poll(busy(second))
-    assert max(map(len, engine.history._ledger._rings)) <= 32
+    assert len(engine.history._ledger._ring) <= 32
 
 
 def test_an_engine_with_8_positions_takes_100_kb_at_most(fed, make_sample):

@@ -129,6 +129,25 @@ def test_buckets_that_fall_are_not_counted():
     assert fed.ledger.window(30.0) == steps(2, 4, 6)
 
 
+@pytest.mark.parametrize("counts", [(9, 5, 20), (3, 9, 8), (30, 30, 29)])
+def test_buckets_of_which_one_got_more_than_the_next_are_not_counted(counts):
+    fed = Fed(polls=3)
+    fed.ledger.add(steps(*counts), 30.0, INTERVAL)
+    assert fed.ledger.window(30.0) == steps(2, 4, 6)
+
+
+COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53), st.sampled_from([2**53 - 1, 2**62, 2**63]))
+
+
+@given(st.lists(st.tuples(COUNT, COUNT, COUNT), max_size=20))
+def test_whatever_a_page_shows_the_counts_over_a_window_are_those_of_a_histogram(pages):
+    ledger = HistogramLedger(60.0)
+    for number, counts in enumerate(pages):
+        ledger.add(steps(*counts), number * INTERVAL, INTERVAL)
+        for found in ledger.window(number * INTERVAL).values():
+            assert [0, *found.counts] == sorted([0, *found.counts])
+
+
 def test_clearing_keeps_the_page_from_which_the_next_increment_is_counted():
     fed = Fed(polls=3)
     fed.ledger.clear()

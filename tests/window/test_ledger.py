@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from exporter.scrape.engines import Counter
+from exporter.scrape.reader import MOST_REQUESTS
 from exporter.window.counts import Increment
 from exporter.window.ledger import NANO, Known, Ledger, Window
+from exporter.window.together import together
 
 ALL_KNOWN = Known((True,) * len(Counter), (True,) * 3, 2)
 
@@ -102,6 +104,26 @@ def test_gauges_are_means_over_the_polls():
         increment(0.0, 1.0, gauges=(3.0, 0.0, 0.25)), increment(1.0, 9.0, gauges=(6.0, None, 0.75))
     )
     assert ledger.window(30.0, 1.0, 9.0, ALL_KNOWN).gauges == (4.5, 0.0, 0.5)
+
+
+def test_sums_that_64_bits_do_not_hold_start_counts_and_times_together():
+    most = MOST_REQUESTS
+    ledger = ledger_of(
+        *(increment(float(n), n + 1.0, gauges=(most, most, 1.0)) for n in range(9000)), longest=1e4
+    )
+    window = ledger.window(1e4, 1.0, 9000.0, ALL_KNOWN)
+    assert 0 < window.polls == window[Counter.DRAFTS] < 9000
+    assert len(window.increments.counter(Counter.DRAFTS)) == len(window.increments.seconds()) == window.polls
+    assert window.gauges == (most, most, 1.0)
+
+
+def test_engines_whose_sums_have_more_than_64_bits_together_are_added_up():
+    windows = [
+        ledger_of(increment(0.0, 1.0, drafts=2**60)).window(300.0, 1.0, 1.0, ALL_KNOWN) for _ in range(9)
+    ]
+    whole = together(windows)
+    assert whole[Counter.DECODE_STEPS] == 27 * 2**60
+    assert whole.increments.counter(Counter.DECODE_STEPS) == [27 * 2**60]
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300])

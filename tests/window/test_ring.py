@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +14,22 @@ from exporter.window.ring import Ring, Rows, difference
 def filled(increments, keep=10.0):
     ring = Ring(keep)
     for second, increment in enumerate(increments):
-        ring.add(float(second), second + 1.0, increment, 0.5)
+        ring.add(float(second), second + 1.0, [increment], 0.5)
     return ring
 
 
+def rows_since(ring, edge):
+    (rows,) = ring.since(edge)
+    return rows
+
+
+def blocks(ring):
+    (totals,) = ring._totals
+    return totals._blocks
+
+
 def total(ring, edge):
-    rows = ring.since(edge)
+    rows = rows_since(ring, edge)
     return difference(rows[0], rows[-1])
 
 
@@ -30,11 +42,11 @@ def test_the_sum_is_over_the_increments_that_begin_at_the_edge_or_later():
 
 
 def test_no_increment_begins_so_late():
-    assert len(filled([[1], [2]]).since(5.0)) == 1
+    assert len(rows_since(filled([[1], [2]]), 5.0)) == 1
 
 
 def test_an_empty_ring_has_no_increments():
-    assert len(Ring(10.0).since(0.0)) == 1
+    assert len(rows_since(Ring(10.0), 0.0)) == 1
 
 
 def test_it_keeps_no_more_than_what_begins_within_its_length_and_a_margin():
@@ -46,7 +58,7 @@ def test_it_keeps_no_more_than_what_begins_within_its_length_and_a_margin():
 def test_a_shorter_length_forgets_with_the_next_increment():
     ring = filled([[1]] * 10)
     ring.keep = 3.0
-    ring.add(10.0, 11.0, [1], 0.5)
+    ring.add(10.0, 11.0, [[1]], 0.5)
     assert len(ring) == 3
 
 
@@ -70,7 +82,7 @@ def test_cleared_it_has_nothing():
     ring = filled([[1], [2]])
     ring.clear()
     assert len(ring) == 0
-    ring.add(2.0, 3.0, [5], 0.5)
+    ring.add(2.0, 3.0, [[5]], 0.5)
     assert total(ring, 0.0) == [5]
 
 
@@ -93,13 +105,61 @@ def test_sums_are_those_of_adding_up_one_by_one(increments, edge):
 def test_totals_that_grow_without_end_lose_no_increment():
     ring = filled([[2**57]] * 40)
     assert total(ring, 38.0) == [2**58]
-    assert len(ring.since(30.0)) == 11
+    assert len(rows_since(ring, 30.0)) == 11
 
 
 def test_a_sum_that_64_bits_cannot_hold_starts_the_ring_anew():
     ring = filled([[2**61]] * 9)
-    assert len(ring.since(0.0)) < 9
+    assert len(rows_since(ring, 0.0)) < 9
     assert total(ring, 8.0) == [2**61]
+
+
+HUGE = st.one_of(
+    st.integers(0, 9),
+    st.sampled_from([2**31, 2**53, 2**61, 2**62 - 1, 2**62]),
+    st.integers(-(2**62), 2**62),
+    st.sampled_from([2**62 + 1, 2**63 - 1, 2**63, -(2**63), 10**30]),
+)
+
+
+@given(
+    st.lists(st.tuples(*[st.lists(HUGE, min_size=1, max_size=3)] * 2), min_size=1, max_size=40),
+    st.lists(st.integers(0, 40), max_size=4),
+)
+def test_all_groups_have_the_same_increments_whatever_their_numbers(increments, edges):
+    ring, kept = Ring(12.0, groups=2), []
+    for second, increment in enumerate(increments):
+        before = len(ring)
+        ring.add(float(second), second + 1.0, increment, 0.5)
+        kept = [one for one in [*kept, (second, increment)] if one[0] >= second + 1 - 12.5]
+        kept = kept[-len(ring) :] if len(ring) else []  # the sums of those before have more than 64 bits
+        assert len(ring) <= before + 1
+        for edge in (0, *edges):
+            found = [one for begin, one in kept if begin >= edge]
+            groups = ring.since(float(edge))
+            assert {len(rows) for rows in groups} == {len(found) + 1}
+            assert len(ring.begins(float(edge))) == len(found)
+            for group, rows in enumerate(groups):
+                columns = zip_longest(*(one[group] for one in found), fillvalue=0)
+                assert [*difference(rows[0], rows[-1]), *[0] * 3][:3] == [*map(sum, columns), 0, 0, 0][:3]
+
+
+def test_an_increment_that_no_array_holds_is_left_out_and_the_next_counts():
+    ring = filled([[5], [2**63], [7]])
+    assert total(ring, 0.0) == [7]
+    assert len(ring) == 1
+
+
+@given(st.lists(st.lists(st.integers(), max_size=5), max_size=40), st.data())
+def test_rows_hold_integers_of_any_size(given_rows, data):
+    rows = Rows.of(given_rows)
+    expected = [[*row, *[0] * (rows.width - len(row))] for row in given_rows]
+    assert [list(row) for row in rows] == expected
+    places = data.draw(st.lists(st.sampled_from(range(len(expected))))) if expected else []
+    assert [list(row) for row in rows.at(places)] == [expected[place] for place in places]
+    assert [list(rows.column(column)) for column in range(rows.width)] == [
+        [row[column] for row in expected] for column in range(rows.width)
+    ]
 
 
 @given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=12), st.integers(0, 12))
@@ -132,8 +192,8 @@ def test_rows_are_told_apart_from_a_row_that_there_is_not():
 
 def test_what_was_asked_for_does_not_change_with_what_is_added():
     ring = filled([[1], [2]])
-    rows = ring.since(0.0)
-    ring.add(2.0, 3.0, [4, 5], 0.5)
+    rows = rows_since(ring, 0.0)
+    ring.add(2.0, 3.0, [[4, 5]], 0.5)
     assert [list(row) for row in rows] == [[0], [1], [3]]
 
 
@@ -141,28 +201,28 @@ def test_what_was_asked_for_does_not_change_with_what_is_added():
 def test_rows_that_were_asked_for_never_change_whatever_follows(increments, data):
     ring, asked = Ring(8.0), []
     for second, increment in enumerate(increments):
-        ring.add(float(second), second + 1.0, increment, 0.5)
-        rows = ring.since(float(data.draw(st.integers(0, second))))
+        ring.add(float(second), second + 1.0, [increment], 0.5)
+        rows = rows_since(ring, float(data.draw(st.integers(0, second))))
         asked.append((rows, [list(row) for row in rows]))
     assert all([list(row) for row in rows] == then for rows, then in asked)
 
 
 def test_the_memory_of_forgotten_rows_is_given_back():
     ring = filled([[1, 2, 3]] * 5000)
-    assert sum(map(len, ring._blocks)) <= 3 * (10 + 1 + 16)
+    assert sum(map(len, blocks(ring))) <= 3 * (10 + 1 + 16)
 
 
 def test_totals_are_held_in_32_bits_until_they_need_more():
     ring = filled([[2**29]] * 3)
-    assert {block.itemsize for block in ring._blocks} == {4}
+    assert {block.itemsize for block in blocks(ring)} == {4}
     ring = filled([[2**30]] * 5)
-    assert {block.itemsize for block in ring._blocks} == {8}
-    assert [list(row) for row in ring.since(0.0)] == [[2**30 * row] for row in range(6)]
+    assert {block.itemsize for block in blocks(ring)} == {8}
+    assert [list(row) for row in rows_since(ring, 0.0)] == [[2**30 * row] for row in range(6)]
 
 
 def test_totals_that_grow_for_long_begin_at_the_oldest_row_and_stay_in_32_bits():
     ring = filled([[2**27]] * 500, keep=8.0)
-    assert {block.itemsize for block in ring._blocks} == {4}
+    assert {block.itemsize for block in blocks(ring)} == {4}
     assert total(ring, 492.0) == [8 * 2**27]
 
 

@@ -57,6 +57,9 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "filtered_page_not_used": _Wording("told", "The whole page is polled: there is no filtered one"),
     "engines_forgotten": _Wording("drop", "Engines are forgotten, {kept} are kept: {remedy}"),
     "engines_not_watched": _Wording("drop", "{engines} engines are not watched, {kept} are: {remedy}"),
+    "server_details_not_used": _Wording("drop", "Not used from {source}: {reason}"),
+    "target_polled_less_often": _Wording("told", "Polled every {interval} s only: {cause}"),
+    "events_omitted": _Wording("drop", "Events are left out, there are so many: {example}"),
     "mixed_workload_began": _Wording(
         "drop", "A mixed workload: {requests} requests, of which the mean hides that they differ"
     ),
@@ -81,6 +84,8 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "cause": {
         Reset.RESTART: "it was restarted",
         Reset.DECREASE: "they decreased, and nothing explains it",
+        "answers": "the answers take the server long",
+        "processing": "its pages take the exporter long",
     },
     "check": {check: check.replace("_", " ") for check in Check},
 }

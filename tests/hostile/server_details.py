@@ -1,0 +1,168 @@
+"""What a server says of itself at ``/version`` and ``/server_info``, at its bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from exporter.clock import SystemClock
+from exporter.scrape.batch_schedule import KEY, MOST_BATCH, MOST_RANGES
+from exporter.scrape.client import Answer
+from exporter.scrape.errors import StatusError
+from exporter.scrape.plan import MOST_POSITIONS
+from exporter.scrape.poller import DETAILS_EVERY, Pace, Polled, Poller, PollRecord
+from exporter.scrape.server_info import MOST_ANSWER
+from exporter.scrape.slices import Pausing
+from tests.hostile.row import RejectedError, Row
+from tests.hostile.server_answers import KIB, MOST_BODY, answer, received
+from tests.hostile.server_pages import page
+
+
+class _Server:
+    """The client of a server that answers one of its pages with given bytes."""
+
+    spent = 0.0
+
+    def __init__(self, detail: str, body: bytes) -> None:
+        self._detail = detail
+        self._body = body
+
+    async def get(self, address: str, *, max_body: int | None = None) -> Answer:
+        if "/metrics" in address:
+            return Answer(page(()), "text/plain", 0.001)
+        if f"/{self._detail}" not in address:
+            raise StatusError(HTTPStatus.NOT_FOUND)
+        return Answer(received(answer(self._body), max_body or MOST_BODY), "application/json", 0.001)
+
+
+async def _polled(detail: str, body: bytes) -> PollRecord:
+    """Poll a server once that answers a detail with these bytes; return what is known of it then."""
+
+    def receive(_: Polled) -> Pausing[bool]:
+        yield
+        return False
+
+    record, reasons = PollRecord(), []
+    poller = Poller(
+        "a", "http://a/metrics",
+        client=_Server(detail, body),
+        pace=Pace(1.0, 10.0, 0.01, 30.0, filtered=True),
+        clock=SystemClock(),
+        receive=receive,
+        tell=lambda event: reasons.append(str(event.fields.get("reason"))),
+        attempted=lambda: None,
+        record=record,
+    )  # fmt: skip
+    await poller.poll()
+    assert record.up, record.message
+    if record.unused:
+        raise RejectedError(reasons[0])
+    return record
+
+
+async def read_version(body: bytes) -> object:
+    """Ask a server for its version."""
+    record = await _polled("version", body)
+    if not record.version:
+        raise RejectedError("no version")
+    return record.version
+
+
+async def read_server_info(body: bytes) -> object:
+    """Ask a server how it speculates."""
+    record = await _polled("server_info", body)
+    if record.speculation is None:
+        raise RejectedError("nothing about speculation")
+    return record.speculation
+
+
+def detail(known: str, filling: str, last: str, size: int = MOST_ANSWER) -> bytes:
+    """Return JSON of a size: what is asked for, and a key that is not, filled with repeated JSON."""
+    head, tail = f'{{{known},"x":[', f"{last}]}}"
+    room = size - len(head) - len(tail)
+    return (head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail).encode()
+
+
+FILLINGS: Final = {
+    "empty objects": ("{},", "{}"),
+    "integers of 4,300 digits": (f"{'9' * 4300},", "1"),
+    "floats of 17 digits": ("1.2345678901234567e-300,", "1"),
+    "escapes": ('"\\u0041",', '""'),
+}
+
+
+def details(known: str) -> Mapping[str, Callable[[], bytes]]:
+    """Return the costliest answers of the most bytes that still say something."""
+    return {name: partial(detail, known, *filling) for name, filling in FILLINGS.items()}
+
+
+def speculation(*ranges: tuple[int, int, int]) -> str:
+    """Return vLLM's settings with a schedule, as the key of an object."""
+    settings = {"method": "mtp", "num_speculative_tokens": 3, KEY: ranges}
+    return f'"vllm_config":{{"speculative_config":{json.dumps(settings)}}}'
+
+
+def ranges(number: int = MOST_RANGES) -> Iterator[tuple[int, int, int]]:
+    """Yield so many ranges that touch."""
+    width = MOST_BATCH // MOST_RANGES
+    return ((1 + place * width, (place + 1) * width, place % 2) for place in range(number))
+
+
+def told(*ranges_: tuple[int, int, int]) -> bytes:
+    """Return an answer to ``/server_info`` with a schedule."""
+    return f"{{{speculation(*ranges_)}}}".encode()
+
+
+def info_as_text() -> bytes:
+    """Return an answer in text in which the beginning of what is searched for is repeated."""
+    begin, end = "speculative_config=SpeculativeConfig(method='", "mtp', model=None, num_spec_tokens=3)"
+    frame = json.dumps({"vllm_config": ""})
+    return json.dumps(
+        {"vllm_config": begin * ((MOST_ANSWER - len(frame) - len(end)) // len(begin)) + end}
+    ).encode()
+
+
+ROWS: Final = (
+    Row(
+        name="`/version` of a target",
+        kind="socket",
+        controlled_by="the model server",
+        bytes=f"{MOST_ANSWER // KIB} KiB",
+        items="1 text of 64 printable characters",
+        time=f"one slice, at most once in {DETAILS_EVERY:.0f} s",
+        addresses="nothing",
+        beyond_bounds="counts as unknown; `server_details_not_used` once if it is too large",
+        read=read_version,
+        worst=details('"version":"1"'),
+        beyond={
+            "bytes": partial(detail, '"version":"1"', "1,", "1", MOST_ANSWER + 1),
+            "characters": lambda: json.dumps({"version": "1" * 65}).encode(),
+        },
+    ),
+    Row(
+        name="`/server_info` of a target",
+        kind="socket",
+        controlled_by="the model server",
+        bytes=f"{MOST_ANSWER // KIB} KiB",
+        items=f"{MOST_RANGES} ranges of batch sizes from 1 to {MOST_BATCH:,}, each 0 to {MOST_POSITIONS} tokens",
+        time=f"one slice, at most once in {DETAILS_EVERY:.0f} s; a schedule is looked up by bisection",
+        addresses="nothing",
+        beyond_bounds="counts as unknown, and a schedule as none; `server_details_not_used` once",
+        read=read_server_info,
+        worst={
+            "the longest schedule": lambda: told(*ranges()),
+            "text that almost matches again and again": info_as_text,
+            **details(speculation(*ranges(8))),
+        },
+        beyond={
+            "bytes": partial(detail, speculation(), "1,", "1", MOST_ANSWER + 1),
+            "ranges": lambda: told(*ranges(MOST_RANGES), (MOST_BATCH, MOST_BATCH, 1)),
+            "batch size": lambda: told((1, MOST_BATCH + 1, 1)),
+            "tokens": lambda: told((1, 2, MOST_POSITIONS + 1)),
+            "overlap": lambda: told((1, 2, 1), (2, 3, 1)),
+        },
+    ),
+)
