@@ -85,7 +85,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._background = Background()
-        self._preparing = Together(self._prepare)
+        self._preparing = Together(self._prepare, clock.monotonic)
         self._server: Server | None = None
         self._reload_successful = True
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
@@ -159,6 +159,7 @@ class Service:
         """
         async with self._reloading:
             self._reload_successful = False
+            self._preparing.forget()
             try:
                 config = await asyncio.to_thread(self._read)  # a long one would hold up the polls
             except ConfigError as error:
@@ -170,6 +171,7 @@ class Service:
             await self._keeper.use(config.state.file)
             self._adopt(config)
             self._reload_successful = True
+            self._preparing.forget()  # the first scrape after a reload shows it
             self._problems = ""
             await self._discover()
             await self._summarise()
@@ -255,9 +257,9 @@ class Service:
                 with suppress(ConfigError):  # it is in the log, and the old configuration goes on
                     await self.reload(once_told=True)
 
-    async def prepare(self) -> None:
-        """Bring up to date what the pages show, for all who ask at once."""
-        await self._preparing()
+    async def prepare(self) -> int:
+        """Take the snapshot that the pages show, once for all requests of a second; return its number."""
+        return await self._preparing()
 
     async def _prepare(self) -> None:
         await self._compare()

@@ -22,8 +22,8 @@ class AppState:
     """Everything that the pages show. The callables are asked anew at each request and must be quick."""
 
     collectors: Sequence[Collector]
-    prepare: Callable[[], Awaitable[None]]
-    """Brings up to date what the collectors and the snapshot read; asked once before each of them."""
+    prepare: Callable[[], Awaitable[int]]
+    """Takes the snapshot that the collectors and the API read, once a second at most; returns its number."""
     api: ApiSource
     """What is to be said as JSON."""
     version: str

@@ -36,7 +36,7 @@ NOTHING_TO_TELL = ApiSource(
 
 
 async def nothing_to_prepare():
-    pass
+    return 1
 
 
 @pytest.fixture

@@ -450,8 +450,8 @@ async def test_who_must_make_room_before_the_greeting_began_is_hung_up_on(servin
     await serving.start(most=1)
     (first, _first_client), (second, _second_client) = socket.socketpair(), socket.socketpair()
     with capture_logs():
-        serving.server.door._admit(first)
-        serving.server.door._admit(second)
+        serving.server.door._admit(first, "10.0.0.1")
+        serving.server.door._admit(second, "10.0.0.1")
         await until(lambda: first.fileno() == -1)
     for each in (_first_client, _second_client):
         each.close()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from exporter.web.security import passwords as module
-from exporter.web.security.passwords import MOST_WAITING, BusyError, Passwords
+from exporter.web.security.checks import MOST_WAITING, BusyError
+from exporter.web.security.passwords import Passwords
 
 
 @pytest.fixture(scope="module")
