@@ -37,6 +37,7 @@ from exporter.together import Together
 from exporter.web.app import create_app
 from exporter.web.listen import Address, Server, serve
 from exporter.web.security.guard import Guard
+from exporter.web.security.hosts import AllowedHosts
 from exporter.web.security.live import LiveWebConfig
 from exporter.web.state import AppState
 
@@ -64,6 +65,8 @@ class Options:
     """The configuration file, if it is read again by itself when its content is another."""
     web_config: Path | None = None
     """The file that says who may see the pages."""
+    allowed_hosts: AllowedHosts = AllowedHosts()
+    """The host names that clients may ask for."""
 
 
 class Service:
@@ -218,6 +221,7 @@ class Service:
             ready=lambda: True,
             reload=self.reload if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
+            allowed_hosts=self._options.allowed_hosts,
         )
 
     def _status(self) -> ExporterStatus:

@@ -19,6 +19,7 @@ from exporter.web.headers import HEADERS
 from exporter.web.negotiation import choose_format, choose_gzip
 from exporter.web.page import handlers as page
 from exporter.web.security.guard import Guard
+from exporter.web.security.hosts import host_guard
 from exporter.web.shared_page import SharedPage, send
 from exporter.web.slots import Slots
 from exporter.web.state import STATE, AppState
@@ -61,8 +62,9 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
         ValueError: The telemetry path cannot be served, or is another page's.
     """
     _check(state.telemetry_path)
+    hosts = host_guard(state.allowed_hosts)
     guards = [guard.middleware] if guard else []
-    app = web.Application(middlewares=[problems, _hide_errors, *guards, _refuse_bodies])
+    app = web.Application(middlewares=[problems, _hide_errors, hosts, *guards, _refuse_bodies])
     app[STATE] = state
     app[METRICS] = SharedPage(Exposition(state.collectors))
     app[READERS] = Readers()

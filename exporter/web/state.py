@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from exporter.web.page.data import PageData
+from exporter.web.security.hosts import AllowedHosts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -36,6 +37,8 @@ class AppState:
     reload: Callable[[], Awaitable[None]] | None = None
     """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
     telemetry_path: str = "/metrics"
+    allowed_hosts: AllowedHosts = AllowedHosts()
+    """The host names that clients may ask for."""
 
 
 STATE: Final = web.AppKey("state", AppState)

@@ -301,8 +301,8 @@ async def test_no_other_site_is_allowed_to_send_anything(client):
     """A browser asks first with OPTIONS, as the type is not one of a form, and nobody says yes."""
     origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     asked = await client.options(PATH, headers=origin)
-    assert asked.status == 405
     sent = await client.post(PATH, json=RECORD, headers=origin)
+    assert (asked.status, sent.status) == (403, 403)
     for answer in (asked, sent):
         assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
 
