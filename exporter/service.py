@@ -37,7 +37,7 @@ from exporter.together import Together
 from exporter.web.app import create_app
 from exporter.web.listen import Address, Server, serve
 from exporter.web.security.guard import Guard
-from exporter.web.security.hosts import AllowedHosts
+from exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 from exporter.web.security.live import LiveWebConfig
 from exporter.web.state import AppState
 
@@ -65,7 +65,7 @@ class Options:
     """The configuration file, if it is read again by itself when its content is another."""
     web_config: Path | None = None
     """The file that says who may see the pages."""
-    allowed_hosts: AllowedHosts = AllowedHosts()
+    allowed_hosts: AllowedHosts = EVERY_HOST
     """The host names that clients may ask for."""
 
 

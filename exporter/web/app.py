@@ -45,7 +45,7 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
 )
 
 _LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if not endpoint.streams))
-"""Pages that are larger, or take longer, the more engines there are. Their slots are not those of the metrics."""
+"""Pages that grow with the number of engines. Their slots are not those of the metrics."""
 
 _MOST_BODY: Final = 64 * 1024
 """Bytes of a body that nobody reads."""

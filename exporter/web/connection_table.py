@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Stalling(Protocol):
-    """A connection that knows whether its client has stopped reading."""
+class Timed(Protocol):
+    """A connection that knows for how long it has been busy."""
 
     @property
-    def stalled(self) -> bool:
-        """Whether the client has not read for a while."""
+    def slow(self) -> bool:
+        """Whether its request, or the client's reading of the answer, takes long."""
         ...
 
 
-C = TypeVar("C", bound=Stalling)
+C = TypeVar("C", bound=Timed)
 
 
 class ConnectionTable(Generic[C]):
@@ -63,15 +63,15 @@ class ConnectionTable(Generic[C]):
 
         Addresses with most connections come first, those without more than the newcomer's never. An address
         ends the connection that has waited longest for a request. Without one, it ends a busy connection if
-        the newcomer's address would still have fewer. The newcomer's own address never ends a busy
-        connection, unless its client does not read.
+        the newcomer's address would still have fewer: a slow one before the longest busy. The newcomer's own
+        address ends slow ones, never others that are busy.
         """
         mine = self._count(address)
         for other in self._by_count():
             count = self._count(other)
             found = self._first_idle(other) if count > mine or other == address else None
             if found is None and (count > mine + 1 or other == address):
-                found = self._first_stalled(other)
+                found = self._first_slow(other)
             if found is None and count > mine + 1:
                 found = next(iter(self._busy[other]))
             if found is not None:
@@ -80,7 +80,9 @@ class ConnectionTable(Generic[C]):
 
     def longest_idle(self) -> C | None:
         """Return the longest waiting connection of the address with the most; None if all are busy."""
-        return next((each for other in self._by_count() if (each := self._first_idle(other)) is not None), None)
+        return next(
+            (each for other in self._by_count() if (each := self._first_idle(other)) is not None), None
+        )
 
     def _by_count(self) -> list[str]:
         return sorted({*self._idle, *self._busy}, key=self._count, reverse=True)
@@ -91,8 +93,8 @@ class ConnectionTable(Generic[C]):
     def _first_idle(self, address: str) -> C | None:
         return next(iter(self._idle.get(address, ())), None)
 
-    def _first_stalled(self, address: str) -> C | None:
-        return next((each for each in self._busy.get(address, ()) if each.stalled), None)
+    def _first_slow(self, address: str) -> C | None:
+        return next((each for each in self._busy.get(address, ()) if each.slow), None)
 
     def _move(self, connection: C, kind: dict[str, dict[C, None]]) -> None:
         address = self._addresses.get(connection)

@@ -36,8 +36,8 @@ HEAD_SECONDS: Final = 10.0
 """For the head of a request, from its first byte; for the first of a connection, from its beginning."""
 STALLED_SECONDS: Final = 30.0
 """For a client to read what it was sent."""
-LAGGING_SECONDS: Final = 1.0
-"""Without reading, after which a connection makes room for another of the same client."""
+SLOW_SECONDS: Final = 2.0
+"""With a request in hand, or something to read, after which a connection may make room for another."""
 MOST_HEAD: Final = 32 * 1024
 """Bytes of a request's head. aiohttp bounds its lines, and their number."""
 IDLE_SECONDS: Final = 180.0
@@ -79,16 +79,16 @@ class Connection(asyncio.Protocol):
         """Of the head that is under way; -1 if what comes is a body."""
         self._head_end = b""
         """The last bytes of a head that has not ended yet."""
-        self._stalled_at: float | None = None
+        self._since: float | None = None
+        """The time of the event loop at which the request in hand came, or the client stopped reading."""
         self.on_stall: Callable[[], None] | None = None
         """Called when the client does not read as fast as it is sent to, while a request is in hand."""
         self.greeting: asyncio.Task[None] | None = None
 
     @property
-    def stalled(self) -> bool:
-        """Whether the client has not read for a while."""
-        at = self._stalled_at
-        return at is not None and asyncio.get_running_loop().time() - at >= LAGGING_SECONDS
+    def slow(self) -> bool:
+        """Whether a request has been in hand for long, or its answer has not been read for as long."""
+        return self._since is not None and _now() - self._since >= SLOW_SECONDS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, if the client may stay."""
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Note that something waits to be read by the client."""
         self._stalled = self._stalled or self._later(STALLED_SECONDS)
-        self._stalled_at = asyncio.get_running_loop().time()
+        self._since = _now() if self._since is None else self._since
         if self.on_stall is not None:
             self.on_stall()
         self._answering.pause_writing()
@@ -126,7 +126,9 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that the client has read it all."""
         _cancel(self._stalled)
-        self._stalled = self._stalled_at = None
+        self._stalled = None
+        if not self._in_hand:
+            self._since = None
         self._answering.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -139,6 +141,7 @@ class Connection(asyncio.Protocol):
     def begin(self) -> None:
         """Note that a request is in hand; how long that takes is not the client's doing."""
         self._in_hand = True
+        self._since = _now()
         _cancel(self._head)
         self._head = None
         self._door.busy(self)
@@ -146,6 +149,7 @@ class Connection(asyncio.Protocol):
     def end(self, *, rest: bool) -> None:
         """Note that it is answered, with a ``rest`` of its body on the way or with the next head to come."""
         self._in_hand = False
+        self._since = _now() if self._stalled else None
         self.on_stall = None
         self._head_bytes, self._head_end = -1 if rest else 0, b""
         self._door.waits(self)
@@ -172,6 +176,10 @@ class Connection(asyncio.Protocol):
 
     def _later(self, seconds: float) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, self.abort)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -21,7 +21,7 @@ class FairQueue(Generic[Client]):
     """Grants permits to clients, at once or in turn."""
 
     def __init__(self, permits: int, per_client: int, waiting: int) -> None:
-        """Grant ``permits`` at a time, ``per_client`` of them to one client, with ``waiting`` in the queue."""
+        """Grant ``permits`` at a time, ``per_client`` of them to one client; ``waiting`` may queue."""
         self._free = permits
         self._per_client = per_client
         self._most_waiting = waiting

@@ -1,7 +1,7 @@
 """Share one rendering of the metrics per snapshot, format and encoding among all requests.
 
 The pieces of a rendering are sent as they are, so a client that reads slowly takes no memory of its own.
-Renderings that only slow clients still read are bounded in bytes: the oldest ends with its clients' connections.
+The renderings in memory have a limit in bytes: the oldest ends with the connections that still read it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from aiohttp import hdrs, web
 
@@ -19,6 +19,7 @@ from exporter.web.exposition import Exposition, compressed, each, same_page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
+    from weakref import ReferenceType
 
     from exporter.web.negotiation import Format
 
@@ -30,7 +31,7 @@ _PIECE: Final = 64 * 1024
 """Bytes that are sent in one go."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Rendering:
     """A page in pieces, and the connections that are being sent it."""
 
@@ -43,13 +44,13 @@ class Rendering:
         self.size = sum(map(len, self.pieces))
 
     @contextmanager
-    def read_by(self, transport: asyncio.Transport | None) -> Iterator[None]:
+    def read_by(self, transport: asyncio.Transport | None) -> Iterator[asyncio.Transport]:
         """Note that a connection is being sent it."""
         if transport is None:
             raise ConnectionResetError
         self.readers.add(transport)
         try:
-            yield
+            yield transport
         finally:
             self.readers.discard(transport)
 
@@ -88,8 +89,13 @@ class SharedPage:
         self._exposition = exposition
         self._most_bytes = most_bytes
         self._variants: dict[tuple[Format, bool], _Variant] = {}
-        self._read: list[Rendering] = []
-        """Renderings that have readers, or may have; the oldest first."""
+        self._made: list[ReferenceType[Rendering]] = []
+        """The oldest first. Those that nobody shares or reads any more are gone from memory."""
+
+    @property
+    def alive(self) -> list[Rendering]:
+        """The renderings that are shared or read, the oldest first."""
+        return [rendering for reference in self._made if (rendering := reference()) is not None]
 
     async def rendering(self, snapshot: int, format_: Format, *, gzip: bool) -> Rendering:
         """Return the page of a snapshot, by the snapshot's number, in a format and an encoding."""
@@ -100,7 +106,7 @@ class SharedPage:
                 page = each(plain.pieces) if plain else self._exposition.render(format_)
                 made = Rendering([piece async for piece in _joined(compressed(page) if gzip else page)])
                 self._make_room(made.size)
-                self._read.append(made)
+                self._made.append(ref(made))
                 variant.keep(made, snapshot)
             assert variant.rendering is not None  # noqa: S101  it was made above, if it was not there
             return variant.rendering
@@ -111,11 +117,11 @@ class SharedPage:
         return variant.rendering if variant and variant.snapshot == snapshot else None
 
     def _make_room(self, size: int) -> None:
-        """End the oldest renderings for a new one of ``size`` bytes; those without a reader are over."""
-        current = {id(variant.rendering) for variant in self._variants.values()}
-        self._read = [each for each in self._read if each.readers or id(each) in current]
-        while self._read and sum(each.size for each in self._read) + size > self._most_bytes:
-            self._read.pop(0).end()
+        """End the oldest renderings for a new one of ``size`` bytes."""
+        alive = self.alive
+        while alive and sum(one.size for one in alive) + size > self._most_bytes:
+            alive.pop(0).end()
+        self._made = list(map(ref, alive))
 
 
 async def _joined(page: AsyncIterable[bytes]) -> AsyncIterable[bytes]:
@@ -136,7 +142,7 @@ async def send(request: web.Request, rendering: Rendering, headers: Mapping[str,
     response = web.StreamResponse(headers=headers)
     response.content_length = rendering.size
     transport = request.transport
-    with suppress(ConnectionError), rendering.read_by(transport):
+    with suppress(ConnectionError), rendering.read_by(transport) as reader:
         await response.prepare(request)
         try:
             async with asyncio.timeout(SEND_SECONDS):
@@ -145,5 +151,5 @@ async def send(request: web.Request, rendering: Rendering, headers: Mapping[str,
                     await asyncio.sleep(0)
                 await response.write_eof()
         except TimeoutError:
-            transport.abort()
+            reader.abort()
     return response

@@ -33,7 +33,9 @@ class Slots:
     Every connection has one request in hand at most, so the queue is as long as there are connections.
     """
 
-    def __init__(self, slots: int = MOST, per_client: int = MOST_PER_CLIENT, turns: Turns | None = None) -> None:
+    def __init__(
+        self, slots: int = MOST, per_client: int = MOST_PER_CLIENT, turns: Turns | None = None
+    ) -> None:
         """Answer ``slots`` requests at a time, ``per_client`` of one address, in the time of ``turns``."""
         self._slots = slots
         self._queue: FairQueue[str] = FairQueue(slots, per_client, MOST_CONNECTIONS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from exporter.web.page.data import PageData
-from exporter.web.security.hosts import AllowedHosts
+from exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ class AppState:
     reload: Callable[[], Awaitable[None]] | None = None
     """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
     telemetry_path: str = "/metrics"
-    allowed_hosts: AllowedHosts = AllowedHosts()
+    allowed_hosts: AllowedHosts = EVERY_HOST
     """The host names that clients may ask for."""
 
 

@@ -23,7 +23,7 @@ What is polled and never read is of no use to anybody, and a poll left out is ma
 counters count on.
 """
 LARGE_SHARE: Final = 0.25
-"""A slice of large pages and of bodies, beside that of the metrics: polls keep about half of the processor."""
+"""The same for large pages and bodies beside the metrics: polls keep about half of the processor."""
 
 Result = TypeVar("Result")
 

@@ -7,12 +7,12 @@ from exporter.web.connection_table import ConnectionTable
 
 
 class Connection:
-    def __init__(self, address, stalled=False):
-        self.address, self.stalled = address, stalled
+    def __init__(self, address, slow=False):
+        self.address, self.slow = address, slow
 
 
 def table_of(**addresses):
-    """Return a table, and its connections by address; of each state a letter: idle, busy, stalled."""
+    """Return a table, and its connections by address; of each state a letter: idle, busy, slow."""
     table, made = ConnectionTable(), {}
     for address, states in addresses.items():
         for state in states:
@@ -34,7 +34,7 @@ def test_an_address_whose_connections_are_all_busy_still_makes_room_for_one_with
     assert table.for_newcomer("prometheus") is made["hostile"][0]
 
 
-def test_a_client_that_does_not_read_goes_before_one_that_is_busy():
+def test_a_slow_connection_goes_before_one_that_is_busy():
     table, made = table_of(hostile="bbsb", prometheus="i")
     assert table.for_newcomer("prometheus") is made["hostile"][2]
 
@@ -46,7 +46,7 @@ def test_an_address_cannot_push_out_those_with_no_more_than_it_has():
     assert table.for_newcomer("hostile") is made["hostile"][2]
 
 
-def test_an_address_makes_room_for_itself_with_a_connection_that_is_not_read():
+def test_an_address_makes_room_for_itself_with_a_slow_connection():
     table, made = table_of(hostile="bbsb")
     assert table.for_newcomer("hostile") is made["hostile"][2]
 
@@ -65,7 +65,9 @@ def test_a_connection_that_is_idle_again_has_waited_least():
     assert table.longest_idle() is made["a"][1]
 
 
-STEP = st.tuples(st.sampled_from(["add", "busy", "idle", "discard"]), st.integers(0, 5), st.sampled_from("abc"))
+STEP = st.tuples(
+    st.sampled_from(["add", "busy", "idle", "discard"]), st.integers(0, 5), st.sampled_from("abc")
+)
 
 
 @given(st.lists(STEP))

@@ -216,13 +216,12 @@ async def test_an_address_with_many_busy_connections_makes_room_for_another(serv
     assert [await answered(reader) for reader, _ in asked[1:]] == ["at last", "at last"]
 
 
-async def test_a_client_that_does_not_read_makes_room_for_another_of_its_address(
-    serving, until, monkeypatch
-):
-    monkeypatch.setattr(module, "LAGGING_SECONDS", 0)
+@pytest.mark.parametrize("page", [b"large", b"wait"])
+async def test_a_slow_connection_makes_room_for_another_of_its_address(serving, until, monkeypatch, page):
+    monkeypatch.setattr(module, "SLOW_SECONDS", 0)
     await serving.start(most=1)
-    await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
-    await until(lambda: any(each.stalled for each in serving.server.door._open))
+    await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
+    await until(lambda: any(each.slow for each in serving.server.door._open))
     with capture_logs():
         reader, _ = await serving.connect(REQUEST)
         assert await answered(reader) == "here"

@@ -94,7 +94,7 @@ async def test_a_rendering_is_not_kept_beyond_its_time(monkeypatch, until):
     monkeypatch.setattr(module, "SHARED_SECONDS", 0)
     shared = SharedPage(Counted())
     await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)
-    await until(lambda: all(each.rendering is None for each in shared._variants.values()))
+    await until(lambda: not shared.alive)
 
 
 async def test_a_rendering_that_fails_is_made_for_the_next_request():
@@ -124,7 +124,7 @@ async def test_of_many_renderings_that_nobody_reads_to_the_end_the_oldest_ends()
             rendering = await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)
             transports.append(Transport())
             reading.enter_context(rendering.read_by(transports[-1]))
-            assert sum(each.size for each in shared._read) <= 3 * size
+            assert sum(one.size for one in shared.alive) <= 3 * size
     assert [each.aborted for each in transports] == [True, True, True, False, False, False]
 
 

@@ -1,8 +1,8 @@
 """The ``Host`` and ``Origin`` headers: protection against other sites in the browser of a user.
 
-A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` show that, and
-such requests must change nothing. With DNS rebinding, the other site gives its own name this address; only the
-``Host`` header shows that.
+A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` show that,
+and such requests must change nothing. With DNS rebinding, the other site gives its own name this address;
+only the ``Host`` header shows that.
 """
 
 from __future__ import annotations
@@ -133,6 +133,9 @@ class AllowedHosts:
         )
 
 
+EVERY_HOST: Final = AllowedHosts()
+
+
 def host_guard(allowed: AllowedHosts) -> Middleware:
     """Return the middleware that rejects requests for other hosts, and changes for other sites."""
 
@@ -144,8 +147,8 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
         if request.method not in _SAFE and is_foreign(request.headers, allowed, secure=request.secure):
             return _rejected(
                 403,
-                "A page of another site must not change anything here, by Origin or Sec-Fetch-Site. If a proxy "
-                "changes the Host header, name the host of its URL with --web.allowed-hosts.",
+                "A page of another site must not change anything here, by Origin or Sec-Fetch-Site. "
+                "If a proxy changes the Host header, name the host of its URL with --web.allowed-hosts.",
             )
         return await handler(request)
 

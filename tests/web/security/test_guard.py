@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from exporter.web.app import create_app
 from exporter.web.security import guard as module
+from exporter.web.security.checks import BusyError
 from exporter.web.security.guard import Guard
 from exporter.web.security.live import LiveWebConfig
-from exporter.web.security.checks import BusyError
 from exporter.web.security.passwords import Passwords
 
 

@@ -167,7 +167,9 @@ EVIL = {"Origin": "https://evil.example"}
     ("method", "path"), [("POST", "/-/reload"), ("PUT", "/-/reload"), ("POST", "/api/v1/requests")]
 )
 @pytest.mark.parametrize("given", [EVIL, {"Sec-Fetch-Site": "cross-site"}])
-async def test_another_site_can_have_a_browser_change_nothing(aiohttp_client, make_state, method, path, given):
+async def test_another_site_can_have_a_browser_change_nothing(
+    aiohttp_client, make_state, method, path, given
+):
     async def reload():
         pytest.fail("it was reloaded")
 
@@ -187,8 +189,8 @@ async def test_the_own_site_and_programs_may_reload(aiohttp_client, make_state):
 
     client = await aiohttp_client(create_app(make_state(reload=reload)))
     own = str(client.make_url("/")).rstrip("/")
-    for given in ({}, {"Origin": own}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}):
-        assert (await client.post("/-/reload", headers=given)).status == 200
+    for sent in ({}, {"Origin": own}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}):
+        assert (await client.post("/-/reload", headers=sent)).status == 200
     assert len(reloads) == 3
 
 
