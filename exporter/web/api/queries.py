@@ -30,6 +30,8 @@ MOST_EVENTS: Final = 1000
 """Events of one answer: as many as are kept."""
 MOST_PARAMETERS: Final = 128
 """Parameters of a request, repeated ones included: each value is compared with every engine."""
+_LONGEST_NAME: Final = 100
+"""Characters that an answer repeats of a parameter's name."""
 _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _LEAST_SECONDS: Final = 0.001
 
@@ -201,7 +203,12 @@ def read(model: type[Q], parameters: MultiMapping[str]) -> Q:
         values = list(dict.fromkeys(parameters.getall(name)))
         field = model.model_fields.get(name)
         if field is None:
-            wrong.append((name, f"is not known here; known are {', '.join(model.model_fields) or 'none'}"))
+            wrong.append(
+                (
+                    name[:_LONGEST_NAME],
+                    f"is not known here; known are {', '.join(model.model_fields) or 'none'}",
+                )
+            )
         elif get_origin(field.annotation) is tuple:
             given[name] = values
         elif len(parameters.getall(name)) > 1:

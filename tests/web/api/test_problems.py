@@ -144,6 +144,12 @@ def test_more_parameters_than_are_read_are_refused_without_repeating_them():
     assert caught.value.parameters == ()
 
 
+def test_a_long_name_of_a_parameter_is_not_repeated_whole():
+    with pytest.raises(RequestError) as caught:
+        read(SnapshotQuery, MultiDict([("x" * 8000, "")]))
+    assert [wrong.name for wrong in caught.value.parameters] == ["x" * 100]
+
+
 def test_what_is_repeated_counts_once():
     given = MultiDict([("match", "zone=eu")] * MOST_PARAMETERS)
     assert read(SnapshotQuery, given).match == ("zone=eu",)
