@@ -38,6 +38,7 @@ from exporter.together import Together
 from exporter.web.app import create_app
 from exporter.web.listen import Address, Server, serve
 from exporter.web.security.guard import Guard
+from exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 from exporter.web.security.live import LiveWebConfig
 from exporter.web.state import AppState
 
@@ -65,6 +66,8 @@ class Options:
     """The configuration file, if it is read again by itself when its content is another."""
     web_config: Path | None = None
     """The file that says who may see the pages."""
+    allowed_hosts: AllowedHosts = EVERY_HOST
+    """The host names that clients may ask for."""
 
 
 class Service:
@@ -86,7 +89,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._background = Background()
-        self._preparing = Together(self._prepare)
+        self._preparing = Together(self._prepare, clock.monotonic)
         self._server: Server | None = None
         self._reload_successful = True
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
@@ -160,6 +163,7 @@ class Service:
         """
         async with self._reloading:
             self._reload_successful = False
+            self._preparing.forget()
             try:
                 config = await asyncio.to_thread(self._read)  # a long one would hold up the polls
             except ConfigError as error:
@@ -171,6 +175,7 @@ class Service:
             await self._keeper.use(config.state.file)
             self._adopt(config)
             self._reload_successful = True
+            self._preparing.forget()  # the first scrape after a reload shows it
             self._problems = ""
             await self._discover()
             await self._summarise()
@@ -217,6 +222,7 @@ class Service:
             ready=lambda: True,
             reload=self.reload if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
+            allowed_hosts=self._options.allowed_hosts,
         )
 
     def _status(self) -> ExporterStatus:
@@ -257,9 +263,9 @@ class Service:
                 with suppress(ConfigError):  # it is in the log, and the old configuration goes on
                     await self.reload(once_told=True)
 
-    async def prepare(self) -> None:
-        """Bring up to date what the pages show, for all who ask at once."""
-        await self._preparing()
+    async def prepare(self) -> int:
+        """Take the snapshot that the pages show, once for all requests of a second; return its number."""
+        return await self._preparing()
 
     async def _prepare(self) -> None:
         await self._compare()

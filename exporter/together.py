@@ -1,30 +1,49 @@
-"""Work that several ask for at once, and that is done once for all of them."""
+"""Coalesce concurrent calls into one execution (single flight), and share its result for a while."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
+
+SHARED_SECONDS = 1.0
+"""Seconds from the beginning of an execution for which calls share it."""
 
 
 class Together:
-    """Does some work for whoever asks, and once for all who ask while it is under way.
+    """Executes work at most once a second, for all who call within it.
 
-    What is under way began before they asked, so they wait for the next: what they get is never older than
-    their question. Two times are the most that anybody waits for, however many ask.
+    Work that takes longer than half a second is shared for twice as long as it took: however many call, it
+    takes no more than half of the time.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[None]], now: Callable[[], float]) -> None:
+        """Execute ``work`` when called; ``now`` is a monotonic clock in seconds."""
         self._work = work
+        self._now = now
         self._doing = asyncio.Lock()
-        self._begun = 0
-        self._done = 0
+        self._number = 0
+        self._shared_until = -math.inf
+        self._forgotten = 0
 
-    async def __call__(self) -> None:
-        """Return when it was done, from beginning to end, since this was called; raise what it raises."""
-        wanted = self._begun + 1
+    async def __call__(self) -> int:
+        """Return the number of the execution whose result may be used; raise what the work raises.
+
+        Callers in the same second get the same number. The execution began at most a second before the call,
+        or is the newest one if it took longer than half a second.
+        """
+        called = self._now()
         async with self._doing:
-            if self._done >= wanted:
-                return
-            self._begun = number = self._begun + 1
+            if called < self._shared_until:
+                return self._number
+            forgotten, begun = self._forgotten, self._now()
             await self._work()
-            self._done = number
+            self._number += 1
+            if forgotten == self._forgotten:
+                self._shared_until = begun + max(SHARED_SECONDS, 2 * (self._now() - begun))
+            return self._number
+
+    def forget(self) -> None:
+        """Execute the work again for the next call: what it reads has changed."""
+        self._forgotten += 1
+        self._shared_until = -math.inf

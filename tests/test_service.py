@@ -16,6 +16,7 @@ from exporter.service import Options, Service
 from exporter.state_file import StateFile
 from exporter.watch import TargetWatch
 from exporter.web.listen import parse_address, parse_listen_address
+from exporter.web.security.hosts import AllowedHosts
 
 PAGE = """\
 # TYPE vllm:spec_decode_num_drafts_total counter
@@ -458,3 +459,28 @@ async def test_the_server_beside_it_may_send_its_requests_through_a_unix_socket(
         assert (await answer.json())["refused"]["without_metrics"] == 1
     await service.close()
     assert not (tmp_path / "exporter.sock").exists()
+
+
+async def test_only_hosts_that_are_allowed_are_answered(file, clock):
+    options = Options(
+        [parse_address("127.0.0.1:0")], allowed_hosts=AllowedHosts.parse(["exporter.example.com"])
+    )
+    service = Service(lambda: load(file, environ={}), options, clock)
+    await service.start()
+    async with aiohttp.ClientSession() as session:
+        statuses = [
+            (await session.get(service.urls[0], headers={"Host": host})).status
+            for host in ("evil.example", "exporter.example.com", "127.0.0.1:7732")
+        ]
+    await service.close()
+    assert statuses == [421, 200, 200]
+
+
+async def test_scrapes_of_a_second_share_a_snapshot_and_a_reload_ends_it(service, server, clock, until):
+    await polled(server, clock, until, 2)
+    first = await service.prepare()
+    assert await service.prepare() == first
+    await service.reload()
+    assert await service.prepare() == first + 1
+    await clock.advance(1.0)
+    assert await service.prepare() == first + 2

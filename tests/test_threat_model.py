@@ -37,20 +37,36 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
     from exporter.requests.record import MOST_NAME as MOST_REQUEST_NAME
     from exporter.requests.records import MOST_CHARACTERS
-    from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER, MOST_POSITIONS
+    from exporter.scrape.plan import (
+        MOST_ENGINES,
+        MOST_NAME,
+        MOST_NAMES_TOGETHER,
+        MOST_POSITIONS,
+        MOST_POSITIONS_TOGETHER,
+    )
     from exporter.targets.labels import CHARACTERS_OF_NAMES
-    from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODY
-    from exporter.web.door import MOST_CONNECTIONS
-    from exporter.web.slots import MOST
+    from exporter.web.api.queries import MOST_PARAMETERS
+    from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODIES_PER_CLIENT, MOST_BODY
+    from exporter.web.door import MOST_CONNECTIONS, MOST_HEAD
+    from exporter.web.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
+    from exporter.web.shared_page import MOST_BYTES, SEND_SECONDS
+    from exporter.web.slots import MOST, MOST_PER_CLIENT, WAIT_SECONDS
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
-    assert f"characters, {MOST_NAMES_TOGETHER:,} of all engines together" in TEXT
+    assert f"{MOST_POSITIONS_TOGETHER:,} positions and {MOST_NAMES_TOGETHER:,} characters of names together" in TEXT
     assert f"{MOST_LABEL_VALUE:,} printable characters a value, {MOST_LABEL_NAME} a name" in TEXT
     assert f"a name, {MOST_LABELS} labels a target" in TEXT
     assert f"| {MOST_LABELS} names of all targets together, of {CHARACTERS_OF_NAMES:,} characters" in TEXT
     assert f"gives to a target have {MOST_LABEL_CHARACTERS:,} characters together" in TEXT
     assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
-    assert f"{MOST} at a time, then 503" in TEXT
-    assert f"| {MOST_BODY // 2**20} MiB, {_BODY_SECONDS:.0f} s, {MOST_BODIES} at a time" in TEXT
+    assert f"{MOST} at a time, {MOST_PER_CLIENT} of one address" in TEXT
+    assert f"wait in a fair queue for {WAIT_SECONDS:.0f} s, then 503" in TEXT
+    assert f"have {MOST_BYTES // 2**20} MiB in total, the oldest ends; {SEND_SECONDS:.0f} s for" in TEXT
+    assert f"{MOST_HEAD // 2**10} KiB of head, {MOST_OF_A_HEADER:,} characters" in TEXT
+    assert f"and {MOST_PARAMETERS} parameters are read" in TEXT
+    assert (
+        f"| {MOST_BODY // 2**20} MiB, {_BODY_SECONDS:.0f} s, {MOST_BODIES} at a time, {MOST_BODIES_PER_CLIENT} of one"
+        in TEXT
+    )
     assert f"sees {MOST_CHARACTERS // 2**10} KiB at a time" in TEXT
     assert f"names of {MOST_REQUEST_NAME} characters that can be printed" in TEXT

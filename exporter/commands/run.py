@@ -24,6 +24,7 @@ from exporter.log import configure_log
 from exporter.service import Options, Service
 from exporter.tasks import Background
 from exporter.web.listen import parse_address
+from exporter.web.security.hosts import AllowedHosts
 
 DEFAULT_ADDRESS: Final = ":7732"
 
@@ -58,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
     flags.switch("--web.enable-lifecycle", "let POST /-/reload read the configuration again")
+    flags.several(
+        "--web.allowed-hosts",
+        "HOST",
+        "host name that clients may ask for, such as *.example.com; repeatable (default all)",
+    )
     flags.one("--web.config.file", "FILE", "TLS and the passwords of the pages, as other exporters have it")
     flags.one("--log.level", "LEVEL", "debug, info, warning or error (default info)")
     flags.one("--log.format", "FORMAT", "logfmt or json (default logfmt)")
@@ -102,6 +108,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             telemetry_path=arguments.web_telemetry_path,
             lifecycle=arguments.web_enable_lifecycle,
             watched=_watched(arguments),
+            allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
             web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
         )
         background = Background()

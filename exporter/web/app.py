@@ -10,24 +10,27 @@ from aiohttp import hdrs, web
 
 from exporter.web import lifecycle
 from exporter.web.api.problems import problems
-from exporter.web.api.requests import MOST_BODIES, counted
+from exporter.web.api.requests import MOST_BODIES, MOST_BODIES_PER_CLIENT, counted
 from exporter.web.api.requests import PATH as INTAKE
 from exporter.web.api.routes import ENDPOINTS
 from exporter.web.api.stream import READERS, Readers
-from exporter.web.exposition import Exposition, compress
+from exporter.web.exposition import Exposition
 from exporter.web.headers import HEADERS
 from exporter.web.negotiation import choose_format, choose_gzip
 from exporter.web.page import handlers as page
 from exporter.web.security.guard import Guard
+from exporter.web.security.hosts import host_guard
+from exporter.web.shared_page import SharedPage, send
 from exporter.web.slots import Slots
 from exporter.web.state import STATE, AppState
+from exporter.web.turns import LARGE_SHARE, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiohttp.typedefs import Handler
 
-EXPOSITION: Final = web.AppKey("exposition", Exposition)
+METRICS: Final = web.AppKey("metrics", SharedPage)
 
 _GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
@@ -41,8 +44,8 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
     ("/-/reload", lifecycle.RELOAD_METHODS, lifecycle.reload),
 )
 
-_COSTLY: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if endpoint.costly))
-"""Pages that are larger, the more engines there are, besides the metrics: only so many are made at a time."""
+_LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if not endpoint.streams))
+"""Pages that grow with the number of engines. Their slots are not those of the metrics."""
 
 _MOST_BODY: Final = 64 * 1024
 """Bytes of a body that nobody reads."""
@@ -59,10 +62,11 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
         ValueError: The telemetry path cannot be served, or is another page's.
     """
     _check(state.telemetry_path)
+    hosts = host_guard(state.allowed_hosts)
     guards = [guard.middleware] if guard else []
-    app = web.Application(middlewares=[problems, _hide_errors, *guards, _refuse_bodies])
+    app = web.Application(middlewares=[problems, _hide_errors, hosts, *guards, _refuse_bodies])
     app[STATE] = state
-    app[EXPOSITION] = Exposition(state.collectors)
+    app[METRICS] = SharedPage(Exposition(state.collectors))
     app[READERS] = Readers()
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
@@ -74,25 +78,28 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 
 def _add_routes(app: web.Application, telemetry_path: str) -> None:
-    pages, bodies = Slots(), Slots(MOST_BODIES)
+    large_turns = Turns(share=LARGE_SHARE)
+    scrapes, large = Slots(), Slots(turns=large_turns)
+    bodies = Slots(MOST_BODIES, MOST_BODIES_PER_CLIENT, large_turns)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
         if path == INTAKE and methods != _GET:
             handler = counted(bodies.limit(handler))  # noqa: PLW2901
-        elif path in {*_COSTLY, telemetry_path}:
-            handler = pages.limit(handler)  # noqa: PLW2901
+        elif path == telemetry_path:
+            handler = scrapes.limit(handler, until_stalled=True)  # noqa: PLW2901
+        elif path in _LARGE:
+            handler = large.limit(handler)  # noqa: PLW2901
         for method in methods:
             app.router.add_route(method, path, handler)
 
 
-async def metrics(request: web.Request) -> web.Response:
+async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the page in the format and the encoding that the client likes best."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
-    await request.app[STATE].prepare()
-    page = request.app[EXPOSITION].render(format_)
+    gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
+    snapshot = await request.app[STATE].prepare()
+    rendering = await request.app[METRICS].rendering(snapshot, format_, gzip=gzip)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    if choose_gzip(_header(request, hdrs.ACCEPT_ENCODING)):
-        return web.Response(body=await compress(page), headers={**headers, "Content-Encoding": "gzip"})
-    return web.Response(body=b"".join([piece async for piece in page]), headers=headers)
+    return await send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
 
 
 def _header(request: web.Request, name: str) -> str:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SLICE: Final = 128
 """Samples that are written in one go: about a millisecond of work."""
 
+_PACKED: Final = 64 * 1024
+"""Bytes that are compressed in one go: less than a millisecond of work."""
+
 _END: Final = b"# EOF\n"
 
 _log = structlog.get_logger()
@@ -60,6 +63,11 @@ _WRITERS: Final[dict[Format, tuple[Callable[[_Single], bytes], bytes]]] = {
     Format.TEXT_1_0_0: (_as_text, b""),
     Format.OPENMETRICS_1_0_0: (_as_openmetrics, _END),
 }
+
+
+def same_page(format_: Format) -> Format:
+    """Return the first format with the same bytes: the versions of a format may differ in headers alone."""
+    return next(each for each, writer in _WRITERS.items() if writer == _WRITERS[format_])
 
 
 class Exposition:
@@ -138,12 +146,18 @@ async def each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def compress(page: AsyncIterable[bytes]) -> bytes:
-    """Return the page as one gzip stream, at the fastest level: the others cost much more than they save."""
+async def compressed(page: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the page as one gzip stream, at the fastest level: the others cost much more than they save."""
     stream = zlib.compressobj(level=1, wbits=31)
-    packed: list[bytes] = []
     async for piece in page:
-        packed.append(stream.compress(piece))
-        if packed[-1]:  # the compressor takes some tens of kilobytes before it does any work
-            await asyncio.sleep(0)
-    return b"".join([*packed, stream.flush()])
+        for start in range(0, len(piece), _PACKED):
+            packed = stream.compress(piece[start : start + _PACKED])
+            if packed:  # the compressor takes some tens of kilobytes before it does any work
+                yield packed
+                await asyncio.sleep(0)
+    yield stream.flush()
+
+
+async def compress(page: AsyncIterable[bytes]) -> bytes:
+    """Return the page as one gzip stream."""
+    return b"".join([piece async for piece in compressed(page)])

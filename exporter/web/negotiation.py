@@ -54,6 +54,9 @@ _OFFERS: Final = {
     ),
 }
 
+MOST_CHARACTERS: Final = 2_000
+"""Characters of a header that are read, the commas included; Prometheus sends about 400."""
+
 _QUALITY: Final = re.compile(r"0?\.\d+|[01](\.\d*)?", re.ASCII)
 
 
@@ -79,7 +82,7 @@ class _Range(NamedTuple):
 
 def choose_format(accept: str) -> Format:
     """Return the format to answer with; any text at all is a valid argument."""
-    ranges = [parsed for element in accept.split(",") if (parsed := _parse(element))]
+    ranges = [parsed for element in _elements(accept) if (parsed := _parse(element))]
     ranked = [(*_preference(ranges, offer), format_) for format_, offer in _OFFERS.items()]
     quality, _, best = max(ranked)
     return best if quality > 0 else Format.TEXT_0_0_4
@@ -88,11 +91,18 @@ def choose_format(accept: str) -> Format:
 def choose_gzip(accept_encoding: str) -> bool:
     """Return whether to compress: only if gzip is accepted, and liked no less than the plain page."""
     qualities: dict[str, float] = {}
-    for parsed in map(_parse, accept_encoding.split(",")):
+    for parsed in map(_parse, _elements(accept_encoding)):
         if parsed:
             qualities[parsed.name] = max(parsed.quality, qualities.get(parsed.name, 0.0))
     gzip = qualities.get("gzip", qualities.get("*", 0.0))
     return gzip > 0 and gzip >= qualities.get("identity", 0.0)
+
+
+def _elements(header: str) -> list[str]:
+    """Return the elements of a header; those beyond the characters that are read are left out."""
+    if len(header) <= MOST_CHARACTERS:
+        return header.split(",")
+    return header[: MOST_CHARACTERS + 1].split(",")[:-1]
 
 
 def _preference(ranges: list[_Range], offer: _Offer) -> tuple[float, bool]:

@@ -1,44 +1,87 @@
-"""How many pages are made at a time: a page of many engines takes memory until its client has read it."""
+"""Limits of requests at a time, shared fairly by the addresses of clients."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
+from exporter.web.client_address import client_address
+from exporter.web.door import MOST_CONNECTIONS, Connection
+from exporter.web.fair_queue import BusyError, FairQueue
 from exporter.web.turns import Turns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp.typedefs import Handler
 
 MOST: Final = 16
-"""Pages made and sent at a time. Two Prometheus servers and a few people need no more than a handful."""
+"""Requests of a kind that are answered at a time."""
+MOST_PER_CLIENT: Final = 4
+"""Of these, requests of one client address."""
+WAIT_SECONDS: Final = 5.0
+"""Seconds in the queue, after which a request is rejected: half of Prometheus' usual timeout."""
 
 
 class Slots:
-    """Refuses what comes while all slots are taken; nobody waits in a queue, which would only grow.
+    """Limits the requests of one kind that are answered at a time; the others wait in a fair queue.
 
-    All slots together have the time of the event loop that ``Turns`` gives them.
+    Every connection has one request in hand at most, so the queue is as long as there are connections.
     """
 
-    def __init__(self, slots: int = MOST) -> None:
-        self._slots = self._free = slots
-        self._turns = Turns()
+    def __init__(
+        self, slots: int = MOST, per_client: int = MOST_PER_CLIENT, turns: Turns | None = None
+    ) -> None:
+        """Answer ``slots`` requests at a time, ``per_client`` of one address, in the time of ``turns``."""
+        self._slots = slots
+        self._queue: FairQueue[str] = FairQueue(slots, per_client, MOST_CONNECTIONS)
+        self._turns = turns or Turns()
 
-    def limit(self, handler: Handler) -> Handler:
-        """Return the handler with a slot for each request, until the last byte of its answer is sent."""
+    def limit(self, handler: Handler, *, until_stalled: bool = False) -> Handler:
+        """Return the handler with a slot for each request, until the last byte of its answer is sent.
+
+        With ``until_stalled``, a request gives its slot back when its client stops reading. That is for
+        answers that take no memory of their own.
+        """
 
         async def limited(request: web.Request) -> web.StreamResponse:
-            if not self._free:
-                return _busy(self._slots)
-            self._free -= 1
+            client = client_address(request.transport)
             try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._queue.take(client)
+            except (TimeoutError, BusyError):
+                return _busy(self._slots)
+            lease = _Lease(partial(self._queue.give_back, client))
+            try:
+                if until_stalled:
+                    _on_stall(request, lease.end)
                 return await self._turns.take(_sent(request, handler))
             finally:
-                self._free += 1
+                lease.end()
 
         return limited
+
+
+class _Lease:
+    """A slot that is given back once."""
+
+    def __init__(self, give_back: Callable[[], None]) -> None:
+        self._give_back: Callable[[], None] | None = give_back
+
+    def end(self) -> None:
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+
+
+def _on_stall(request: web.Request, action: Callable[[], None]) -> None:
+    connection = request.transport.get_protocol() if request.transport is not None else None
+    if isinstance(connection, Connection):
+        connection.on_stall = action
 
 
 async def _sent(request: web.Request, handler: Handler) -> web.StreamResponse:

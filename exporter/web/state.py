@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from exporter.web.page.data import PageData
+from exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -22,8 +23,8 @@ class AppState:
     """Everything that the pages show. The callables are asked anew at each request and must be quick."""
 
     collectors: Sequence[Collector]
-    prepare: Callable[[], Awaitable[None]]
-    """Brings up to date what the collectors and the snapshot read; asked once before each of them."""
+    prepare: Callable[[], Awaitable[int]]
+    """Takes the snapshot that the collectors and the API read, once a second at most; returns its number."""
     api: ApiSource
     """What is to be said as JSON."""
     version: str
@@ -36,6 +37,8 @@ class AppState:
     reload: Callable[[], Awaitable[None]] | None = None
     """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
     telemetry_path: str = "/metrics"
+    allowed_hosts: AllowedHosts = EVERY_HOST
+    """The host names that clients may ask for."""
 
 
 STATE: Final = web.AppKey("state", AppState)

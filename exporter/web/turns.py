@@ -22,6 +22,8 @@ _SHARE: Final = 0.5
 What is polled and never read is of no use to anybody, and a poll left out is made up for by the next, for
 counters count on.
 """
+LARGE_SHARE: Final = 0.25
+"""The same for large pages and bodies beside the metrics: polls keep about half of the processor."""
 
 Result = TypeVar("Result")
 
@@ -29,9 +31,13 @@ Result = TypeVar("Result")
 class Turns:
     """Shares the event loop's time between pages and everything else."""
 
-    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
-        """Go by ``clock``, in seconds: by default by what the event loop's thread got of the processor."""
+    def __init__(self, clock: Callable[[], float] = time.thread_time, share: float = _SHARE) -> None:
+        """Give the pages ``share`` of the time that the other work of a round takes.
+
+        ``clock`` gives seconds: by default the processor time of the event loop's thread.
+        """
         self._clock = clock
+        self._share = share
         self._rounds = 0
         self._left = 0.0
         """When a page last gave way."""
@@ -55,7 +61,7 @@ class Turns:
         if left == self._rounds:
             self._rounds += 1
             now = self._clock()
-            self._end = now + min(max((now - self._left) * _SHARE, _SHORTEST), _LONGEST)
+            self._end = now + min(max((now - self._left) * self._share, _SHORTEST), _LONGEST)
 
 
 @types.coroutine

@@ -36,23 +36,23 @@ NOTHING_TO_TELL = ApiSource(
 
 
 async def nothing_to_prepare():
-    pass
+    return 1
+
+
+def plain_state(series=1, **given):
+    """Make an AppState; what is not given is the plainest that works."""
+    plain = {
+        "collectors": [Gauges(series)],
+        "prepare": nothing_to_prepare,
+        "api": NOTHING_TO_TELL,
+        "version": "1.2.3",
+        "page": lambda: PageData(1_790_000_000.0, iter(()), (), ()),
+        "config_text": lambda: "poll:\n  interval: 1s\n",
+        "ready": lambda: True,
+    }
+    return AppState(**{**plain, **given})
 
 
 @pytest.fixture
 def make_state():
-    """A function that makes an AppState; what is not given is the plainest that works."""
-
-    def make(series=1, **given):
-        plain = {
-            "collectors": [Gauges(series)],
-            "prepare": nothing_to_prepare,
-            "api": NOTHING_TO_TELL,
-            "version": "1.2.3",
-            "page": lambda: PageData(1_790_000_000.0, iter(()), (), ()),
-            "config_text": lambda: "poll:\n  interval: 1s\n",
-            "ready": lambda: True,
-        }
-        return AppState(**{**plain, **given})
-
-    return make
+    return plain_state

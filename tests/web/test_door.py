@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from exporter.web import door as module
 from exporter.web.app import create_app
-from exporter.web.door import HEAD_SECONDS, STALLED_SECONDS, Connection
+from exporter.web.door import HEAD_SECONDS, MOST_HEAD, STALLED_SECONDS, Connection
 from exporter.web.listen import parse_listen_address, serve
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -203,6 +203,30 @@ async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
     assert await answered(reader) == "here"
 
 
+async def test_an_address_with_many_busy_connections_makes_room_for_another(serving, until, monkeypatch):
+    monkeypatch.setattr(module, "counted_address", lambda peer: peer[0])
+    await serving.start(most=3)
+    asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(3)]
+    await until(lambda: serving.begun == 3)
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST, local_addr=("127.0.0.2", 0))
+        assert await answered(reader) == "here"
+    assert await hung_up(asked[0][0])
+    serving.go_on.set()
+    assert [await answered(reader) for reader, _ in asked[1:]] == ["at last", "at last"]
+
+
+@pytest.mark.parametrize("page", [b"large", b"wait"])
+async def test_a_slow_connection_makes_room_for_another_of_its_address(serving, until, monkeypatch, page):
+    monkeypatch.setattr(module, "SLOW_SECONDS", 0)
+    await serving.start(most=1)
+    await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
+    await until(lambda: any(each.slow for each in serving.server.door._open))
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+
+
 async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, monkeypatch):
     monkeypatch.setattr(module, "_PAUSE", 0)
     loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ENFILE, errno.EMFILE, errno.ECONNABORTED]
@@ -330,6 +354,27 @@ async def test_a_head_that_is_too_large_is_refused(serving, request_head):
     assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]
 
 
+HEADER = b"X: " + b"a" * 8000 + b"\r\n"
+
+
+async def test_a_head_whose_lines_are_too_large_together_is_hung_up_on(serving):
+    await serving.start()
+    reader, _ = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER + b"\r\n")
+    assert await hung_up(reader)
+    assert serving.begun == 0
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 10])
+async def test_a_head_is_as_large_as_it_may_be_whatever_the_parts_it_comes_in(serving, until, cut):
+    await serving.start()
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n" + 4 * HEADER + b"Content-Length: 60000\r\n\r\n"
+    assert MOST_HEAD - 8000 < len(request) < MOST_HEAD
+    reader, writer = await serving.connect(request[:-cut])
+    await until(lambda: [each._head_bytes for each in serving.server.door._open] == [len(request) - cut])
+    writer.write(request[-cut:] + b"a" * 60000)
+    assert await answered(reader) == "here"
+
+
 @pytest.mark.parametrize(
     "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
 )
@@ -450,8 +495,8 @@ async def test_who_must_make_room_before_the_greeting_began_is_hung_up_on(servin
     await serving.start(most=1)
     (first, _first_client), (second, _second_client) = socket.socketpair(), socket.socketpair()
     with capture_logs():
-        serving.server.door._admit(first)
-        serving.server.door._admit(second)
+        serving.server.door._admit(first, "10.0.0.1")
+        serving.server.door._admit(second, "10.0.0.1")
         await until(lambda: first.fileno() == -1)
     for each in (_first_client, _second_client):
         each.close()

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.negotiation import Format, choose_format, choose_gzip
+from exporter.web import negotiation as module
+from exporter.web.negotiation import MOST_CHARACTERS, Format, choose_format, choose_gzip
 
 TEXT, TEXT_1, OPENMETRICS = Format.TEXT_0_0_4, Format.TEXT_1_0_0, Format.OPENMETRICS_1_0_0
 
@@ -196,3 +197,20 @@ ENCODINGS = [
 @pytest.mark.parametrize(("accept_encoding", "expected"), ENCODINGS)
 def test_gzip_is_chosen_only_where_it_is_liked(accept_encoding, expected):
     assert choose_gzip(accept_encoding) is expected
+
+
+@pytest.mark.parametrize("element", [",", ";", "a/b,", "text/plain;q=0.1,", "a;b=c", '"'])
+def test_a_header_is_read_up_to_a_limit(element, monkeypatch):
+    read = []
+    real = module._parse
+    monkeypatch.setattr(module, "_parse", lambda text: read.append(len(text)) or real(text))
+    header = element * (500_000 // len(element))
+    choose_format(header)
+    choose_gzip(header)
+    assert sum(read) + len(read) <= 2 * (MOST_CHARACTERS + 2)
+
+
+def test_an_element_that_the_limit_cuts_is_left_out():
+    header = "gzip;q=1," + " " * (MOST_CHARACTERS - 20) + "," + "gzip;q=0.5"
+    assert choose_gzip(header)
+    assert not choose_gzip("identity," + " " * (MOST_CHARACTERS - 15) + ",gzip;q=0.999")

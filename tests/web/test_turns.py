@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from exporter.tasks import cancel
-from exporter.web.turns import Turns
+from exporter.web.turns import LARGE_SHARE, Turns
 
 POLL = 0.0009
 """Seconds of the processor that a poll takes."""
@@ -78,6 +78,14 @@ async def test_many_pages_have_no_more_time_together_than_one(processor, starved
     turns = Turns(processor)
     await asyncio.gather(*(turns.take(page(processor, 100)) for _ in range(16)))
     assert processor.longest < 0.05 + 16 * 0.0011
+
+
+async def test_polls_keep_their_share_beside_metrics_and_large_pages(processor, starved):
+    starved(50)
+    metrics, large = Turns(processor), Turns(processor, LARGE_SHARE)
+    pages = [metrics.take(page(processor, 300)), *(large.take(page(processor, 75)) for _ in range(4))]
+    await asyncio.gather(*pages)
+    assert processor.now > 2 * 0.6  # the rest is that of the polls
 
 
 @pytest.mark.parametrize(("steps", "seconds", "rounds"), [(100, 0.001, 99), (1000, 0.00001, 9)])

@@ -45,8 +45,8 @@ class Endpoint:
     body: type[BaseModel] | None = None
     """What is sent to it by ``POST``, once or many times; what is sent to nobody is asked for by ``GET``."""
     headers: Sequence[Header] = ()
-    costly: bool = False
-    """Whether it is larger, the more engines there are."""
+    streams: bool = False
+    """Whether the answer goes on for as long as the client likes: it has limits of its own."""
 
     @property
     def methods(self) -> Sequence[str]:

@@ -130,9 +130,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _responses(endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
     problem = {CONTENT_TYPE: {"schema": {"$ref": f"#/components/schemas/{ProblemView.__name__}"}}}
     content = {"schema": {"type": "string"}} if endpoint.content_type == STREAM else {"schema": schema or {}}
-    refused = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems)]
-    if endpoint.costly:
-        refused.append(HTTPStatus.SERVICE_UNAVAILABLE)
+    refused = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems), HTTPStatus.SERVICE_UNAVAILABLE]
     return {
         "200": {"description": endpoint.summary + ".", "content": {endpoint.content_type: content}},
         **{str(status.value): {"description": _DESCRIBED[status], "content": problem} for status in refused},

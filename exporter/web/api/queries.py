@@ -28,6 +28,10 @@ from exporter.web.api.problems import RequestError
 
 MOST_EVENTS: Final = 1000
 """Events of one answer: as many as are kept."""
+MOST_PARAMETERS: Final = 128
+"""Parameters of a request, repeated ones included: each value is compared with every engine."""
+_LONGEST_NAME: Final = 100
+"""Characters that an answer repeats of a parameter's name."""
 _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _LEAST_SECONDS: Final = 0.001
 
@@ -190,15 +194,24 @@ def read(model: type[Q], parameters: MultiMapping[str]) -> Q:
     Raises:
         RequestError: a parameter is unknown, wrong, or given twice; all of them are named.
     """
+    if len(parameters) > MOST_PARAMETERS:
+        detail = f"The request has {len(parameters)} parameters; at most {MOST_PARAMETERS} are read."
+        raise RequestError(HTTPStatus.BAD_REQUEST, detail)
     given: dict[str, Any] = {}
     wrong: list[tuple[str, str]] = []
     for name in dict.fromkeys(parameters):
-        values, field = parameters.getall(name), model.model_fields.get(name)
+        values = list(dict.fromkeys(parameters.getall(name)))
+        field = model.model_fields.get(name)
         if field is None:
-            wrong.append((name, f"is not known here; known are {', '.join(model.model_fields) or 'none'}"))
+            wrong.append(
+                (
+                    name[:_LONGEST_NAME],
+                    f"is not known here; known are {', '.join(model.model_fields) or 'none'}",
+                )
+            )
         elif get_origin(field.annotation) is tuple:
             given[name] = values
-        elif len(values) > 1:
+        elif len(parameters.getall(name)) > 1:
             wrong.append((name, "is given more than once"))
         else:
             given[name] = values[0]

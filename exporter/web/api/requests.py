@@ -31,6 +31,8 @@ MOST_BODY: Final = 1024 * 1024
 """Bytes of a body."""
 MOST_BODIES: Final = 8
 """Bodies that are taken at a time: each may be held in memory as a whole."""
+MOST_BODIES_PER_CLIENT: Final = 4
+"""Of these, bodies of one client address."""
 _BODY_SECONDS: Final = 10.0
 """For a body to arrive."""
 

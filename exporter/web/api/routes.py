@@ -36,7 +36,6 @@ ENDPOINTS: Final = (
         answers.snapshot,
         SnapshotQuery,
         SnapshotView,
-        costly=True,
     ),
     Endpoint(
         f"/api/v1/engines/{{{answers.ENGINE}}}",
@@ -56,7 +55,6 @@ ENDPOINTS: Final = (
         answers.history,
         HistoryQuery,
         HistoryView,
-        costly=True,
     ),
     Endpoint(
         "/api/v1/events",
@@ -75,6 +73,7 @@ ENDPOINTS: Final = (
         EventView,
         stream.CONTENT_TYPE,
         problems=(503,),
+        streams=True,
         headers=(
             Header(
                 stream.LAST_EVENT_ID,
@@ -90,7 +89,6 @@ ENDPOINTS: Final = (
         requests.requests,
         RequestsQuery,
         RequestsView,
-        costly=True,
     ),
     Endpoint(
         requests.PATH,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from aiohttp import hdrs, web
 
 from exporter.event_log import EventLog, Since, UnknownEventError
 from exporter.web.api.problems import RequestError, wrong_parameter
+from exporter.web.client_address import client_address
 from exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_READERS: Final = 32
 """Streams at a time: each holds a connection for as long as its reader likes."""
+MOST_PER_CLIENT: Final = 8
+"""Of these, streams of one client address."""
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Silence after which a comment is sent, so that proxies do not take the stream for dead."""
 
@@ -39,8 +43,15 @@ class Readers:
     that is not all.
     """
 
-    def __init__(self, most: int = MOST_READERS, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
+    def __init__(
+        self,
+        most: int = MOST_READERS,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        per_client: int = MOST_PER_CLIENT,
+    ) -> None:
         self._free = most
+        self._per_client = per_client
+        self._reading: Counter[str] = Counter()
         self._keep_alive = keep_alive
 
     async def stream(self, request: web.Request, query: EventFilter) -> web.StreamResponse:
@@ -53,7 +64,7 @@ class Readers:
             raise wrong_parameter(LAST_EVENT_ID, "is not the id of an event") from error
         if request.method == hdrs.METH_HEAD:
             return web.Response(headers=_HEADERS)
-        with self._seat(), suppress(ConnectionError):
+        with self._seat(client_address(request.transport)), suppress(ConnectionError):
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(request)
             await response.write(f"{_RETRY}{_place(seen)}".encode())
@@ -61,15 +72,18 @@ class Readers:
         return response
 
     @contextmanager
-    def _seat(self) -> Iterator[None]:
-        if not self._free:
+    def _seat(self, client: str) -> Iterator[None]:
+        if not self._free or self._reading[client] >= self._per_client:
             detail = "As many streams of events are read as there may be; ask /api/v1/events instead."
             raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, detail, retry=30)
         self._free -= 1
+        self._reading[client] += 1
         try:
             yield
         finally:
             self._free += 1
+            self._reading[client] -= 1
+            self._reading = +self._reading  # without the clients that read no more
 
     async def _follow(
         self, response: web.StreamResponse, log: EventLog, query: EventFilter, seen: str

@@ -14,6 +14,8 @@ _MOST_OPEN: Final = 8
 """Engines that are open at a time: each of them is rendered whole, once a second."""
 _LONGEST: Final = 200
 """Characters of a filter that are read."""
+_LONGEST_ID: Final = 64
+"""Characters of an engine's id that are read; those that there are have 12. Every link repeats them."""
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 
 Words = Mapping[str, Sequence[str]]
@@ -30,7 +32,8 @@ class Query:
     @classmethod
     def read(cls, parameters: MultiMapping[str]) -> Self:
         """Read an address; what it holds too much of is left out."""
-        opened = tuple(dict.fromkeys(parameters.getall("engine", [])))[-_MOST_OPEN:]
+        given = (engine[:_LONGEST_ID] for engine in parameters.getall("engine", []))
+        opened = tuple(dict.fromkeys(given))[-_MOST_OPEN:]
         return cls(parameters.get("q", "")[:_LONGEST].strip(), opened)
 
     def filtered(self, text: str) -> Query:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs, web
 
-from exporter.web.security.passwords import BusyError, Passwords
+from exporter.web.client_address import client_address
+from exporter.web.security.checks import BusyError
+from exporter.web.security.passwords import Passwords
 from exporter.web.security.rate_limit import TokenBucket
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Guard:
             return None
         given = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
         try:
-            if given is not None and await self._passwords.match(users, *given):
+            if given is not None and await self._passwords.match(users, *given, **_asked_by(request)):
                 return None
         except BusyError:
             return _refused(503, "Too many passwords wait to be checked; come again later.")
@@ -72,6 +74,15 @@ class Guard:
                 TokenBucket(limit.interval, limit.burst, self._clock.monotonic) if limit.interval else None
             )
         return self._bucket is None or self._bucket.take()
+
+
+def _asked_by(request: web.Request) -> dict[str, Any]:
+    """Return what the queue of checks must know about a client."""
+    transport = request.transport
+    return {
+        "address": client_address(transport),
+        "gone": lambda: transport is None or transport.is_closing(),
+    }
 
 
 def _refused(status: int, text: str, **headers: str) -> web.Response:

@@ -1,4 +1,4 @@
-"""Whether a password is a user's: by bcrypt, in a thread, one at a time, and each result only once."""
+"""Check passwords with bcrypt in a thread, one at a time, and remember each result."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from exporter.tasks import spawn
+from exporter.web.client_address import LOCAL
+from exporter.web.security.checks import Check, CheckQueue
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import SecretStr
 
-MOST_WAITING: Final = 8
-"""How many passwords wait to be compared; who comes then is told to come again."""
+    from exporter.web.security.checks import Gone
+
 _MOST_REMEMBERED: Final = 128
 """Results of each kind that are remembered. Wrong passwords, which have no end, push out no right one."""
 _SIGNIFICANT: Final = 72
 """Bytes of a password that bcrypt looks at; those after them never counted."""
-
-
-class BusyError(Exception):
-    """Too many passwords wait to be compared."""
 
 
 class Passwords:
@@ -36,36 +36,62 @@ class Passwords:
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
         self._results: dict[bool, OrderedDict[bytes, None]] = {True: OrderedDict(), False: OrderedDict()}
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._queue = CheckQueue()
+        self._current: Check | None = None
+        self._working: asyncio.Task[None] | None = None
 
-    async def match(self, users: Mapping[str, SecretStr], name: str, password: bytes) -> bool:
+    async def match(
+        self,
+        users: Mapping[str, SecretStr],
+        name: str,
+        password: bytes,
+        address: str = LOCAL,
+        gone: Gone = lambda: False,
+    ) -> bool:
         """Return whether ``password`` is that of the user ``name``.
 
+        Args:
+            users: The hash of each user's password.
+            name: The user name that a client sent.
+            password: The password that it sent.
+            address: The address that the client is counted by.
+            gone: Whether the client has ended its connection.
+
         Raises:
-            BusyError: Too many others wait for an answer that is not known yet.
+            BusyError: Too many checks wait, and no other address has more of them.
         """
+        password = password[:_SIGNIFICANT]
         known = users.get(name)
         written = known.get_secret_value() if known is not None else self._nobodys(users, name)
-        key = self._digest(written.encode(), name.encode("utf-8", "surrogateescape"), password)
+        user = self._digest(name.encode("utf-8", "surrogateescape"))
+        key = self._digest(written.encode(), user, password)
         found = self._recall(key)
         if found is None:
-            found = await self._compare(key, written, password, possible=known is not None)
+            check = self._check(Check(key, written, password), address, user)
+            found = await check.asked(gone) and known is not None
+            self._remember(key, found)
         return found
 
-    async def _compare(self, key: bytes, written: str, password: bytes, *, possible: bool) -> bool:
-        if self._waiting >= MOST_WAITING:
-            raise BusyError
-        self._waiting += 1
-        try:
-            async with self._one_at_a_time:
-                found = self._recall(key)  # the one before may have asked the same
-                if found is None:
-                    found = await asyncio.to_thread(_matches, password, written) and possible
-                    self._remember(key, found)
-                return found
-        finally:
-            self._waiting -= 1
+    def _check(self, check: Check, address: str, user: bytes) -> Check:
+        """Return the check to wait for: the same one, if somebody has asked for it already."""
+        current = self._current
+        same = current if current and current.key == check.key else self._queue.find(check.key)
+        if same is None:
+            self._queue.add(check, address, user)
+        if self._working is None or self._working.done():
+            self._working = spawn(self._work())
+        return same or check
+
+    async def _work(self) -> None:
+        """Do the checks that wait, one at a time, until there are none."""
+        while (check := self._queue.take()) is not None:
+            self._current = check
+            try:
+                check.end(await asyncio.to_thread(_matches, check.password, check.written))
+            except Exception as error:  # noqa: BLE001  those who asked deal with it
+                check.end(error)
+            finally:
+                self._current = None
 
     def _recall(self, key: bytes) -> bool | None:
         for result, keys in self._results.items():
@@ -99,4 +125,4 @@ def _matches(password: bytes, written: str) -> bool:
     """Compare in the time that bcrypt takes, whatever the result. It lets other threads run meanwhile."""
     import bcrypt
 
-    return bcrypt.checkpw(password[:_SIGNIFICANT], written.encode())
+    return bcrypt.checkpw(password, written.encode())

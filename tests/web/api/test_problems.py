@@ -9,7 +9,15 @@ from multidict import MultiDict
 from structlog.testing import capture_logs
 
 from exporter.web.api.problems import ProblemView, RequestError
-from exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery, read
+from exporter.web.api.queries import (
+    MOST_PARAMETERS,
+    EngineQuery,
+    EventsQuery,
+    HistoryQuery,
+    Query,
+    SnapshotQuery,
+    read,
+)
 from exporter.web.app import create_app
 
 
@@ -127,6 +135,24 @@ def test_what_is_wrong_is_named_and_said_in_a_sentence(model, query, problem):
     assert wrong.name == query[0][0]
     assert wrong.problem.startswith(problem)
     assert str(refused.value) == f"The parameter {wrong.name} {wrong.problem}."
+
+
+def test_more_parameters_than_are_read_are_refused_without_repeating_them():
+    given = MultiDict(("target", f"t{number}") for number in range(MOST_PARAMETERS + 1))
+    with pytest.raises(RequestError, match=f"has {MOST_PARAMETERS + 1} parameters; at most") as caught:
+        read(SnapshotQuery, given)
+    assert caught.value.parameters == ()
+
+
+def test_a_long_name_of_a_parameter_is_not_repeated_whole():
+    with pytest.raises(RequestError) as caught:
+        read(SnapshotQuery, MultiDict([("x" * 8000, "")]))
+    assert [wrong.name for wrong in caught.value.parameters] == ["x" * 100]
+
+
+def test_what_is_repeated_counts_once():
+    given = MultiDict([("match", "zone=eu")] * MOST_PARAMETERS)
+    assert read(SnapshotQuery, given).match == ("zone=eu",)
 
 
 def test_all_that_is_wrong_is_named_at_once():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from exporter.event import Event
-from exporter.web.api.stream import READERS, Readers
+from exporter.web.api.stream import MOST_PER_CLIENT, READERS, Readers
 from exporter.web.app import create_app
 
 STREAM = "/api/v1/events/stream"
@@ -143,6 +143,12 @@ async def test_the_stream_ends_when_the_exporter_does(read, events):
     reader = await read()
     events.close()
     assert await reader.answer.content.read() == b""
+
+
+async def test_one_client_address_has_only_so_many_streams(read):
+    for _ in range(MOST_PER_CLIENT):
+        assert (await read()).answer.status == 200
+    assert (await read()).answer.status == 503
 
 
 async def test_there_are_only_so_many_readers(read, events, until):

@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 
 from exporter.web.app import create_app
 from exporter.web.security import guard as module
+from exporter.web.security.checks import BusyError
 from exporter.web.security.guard import Guard
 from exporter.web.security.live import LiveWebConfig
-from exporter.web.security.passwords import BusyError, Passwords
+from exporter.web.security.passwords import Passwords
 
 
 def basic(name, password):
@@ -119,7 +120,7 @@ async def test_without_users_everyone_passes(client_of):
 
 
 async def test_who_cannot_be_checked_soon_is_told_to_come_again(client_of, users, monkeypatch):
-    async def busy(*_):
+    async def busy(*_, **__):
         raise BusyError
 
     client = await client_of(users)

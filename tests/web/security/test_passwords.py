@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from exporter.web.security import passwords as module
-from exporter.web.security.passwords import MOST_WAITING, BusyError, Passwords
+from exporter.web.security.checks import MOST_WAITING, BusyError
+from exporter.web.security.passwords import Passwords
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +172,81 @@ async def test_known_and_unknown_names_take_the_same_time(hashed):
     # The least: what else the machine does adds to some of them, and takes from none.
     known, unknown = (min(times) for times in taken.values())
     assert 0.5 < known / unknown < 2
+
+
+class Bcrypt:
+    """Comparisons that go on one by one."""
+
+    def __init__(self, monkeypatch):
+        self.done, self._going = [], threading.Semaphore(0)
+        real = module._matches
+
+        def matches(password, written):
+            self._going.acquire()
+            self.done.append(password)
+            return real(password, written)
+
+        monkeypatch.setattr(module, "_matches", matches)
+
+    def go_on(self, times=1):
+        self._going.release(times)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"), [("10.0.0.9", "alice"), ("loopback", "bob"), ("10.0.0.9", "bob")]
+)
+async def test_a_right_password_is_checked_soon_while_others_guess(users, monkeypatch, address, name):
+    """It waits for the comparison under way, and for one of those who guess."""
+    bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
+    right = {"alice": b"wonderland", "bob": b"builder"}[name]
+    guesses = [
+        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, "loopback")) for guess in range(40)
+    ]
+    await asyncio.sleep(0)
+    asked = [asyncio.create_task(passwords.match(users, name, right, address)) for _ in range(36)]
+    await asyncio.sleep(0)
+    bcrypt.go_on(3)
+    assert all(await asyncio.gather(*asked))
+    assert len(bcrypt.done) <= 3
+    bcrypt.go_on(40)
+    assert not any(await asyncio.gather(*guesses))
+
+
+async def test_with_the_address_and_the_name_of_those_who_guess_it_is_checked_among_them(users, monkeypatch):
+    bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
+    guesses = [asyncio.create_task(passwords.match(users, "alice", b"%d" % guess)) for guess in range(40)]
+    asked = asyncio.create_task(passwords.match(users, "alice", b"wonderland"))
+    bcrypt.go_on(41)
+    assert await asked
+    assert not any(await asyncio.gather(*guesses))
+    assert len(bcrypt.done) == 41
+
+
+async def test_a_password_whose_client_is_gone_is_not_compared(users, compared):
+    passwords = Passwords()
+    with pytest.raises(BusyError):
+        await passwords.match(users, "alice", b"wonderland", gone=lambda: True)
+    assert compared == []
+
+
+async def test_a_result_is_kept_while_the_hash_stays_whatever_else_changes(users, hashed, compared):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    changed = {"carol": SecretStr(hashed(b"new")), **users, "bob": SecretStr(hashed(b"other"))}
+    assert await passwords.match(changed, "alice", b"wonderland")
+    assert len(compared) == 1
+
+
+async def test_a_comparison_that_fails_is_told_to_those_who_asked_and_the_next_is_done(users, monkeypatch):
+    real, failing = module._matches, [ValueError("a defect")]
+
+    def matches(password, written):
+        if failing:
+            raise failing.pop()
+        return real(password, written)
+
+    monkeypatch.setattr(module, "_matches", matches)
+    passwords = Passwords()
+    with pytest.raises(ValueError, match="a defect"):
+        await passwords.match(users, "alice", b"wonderland")
+    assert await passwords.match(users, "alice", b"wonderland")

@@ -58,7 +58,7 @@ async def test_it_serves_over_tls_to_its_users_and_says_how_the_last_reading_wen
     with capture_logs() as logs:
         folder.write("basic_auth_users: {}\n")
         await clock.advance(LOOK_AGAIN_AFTER)
-        await until(lambda: logs)
+        await until(lambda: any(log["event"] == "web_config_reload_failed" for log in logs))
     assert f"{METRIC} 0.0" in (await page(service, **own))[1]
 
 
