@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Final
 
 import structlog
+
+from exporter.clock import Clock
+from exporter.internal_errors import NO_ITEM, InternalErrors, Item
+
+RESTARTED_AFTER: Final = 5.0
+"""Seconds after which a task without end that raised is run again."""
 
 _log = structlog.get_logger()
 
@@ -15,6 +22,15 @@ def spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
     task = asyncio.ensure_future(work)
     task.add_done_callback(_report)
     return task
+
+
+async def keep_running(
+    part: str, run: Callable[[], Awaitable[None]], errors: InternalErrors, clock: Clock, item: Item = NO_ITEM
+) -> None:
+    """Run a task without end until cancelled; if it raises, log that once and run it again."""
+    while True:
+        await errors.attempt_async(part, run, item)
+        await clock.sleep_until(clock.monotonic() + RESTARTED_AFTER)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from exporter.analysis.cost import Cost
@@ -21,15 +23,18 @@ from exporter.experiments import Contestant
 from exporter.export.models import TargetView
 from exporter.export.snapshot import id_of
 from exporter.export.status import TargetStatus
+from exporter.internal_errors import InternalErrors
 from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
 from exporter.scrape.plan import MOST_ENGINES
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
-from exporter.scrape.sample import EngineName, Reading
+from exporter.scrape.sample import EngineName, Reading, Sample
 from exporter.scrape.schedule import phase
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target, address
 from exporter.window.ledger import Window
+
+T = TypeVar("T")
 
 FORGOTTEN_AFTER = 3600.0
 """An engine that was not seen for so many seconds is forgotten, its counters too."""
@@ -47,6 +52,7 @@ class TargetWatch:
         events: EventLog | None = None,
         *,
         spread: bool = True,
+        errors: InternalErrors | None = None,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
@@ -57,6 +63,7 @@ class TargetWatch:
         self._clock = clock
         self._baselines = baselines
         self._events = events or EventLog(run_name(clock.wall()))
+        self._errors = errors or InternalErrors(clock.monotonic)
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
@@ -69,6 +76,11 @@ class TargetWatch:
     def labels(self) -> dict[str, str]:
         """The target's labels: its name, and what was configured."""
         return {"target": self.target.name, **dict(self.target.labels)}
+
+    @property
+    def item(self) -> Mapping[str, str]:
+        """What names the target in the log."""
+        return {"target": self.target.name}
 
     def fits(self, target: Target, config: Config) -> bool:
         """Return whether nothing about the polling of this target has changed."""
@@ -98,31 +110,32 @@ class TargetWatch:
 
     def findings(self, now: float, most_behind: float = 0.0) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the labels and findings of every engine at ``now`` (monotonic): see ``EngineWatch``."""
-        return ((labels, engine.findings(now, most_behind)) for labels, engine in self._shown())
+        return self._each("findings", lambda engine: engine.findings(now, most_behind))
 
     def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
-        return ((labels, engine.findings_over(seconds, now)) for labels, engine in self._shown())
+        return self._each("findings", lambda engine: engine.findings_over(seconds, now))
 
     def costs(self) -> Iterator[tuple[str, Cost, bool]]:
         """Yield what drafting costs at each engine where that is known, by the label ``model_name``.
 
         With it goes whether it is sure enough to call something harmful by it.
         """
-        for labels, engine in self._shown():
-            if engine.cost is not None:
-                yield labels["model_name"], engine.cost, engine.is_cost_sure
+        for labels, (cost, is_sure) in self._each("costs", lambda engine: (engine.cost, engine.is_cost_sure)):
+            if cost is not None:
+                yield labels["model_name"], cost, is_sure
 
     def contestants(self, now: float) -> Iterator[Contestant]:
         """Yield every engine as experiments see it at ``now`` (monotonic)."""
-        for labels, engine in self._shown():
-            own = {"name": self.target.name, "model_name": labels["model_name"], "method": engine.method}
-            yield Contestant(Member({**dict(self.target.labels), **own}, engine.windows(now)), engine)
+        found = self._each("comparison", lambda engine: (engine.method, engine.windows(now), engine))
+        for labels, (method, windows, engine) in found:
+            own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
+            yield Contestant(Member({**dict(self.target.labels), **own}, windows), engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of one that is gone."""
         longest = self._config.windows[-1]
-        return ((labels, engine.history.window(longest)) for labels, engine in self._shown())
+        return self._each("history", lambda engine: engine.history.window(longest))
 
     def judge(self) -> None:
         """Judge every engine by its newest poll."""
@@ -133,7 +146,7 @@ class TargetWatch:
         """Hand what the engines have learnt to the baselines."""
         offset = self._clock.wall() - self._clock.monotonic()
         for name, engine in self._engines.items():
-            learnt = engine.learnt()
+            learnt = self._errors.attempt("saving", self._named(name), engine.learnt)
             if learnt is not None:
                 self._baselines.keep(self._key(name), learnt, engine.history.last_seen + offset)
 
@@ -176,6 +189,12 @@ class TargetWatch:
             poll_interval_seconds=self._poller.interval,
             last_success_timestamp_seconds=record.last_success,
             engines=tuple(id_of(labels) for labels, _ in self._shown()),
+        )
+
+    def _each(self, part: str, work: Callable[[EngineWatch], T]) -> Iterator[tuple[dict[str, str], T]]:
+        """Yield the labels of every engine that is shown, with the result of ``work``; omit one that fails."""
+        return self._errors.each(
+            part, self._shown(), lambda shown: shown[0], lambda shown: (shown[0], work(shown[1]))
         )
 
     def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:
@@ -222,7 +241,7 @@ class TargetWatch:
             clock=self._clock,
             receive=self._receive,
             tell=lambda event: self._events.record(event, self._clock.wall(), target.name),
-            attempted=self._tell_gone,
+            attempted=lambda: self._errors.attempt("gone", self.item, self._tell_gone),
             record=self._record,
         )
 
@@ -251,17 +270,22 @@ class TargetWatch:
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for name, sample in polled.reading.samples.items():
-            engine = self._engines.get(name) or self._meet(name, polled)
-            engine.history.late_steps = polled.reading.front_end == "rust"
-            events = engine.observe(
-                sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
-            )
-            for event in events:
-                began_anew |= event.name == "engine_reset"
-                self._tell(event, name, polled.wall)
+            observe = partial(self._observe, name, sample, polled)
+            began_anew |= bool(self._errors.attempt("counting", self._named(name), observe))
         for event in self._forget(polled.moment):
             self._events.record(event, polled.wall, self.target.name)
         return began_anew
+
+    def _observe(self, name: EngineName, sample: Sample, polled: Polled) -> bool:
+        """Take an engine's sample; return whether its counters began anew."""
+        engine = self._engines.get(name) or self._meet(name, polled)
+        engine.history.late_steps = polled.reading.front_end == "rust"
+        events = engine.observe(
+            sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
+        )
+        for event in events:
+            self._tell(event, name, polled.wall)
+        return any(event.name == "engine_reset" for event in events)
 
     def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
         own_phase = self._phase(f"judgement of {name} at {self.target.url}")
@@ -288,6 +312,11 @@ class TargetWatch:
 
     def _tell(self, event: Event, name: EngineName, wall: float) -> None:
         self._events.record(event, wall, self.target.name, self._shown_name(name))
+
+    def _named(self, name: EngineName) -> dict[str, str]:
+        """Return the labels that name an engine in the log."""
+        model_name, engine = self._shown_name(name)
+        return {"target": self.target.name, "model_name": model_name, "engine": engine}
 
     def _key(self, name: EngineName) -> Key:
         return Key(self.target.name, name.model_name, name.engine)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from exporter.internal_errors import InternalErrors
 from exporter.web.page.data import PageData
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class AppState:
     reload: Callable[[], Awaitable[None]] | None = None
     """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
     telemetry_path: str = "/metrics"
+    errors: InternalErrors = field(default_factory=InternalErrors)
+    """Omits what cannot be shown, and logs it once."""
 
 
 STATE: Final = web.AppKey("state", AppState)

@@ -17,6 +17,10 @@ from exporter.scrape.engines import Counter
 from exporter.window.ledger import MEAN_GAUGES, Window
 
 
+def group_views(engines, names):
+    return [group_view(*group) for group in grouped(engines, names)]
+
+
 def labels(engine, **more):
     return {"target": "one", "model_name": "m", "engine": str(engine), **more}
 

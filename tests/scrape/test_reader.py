@@ -449,7 +449,9 @@ def test_a_gauge_that_no_server_can_mean_is_absent(value):
 
 
 @pytest.mark.parametrize("gauge", GAUGES)
-@pytest.mark.parametrize(("factor", "is_read"), [(0, True), (1e-320, True), (1, True), (1.001, False), (1e9, False)])
+@pytest.mark.parametrize(
+    ("factor", "is_read"), [(0, True), (1e-320, True), (1, True), (1.001, False), (1e9, False)]
+)
 def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
     names = {one.quantity: name for name, one in MEANINGS.items() if one.prefix in ("vllm:", "sglang:")}
     value = factor * GAUGES[gauge].most
@@ -458,7 +460,9 @@ def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
 
 
 def test_gauges_that_add_up_to_what_no_server_can_mean_are_absent():
-    page = b"".join(b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST_REQUESTS) for n in (1, 2))
+    page = b"".join(
+        b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST_REQUESTS) for n in (1, 2)
+    )
     assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
 
 

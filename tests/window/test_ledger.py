@@ -108,7 +108,9 @@ def test_gauges_are_means_over_the_polls():
 
 def test_sums_that_64_bits_do_not_hold_start_counts_and_times_together():
     most = MOST_REQUESTS
-    ledger = ledger_of(*(increment(float(n), n + 1.0, gauges=(most, most, 1.0)) for n in range(9000)), longest=1e4)
+    ledger = ledger_of(
+        *(increment(float(n), n + 1.0, gauges=(most, most, 1.0)) for n in range(9000)), longest=1e4
+    )
     window = ledger.window(1e4, 1.0, 9000.0, ALL_KNOWN)
     assert 0 < window.polls == window[Counter.DRAFTS] < 9000
     assert len(window.increments.counter(Counter.DRAFTS)) == len(window.increments.seconds()) == window.polls
