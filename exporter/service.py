@@ -123,9 +123,7 @@ class Service:
         guard = Guard(self._web, self._clock) if self._web else None
         self._server = await serve(create_app(self._app_state(), guard), self._options.addresses, self._web)
         self._tasks = [
-            self._keep_running(
-                "saving", lambda: self._keeper.save_for_ever(lambda: self._config.state.interval)
-            ),
+            self._keep_running("saving", self._save),
             self._keep_running("comparison", self._compare_for_ever),
         ]
         if self._web:
@@ -190,6 +188,9 @@ class Service:
         await self.fleet.stop()
         await self._keeper.save()
         await self.fleet.close()
+
+    async def _save(self) -> None:
+        await self._keeper.save_for_ever(lambda: self._config.state.interval)
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return spawn(keep_running(part, run, self._errors, self._clock))

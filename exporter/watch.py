@@ -192,7 +192,7 @@ class TargetWatch:
         )
 
     def _each(self, part: str, work: Callable[[EngineWatch], T]) -> Iterator[tuple[dict[str, str], T]]:
-        """Yield the labels of every engine that is shown, with the result of ``work``; omit one that fails."""
+        """Yield the labels of every engine that is shown, and the result of ``work``; omit one that fails."""
         return self._errors.each(
             part, self._shown(), lambda shown: shown[0], lambda shown: (shown[0], work(shown[1]))
         )

@@ -14,6 +14,7 @@ class Watch:
 
     def __init__(self):
         self.asked = []
+        self.item = {"target": "one"}
 
     def findings(self, now, most_behind):
         self.asked.append((now, most_behind))

@@ -22,7 +22,7 @@ Costs = Callable[[str, str], Cost | None]
 """From the names of a model and of a target, which may be empty, to what drafting costs there now."""
 
 
-async def window_findings(
+async def window_findings(  # noqa: PLR0917  # each is another thing
     rows: Rows,
     windows: Sequence[float],
     now: float,

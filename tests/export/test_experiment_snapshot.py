@@ -8,7 +8,7 @@ from exporter.analysis.experiment import ArmFindings, ArmWindow
 from exporter.export.collector import Snapshot, SnapshotCollector
 from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.experiment_models import ExperimentView
-from exporter.export.experiment_snapshot import experiment_views
+from exporter.export.experiment_snapshot import experiment_view, experiments_of
 from exporter.export.snapshot import snapshot_view
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from exporter.analysis.engine import Findings
 from exporter.event_log import UnknownEventError
 from exporter.export.experiment_snapshot import experiment_view, experiments_of
 from exporter.export.group import group_view, grouped
@@ -73,12 +74,15 @@ async def engine(request: web.Request, _query: Query) -> web.Response:
     wanted = request.match_info[ENGINE]
     for labels, findings in state.api.snapshot().engines:
         if id_of(labels) == wanted:
-            view = partial(engine_view, labels, findings)
-            found = state.errors.attempt("snapshot", labels, lambda: encoded(view()))
+            found = state.errors.attempt("snapshot", labels, partial(_engine, labels, findings))
             if found is None:
                 raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_SHOWN)
             return await respond(request, each([found]))
     raise RequestError(HTTPStatus.NOT_FOUND, "There is no engine with this id; ask /api/v1/snapshot.")
+
+
+def _engine(labels: Mapping[str, str], findings: Findings) -> bytes:
+    return encoded(engine_view(labels, findings))
 
 
 async def targets(request: web.Request, _query: Query) -> web.Response:
