@@ -51,7 +51,7 @@ class InternalErrors:
         except Exception as error:  # noqa: BLE001  # whatever it is, the other items are served
             self._failed(part, item, error)
             return None
-        self._worked(part, item)
+        self.worked(part, item)
         return found
 
     async def attempt_async(
@@ -63,7 +63,7 @@ class InternalErrors:
         except Exception as error:  # noqa: BLE001  # as above
             self._failed(part, item, error)
             return None
-        self._worked(part, item)
+        self.worked(part, item)
         return found
 
     def each(
@@ -77,7 +77,7 @@ class InternalErrors:
                 self._failed(part, name(item), error)
                 continue
             if part in self._failed_at:
-                self._worked(part, name(item))
+                self.worked(part, name(item))
             yield found
 
     def whole(self, part: str, item: Item, iterate: Callable[[], Iterable[T]]) -> Iterator[T]:
@@ -87,7 +87,7 @@ class InternalErrors:
         except Exception as error:  # noqa: BLE001  # as above
             self._failed(part, item, error)
         else:
-            self._worked(part, item)
+            self.worked(part, item)
 
     def _failed(self, part: str, item: Item, error: Exception) -> None:
         now, key = self._now(), _key(item)
@@ -102,7 +102,12 @@ class InternalErrors:
         if is_new:
             _log.error("internal_error", part=part, **dict(key), exc_info=error)
 
-    def _worked(self, part: str, item: Item) -> None:
+    def is_failing(self, part: str) -> bool:
+        """Return whether an item of a part failed and has not been logged as working again."""
+        return bool(self._failed_at.get(part))
+
+    def worked(self, part: str, item: Item) -> None:
+        """Log the recovery of an item that works, if its last failure is a minute ago."""
         failed_at = self._failed_at.get(part)
         if not failed_at:
             return

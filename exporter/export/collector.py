@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from math import isfinite
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
@@ -66,6 +68,10 @@ _PARTS: tuple[_Part[Any], ...] = (
 )
 
 
+_SPLIT: Final = "request metrics"
+"""The part of the log that is about single groups, models and users of requests."""
+
+
 class SnapshotCollector(Collector):
     """Gives the families of every metric that is switched on."""
 
@@ -103,15 +109,13 @@ class SnapshotCollector(Collector):
         """Return a row's samples of one view; if it cannot be read as a whole, item by item."""
         if part.split is None or "model_name" not in metric.labels:
             return self._errors.attempt("metrics", labels, partial(_samples, metric, labels, view)) or ()
-        try:
-            return _samples(metric, labels, view)
-        except Exception:  # noqa: BLE001  # the item that is the cause is logged below
-            return [
-                sample
-                for item, single in part.split(view)
-                for sample in self._errors.attempt("metrics", item, partial(_samples, metric, labels, single))
-                or ()
-            ]
+        if not self._errors.is_failing(_SPLIT):
+            with suppress(Exception):  # the item that is the cause is logged below
+                return _samples(metric, labels, view)
+        each = self._errors.each(
+            _SPLIT, part.split(view), lambda named: named[0], lambda named: _samples(metric, labels, named[1])
+        )
+        return chain.from_iterable(each)
 
 
 def _samples(metric: Metric[View], labels: Mapping[str, str], view: View) -> list[Sample]:

@@ -37,7 +37,7 @@ from exporter.report.paint import Paint
 from exporter.report.status import exit_status
 from exporter.report.text import text_report
 from exporter.scrape.client import Answer
-from exporter.scrape.engines import ENGINES, Counter, Gauge, Latency, Mark
+from exporter.scrape.engines import ENGINES, Gauge, Latency, Mark
 from exporter.scrape.errors import PollError
 from exporter.scrape.reader import GAUGES, MOST_COUNT
 from exporter.targets.target import Target
@@ -60,7 +60,9 @@ FAILURES = {
     "task_died",
 }
 READ = {
-    f"vllm:{series.names[0]}": series.quantity for series in ENGINES[0].series if series.quantity is not Mark.V0
+    f"vllm:{series.names[0]}": series.quantity
+    for series in ENGINES[0].series
+    if series.quantity is not Mark.V0
 }
 """The series that are read, by name: counters and gauges are numbers, of which the first are equal."""
 BOUNDS = ("0", "1e-320", "0.001", "0.3", "1", "1e9", "+Inf")
@@ -165,7 +167,11 @@ CONFIG = Config.model_validate(
         "poll": {"filter": "off", "histogram_interval": "1s"},
         "policy": {"min_drafts": 1},
         "experiments": [
-            {"name": "x", "baseline": "off", "arms": {"off": {"match": {"name": "t0"}}, "on": {"match": {"name": "t1"}}}}
+            {
+                "name": "x",
+                "baseline": "off",
+                "arms": {"off": {"match": {"name": "t0"}}, "on": {"match": {"name": "t1"}}},
+            }
         ],
     }
 )
@@ -310,7 +316,7 @@ async def told(passed, servers):
 GROWING = {
     Mark.CREATED: None,
     Mark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
-    **dict.fromkeys(Latency, ["a quarter of all", "ones"]),
+    **{latency: ["a quarter of all", "ones"] for latency in Latency},
 }
 
 

@@ -48,7 +48,7 @@ class _Rows:
     shown: list[_Ranked] = field(default_factory=list)
     """Those whose rows are shown: whoever has to be looked at first, and otherwise as they come."""
     omitted: list[OmittedEngine] = field(default_factory=list)
-    """Those that match and could not be shown."""
+    """Those that could not be shown."""
     window: str = ""
     """The longest that an engine has."""
 
@@ -71,9 +71,9 @@ class _Rows:
         return matches
 
     def omit(self, engine: OmittedEngine) -> None:
-        """Keep an engine that could not be shown, to say so; more than the most rows are not kept."""
+        """Keep an engine that could not be shown, whatever the filter; no more than ``MOST_ROWS`` of them."""
         self.unknown.discard(id_of(engine.labels))
-        if len(self.omitted) < MOST_ROWS and self.query.matches(engine.words):
+        if len(self.omitted) < MOST_ROWS:
             self.omitted.append(engine)
 
     def cut(self) -> None:

@@ -27,11 +27,6 @@ class OmittedEngine(NamedTuple):
 
     labels: Mapping[str, str]
 
-    @property
-    def words(self) -> Words:
-        """What a filter looks at."""
-        return folded((*self.labels.items(), ("engine", f"engine {self.labels['engine']}")))
-
 
 class ShownEngine(NamedTuple):
     """An engine, and what a line is drawn of; None where it was not seen for too long."""
