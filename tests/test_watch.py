@@ -6,7 +6,7 @@ from collections import Counter as Counts
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.analysis.engine import JUDGED_EVERY
+from exporter.analysis.engine import JUDGED_EVERY, EngineWatch
 from exporter.analysis.judgement import Judge
 from exporter.baselines import Baselines, Key
 from exporter.config.schema import Config
@@ -584,3 +584,31 @@ def test_targets_that_are_met_together_are_not_asked_for_histograms_together_eve
     for number in range(20):
         TargetWatch(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, Baselines())
     assert len({pace.histogram_phase for pace in paces}) > 4
+
+
+# Internal errors.
+
+
+async def test_an_engine_that_cannot_be_counted_keeps_no_other_from_being_counted(
+    watch, clock, server, monkeypatch
+):
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 3)
+    bad, observe = watch._engines["m", "0"], EngineWatch.observe
+
+    def fails(engine, *args):
+        if engine is bad:
+            raise RuntimeError("injected")
+        return observe(engine, *args)
+
+    monkeypatch.setattr(EngineWatch, "observe", fails)
+    with capture_logs() as logs:
+        for _ in range(5):
+            await clock.advance(1)
+            await polls(watch, clock, 1)
+    assert watch.status().up
+    assert drafts(findings(watch, clock)["m", "1"]) == [70, 70]
+    assert drafts(findings(watch, clock)["m", "0"]) == [20, 20]
+    assert [(log["event"], log["part"], log["engine"]) for log in logs] == [
+        ("internal_error", "counting", "0")
+    ]

@@ -89,7 +89,7 @@ def _omitted(view: ObservationView, shown: AbstractSet[str]) -> Iterator[Note]:
         omitted = sum(engine not in shown for engine in target.engines)
         if omitted:
             engines = "an engine is" if omitted == 1 else f"{omitted} engines are"
-            reason = f"internal error of this program: {engines} not in this report"
+            reason = f"{engines} not in this report: an internal error of this program"
             yield Note(reason, target.target, Tone.BAD, foreign=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from exporter.config.load import load
+from exporter.export.models import EventView
 from exporter.export.snapshot import id_of
 from exporter.internal_errors import RECOVERED_AFTER
 from exporter.service import Options, Service
@@ -137,6 +138,9 @@ INJECTIONS = {
     ),
     "targets: a section": failing("exporter.web.page.content.targets.targets", lambda *_: True),
     "events: a section": failing("exporter.web.page.content.recent_events", lambda *_: True),
+    "events: one in JSON": failing(
+        "exporter.web.api.answers.encoded", lambda view: isinstance(view, EventView) and view.target == BAD
+    ),
     "experiment: comparing": failing(
         "exporter.analysis.contest.Contest.compare", lambda contest, *_: contest.settings.name == "bad"
     ),
@@ -243,6 +247,7 @@ async def look(running):
 
 def check_good(shown, running):
     """Check that whatever fails, the good items are on every page."""
+    assert GOOD in {event["target"] for event in shown["/api/v1/events"]["events"]}
     snapshot, history = shown["/api/v1/snapshot"], shown["/api/v1/history"]
     assert running.ids[GOOD] in {engine["id"] for engine in snapshot["engines"]}
     assert running.ids[GOOD] in {engine["id"] for engine in history["engines"]}

@@ -16,7 +16,7 @@ from exporter.event_log import UnknownEventError
 from exporter.export.experiment_snapshot import experiment_view, experiments_of
 from exporter.export.group import group_view, grouped
 from exporter.export.history import MOST_STEPS, history_view, least_step, usual_step
-from exporter.export.models import EventsView, View
+from exporter.export.models import View
 from exporter.export.snapshot import engine_view, id_of
 from exporter.web.api.problems import RequestError, wrong_parameter
 from exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery
@@ -115,15 +115,18 @@ async def history(request: web.Request, query: HistoryQuery) -> web.Response:
 
 async def events(request: web.Request, query: EventsQuery) -> web.Response:
     """Serve some of the events that are kept."""
+    state = request.app[STATE]
     try:
-        since = request.app[STATE].api.events.since(query.since)
+        since = state.api.events.since(query.since)
     except UnknownEventError as error:
         raise wrong_parameter("since", "is not the id of an event") from error
     found = tuple(filter(query.selects, since.events))
     more = query.since is not None and len(found) > query.limit
     shown = found[: query.limit] if query.since is not None else found[-query.limit :]
     last = shown[-1].id if more else since.last
-    return await respond(request, whole(EventsView(events=shown, gap=since.gap, last=last, more=more)))
+    head = {"gap": since.gap, "last": last, "more": more}
+    events_ = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
+    return await respond(request, pieces(head, {"events": events_}))
 
 
 def check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
