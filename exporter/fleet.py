@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -62,8 +62,7 @@ class Fleet:
         """Yield the labels and findings of each engine, as they are when it is its turn."""
         most_behind = JUDGED_EVERY if len(self._watches) > JUDGED_ANEW else 0.0
         for watch in self:
-            now = self._clock.monotonic()
-            yield from self._errors.whole("findings", watch.item, partial(watch.findings, now, most_behind))
+            yield from watch.findings(self._clock.monotonic(), most_behind)
 
     def follow(self, targets: Sequence[Target]) -> None:
         """Watch just these targets, as soon as earlier changes are done."""
@@ -78,11 +77,6 @@ class Fleet:
     def each(self, part: str, work: Callable[[TargetWatch], T]) -> Iterator[T]:
         """Yield the result of ``work`` for each target; one for which it raises is omitted in that part."""
         return self._errors.each(part, self, lambda watch: watch.item, work)
-
-    def each_engine(self, part: str, iterate: Callable[[TargetWatch], Iterable[T]]) -> Iterator[T]:
-        """Yield what ``iterate`` yields for each target; one for which it raises ends before its time."""
-        for watch in self:
-            yield from self._errors.whole(part, watch.item, partial(iterate, watch))
 
     async def stop(self) -> None:
         """Poll no longer; connections stay until ``close``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -44,8 +44,7 @@ LEAST_POLLS: Final = 6
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-FoundEngine = tuple[Mapping[str, str], Findings]
-Found = tuple[FoundEngine, ...]
+Found = tuple[tuple[Mapping[str, str], Findings], ...]
 """The labels of engines, and what there is to say of each."""
 
 
@@ -118,14 +117,11 @@ class Observation:
         return Observed(
             self._clock.wall(),
             seconds,
-            tuple(found for watch in self._watches for found in self._found(watch, seconds, now)),
+            tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
             tuple(self._errors.each("report", self._watches, lambda watch: watch.item, TargetWatch.view)),
             self._events.since().events,
             self._errors,
         )
-
-    def _found(self, watch: TargetWatch, seconds: float, now: float) -> Iterator[FoundEngine]:
-        return self._errors.whole("report", watch.item, lambda: watch.findings_over(seconds, now))
 
     async def close(self) -> None:
         """Close every connection."""

@@ -114,5 +114,5 @@ class Overview:
 
     def _histories(self) -> Histories:
         offset = self._clock.wall() - self._clock.monotonic()
-        engines = list(self._fleet.each_engine("history", lambda watch: watch.histories()))
+        engines = [engine for watch in self._fleet for engine in watch.histories()]
         return Histories(offset, self._fleet.config.windows[-1], engines)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -276,7 +277,7 @@ class Service:
     async def _compare(self) -> None:
         """Compare the arms of experiments."""
         now = self._clock.monotonic()
-        contestants = self.fleet.each_engine("comparison", lambda watch: watch.contestants(now))
+        contestants = chain.from_iterable(watch.contestants(now) for watch in self.fleet)
         await self._experiments.compare(contestants, self._config.windows, now)
 
     async def _compare_for_ever(self) -> None:

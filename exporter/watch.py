@@ -192,10 +192,12 @@ class TargetWatch:
         )
 
     def _each(self, part: str, work: Callable[[EngineWatch], T]) -> Iterator[tuple[dict[str, str], T]]:
-        """Yield the labels of every engine that is shown, and the result of ``work``; omit one that fails."""
-        return self._errors.each(
-            part, self._shown(), lambda shown: shown[0], lambda shown: (shown[0], work(shown[1]))
-        )
+        """Yield the labels of every engine that is shown, and the result of ``work``; omit one that fails.
+
+        Nothing is raised, so that a reader of all targets goes on to the next one.
+        """
+        shown = self._errors.whole(part, self.item, self._shown)
+        return self._errors.each(part, shown, lambda one: one[0], lambda one: (one[0], work(one[1])))
 
     def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:
         """Yield the labels of every engine that is shown."""

@@ -21,7 +21,6 @@ class Watch:
 
     def __init__(self):
         self.asked = []
-        self.item = {"target": "one"}
 
     def findings(self, now, most_behind):
         self.asked.append((now, most_behind))

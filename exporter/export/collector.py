@@ -124,17 +124,19 @@ def _samples(metric: Metric[View], labels: Mapping[str, str], view: View) -> lis
     Raises:
         ValueError: A number is not finite.
     """
-    is_histogram = metric.kind is Kind.HISTOGRAM
     samples = []
     for values, number in metric.read(view):
         if number is None:
             continue
         if not isfinite(number):
             raise ValueError(f"{metric.name} is {number}")
-        suffix, bound, *rest = values if is_histogram else ("", "", *values)
-        own = dict(zip(metric.labels, rest, strict=True))
-        more = {"le": bound} if bound else {}
-        samples.append(Sample(metric.name + suffix, {**labels, **own, **more}, number))
+        if metric.kind is Kind.HISTOGRAM:
+            suffix, bound, *rest = values
+            own = {**dict(zip(metric.labels, rest, strict=True)), **({"le": bound} if bound else {})}
+            samples.append(Sample(metric.name + suffix, {**labels, **own}, number))
+        else:
+            own = dict(zip(metric.labels, values, strict=True))
+            samples.append(Sample(metric.name, {**labels, **own}, number))
     return samples
 
 

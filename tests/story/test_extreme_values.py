@@ -24,6 +24,7 @@ from exporter.export.collector import SnapshotCollector
 from exporter.export.group import group_view, grouped
 from exporter.export.history import history_view
 from exporter.export.models import ObservationView
+from exporter.export.request_snapshot import lists
 from exporter.export.snapshot import engine_view, snapshot_view
 from exporter.export.status import ExporterStatus
 from exporter.export.summary import Summaries
@@ -60,8 +61,9 @@ FAILURES = {
     "task_died",
 }
 READ = {
-    f"vllm:{series.names[0]}": series.quantity
-    for series in ENGINES[0].series
+    f"{kind.prefixes[0]}{series.names[0]}": series.quantity
+    for kind in ENGINES
+    for series in kind.series
     if series.quantity is not Mark.V0
 }
 """The series that are read, by name: counters and gauges are numbers, of which the first are equal."""
@@ -125,7 +127,13 @@ def words_of(quantity):
     return st.sampled_from(sorted(STEPS))
 
 
-SERVERS = st.fixed_dictionaries({}, optional={name: words_of(quantity) for name, quantity in READ.items()})
+def server_of(kind):
+    """A server of one kind: which series it has, and how they grow."""
+    own = [name for name in READ if name.startswith(kind.prefixes[0])]
+    return st.fixed_dictionaries({}, optional={name: words_of(READ[name]) for name in own})
+
+
+SERVERS = st.one_of(server_of(ENGINES[0]), *map(server_of, ENGINES))
 
 
 def pages_of(server):
@@ -194,11 +202,12 @@ class Chain:
             self.fleet._watches[target.key] = watch
         self.experiments = Experiments()
         self.experiments.adopt(CONFIG.experiments)
-        intake = Intake(RequestSettings(), self.fleet, self.events, self.clock, self.errors)
+        settings = RequestSettings(ingest=True)
+        self.intake = Intake(settings, self.fleet, self.events, self.clock, self.errors)
         self.overview = Overview(
             self.fleet,
             self.experiments,
-            intake,
+            self.intake,
             self.events,
             self.clock,
             status=lambda: ExporterStatus("1", "2", "3", {}, True, 0.0, 1),
@@ -216,7 +225,7 @@ class Chain:
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
         now, errors = self.clock.monotonic(), self.errors
-        contestants = self.fleet.each_engine("comparison", lambda watch: watch.contestants(now))
+        contestants = [one for watch in self.fleet for one in watch.contestants(now)]
         await self.experiments.compare(contestants, CONFIG.windows, now)
         await self.overview.take()
         taken = self.overview.snapshot()
@@ -239,6 +248,9 @@ class Chain:
         if windows:
             found = [findings.latencies for _, findings in taken.engines if findings.windows]
             _check_json(measure(together(windows), added(found)).model_dump_json())
+        for views in lists(taken.requests, self.errors).values():
+            for view in views:
+                _check_json(view.model_dump_json())
         await self._check_page(taken)
         self._check_report()
 
@@ -308,6 +320,11 @@ async def told(passed, servers):
         json.dumps(chain.fleet._baselines.saved(chain.clock.wall()), allow_nan=False)
         chain.clock.now += 60.0
         await chain.publish()  # of engines that are gone
+    check(logs)
+
+
+def check(logs):
+    """Raise what failed anywhere."""
     failed = [log for log in logs if log["event"] in FAILURES]
     if failed:
         raise AssertionError(failed[0]) from failed[0].get("exc_info")
@@ -325,6 +342,7 @@ def growing(word):
     return {
         name: "the most" if isinstance(quantity, Gauge) else GROWING.get(quantity, word)
         for name, quantity in READ.items()
+        if name.startswith("vllm:")
     }
 
 
@@ -333,3 +351,47 @@ def growing(word):
 @given(st.sampled_from(sorted(PASSED)), st.lists(SERVERS, min_size=2, max_size=2))
 def test_whatever_numbers_a_page_has_nothing_raises_and_every_number_is_finite(passed, servers):
     asyncio.run(told(passed, servers))
+
+
+COUNTS = (0, 1, 5, 100, 4096, 2**20, 2**31, 2**53, 2**63 - 1)
+TIMES = (None, 0, 5e-324, 1e-9, 1.0, 1e6, 8.64e7, 1e300)
+
+
+@st.composite
+def records(draw):
+    """A request as a sender may send it; what contradicts itself is refused."""
+    steps, tokens = draw(st.sampled_from(COUNTS)), draw(st.sampled_from((0, 1, 3, 15, 128, 1024)))
+    drafted = draw(st.sampled_from((0, 1, steps, steps * tokens)))
+    accepted = draw(st.sampled_from((0, min(1, drafted), drafted // 2, drafted)))
+    return {
+        "model": draw(st.sampled_from(("m", "n"))),
+        "metrics": {
+            "generation_time_ms": draw(st.sampled_from(TIMES)),
+            "speculative_decoding": {
+                "num_spec_steps": steps,
+                "num_spec_tokens": tokens,
+                "num_draft_tokens": drafted,
+                "num_accepted_draft_tokens": accepted,
+            },
+        },
+        "usage": {"completion_tokens": draw(st.sampled_from((None, *COUNTS)))},
+        "target": draw(st.sampled_from(("t0", "t1", ""))),
+        "request_type": draw(st.sampled_from(("chat", ""))),
+        "temperature": draw(st.sampled_from((None, 0, 5e-324, 2))),
+    }
+
+
+async def told_of_requests(sent, server):
+    chain = Chain([pages_of(server)] * 2)
+    with capture_logs() as logs:
+        for place in range(6):
+            await chain.page(place, 1.0)
+            await chain.intake.take(json.dumps(sent).encode(), lines=False)
+        await chain.publish()
+    check(logs)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(sorted(STEPS)))
+def test_whatever_requests_say_nothing_raises_and_every_number_is_finite(sent, word):
+    asyncio.run(told_of_requests(sent, growing(word)))
