@@ -346,7 +346,7 @@ def growing(word):
     }
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @example("a second", [growing("sums near 2^62 ns")] * 2)
 @given(st.sampled_from(sorted(PASSED)), st.lists(SERVERS, min_size=2, max_size=2))
 def test_whatever_numbers_a_page_has_nothing_raises_and_every_number_is_finite(passed, servers):
@@ -391,7 +391,7 @@ async def told_of_requests(sent, server):
     check(logs)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(sorted(STEPS)))
 def test_whatever_requests_say_nothing_raises_and_every_number_is_finite(sent, word):
     asyncio.run(told_of_requests(sent, growing(word)))
