@@ -13,6 +13,7 @@ import structlog
 from exporter.event import Event
 from exporter.export.models import EventView, Plain
 from exporter.export.snapshot import engine_id
+from exporter.internal_errors import InternalErrors
 
 MOST_KEPT: Final = 1000
 """Events that are kept; at half a kilobyte each, whoever is told of the rest has seen a bad day."""
@@ -52,8 +53,9 @@ class EventLog:
     Identifiers are ``<run>-<number>``. Numbers begin with 1 and grow by one, so a reader sees what it missed.
     """
 
-    def __init__(self, run: str, most: int = MOST_KEPT) -> None:
+    def __init__(self, run: str, most: int = MOST_KEPT, errors: InternalErrors | None = None) -> None:
         """Keep the newest ``most`` events; ``run`` is hexadecimal and differs from one start to the next."""
+        self._errors = errors or InternalErrors()
         self._run = run
         self._number = 0
         self._kept: deque[EventView] = deque(maxlen=most)
@@ -87,11 +89,12 @@ class EventLog:
         names = {"target": target or None, "model_name": model_name, "engine": number}
         whose = {name: value for name, value in names.items() if value is not None}
         write = _log.warning if event.is_bad else _log.info
-        self._number += 1
-        write(event.name, event_id=self.last, **whose, **event.fields)
-        self._kept.append(
-            EventView(
-                id=self.last,
+        identifier = f"{self._run}-{self._number + 1}"
+        view = self._errors.attempt(
+            "events",
+            whose,
+            lambda: EventView(
+                id=identifier,
                 time=wall,
                 type=event.name,
                 bad=event.is_bad,
@@ -100,8 +103,13 @@ class EventLog:
                 engine=number,
                 engine_id=engine and engine_id(target, *engine),
                 fields=_told(event),
-            )
+            ),
         )
+        if view is None:
+            return
+        write(event.name, event_id=identifier, **whose, **event.fields)
+        self._number += 1
+        self._kept.append(view)
         self._wake()
 
     def close(self) -> None:

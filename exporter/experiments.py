@@ -74,7 +74,7 @@ class Experiments:
             contests is self._contests
         ):  # else they were adopted meanwhile, and nobody asked for these any more
             self._found = found
-            self._containment.attempt("telling", now, lambda: self._tell(engines))
+            self._containment.attempt("telling", now, lambda: self._tell(engines, now))
         self._report()
 
     def findings(self) -> Iterator[tuple[dict[str, str], ArmFindings]]:
@@ -83,13 +83,14 @@ class Experiments:
             for arm, findings in experiment.arms.items():
                 yield {"experiment": name, "arm": arm, "baseline": experiment.baseline}, findings
 
-    def _tell(self, contestants: Sequence[Contestant]) -> None:
+    def _tell(self, contestants: Sequence[Contestant], now: float) -> None:
         for engine in self._told:
             engine.compare((), None)
         baselines: defaultdict[EngineWatch, list[StepTimes]] = defaultdict(list)
         rivals: dict[EngineWatch, Rival] = {}
         for contest in self._contests:
-            self._learn(contest.settings, contestants, baselines, rivals)
+            learn = partial(self._learn, contest.settings, contestants, baselines, rivals)
+            self._containment.attempt(f"experiment {contest.settings.name}", now, learn)
         for _, engine in contestants:
             engine.compare(baselines[engine], rivals.get(engine))
         self._told = [contestant.engine for contestant in contestants]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -13,8 +15,9 @@ from exporter.capacity import Capacity, container_memory, engines_that_fit, shar
 from exporter.clock import Clock
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
+from exporter.internal_errors import InternalErrors
 from exporter.targets.target import CONFIGURED, Target
-from exporter.tasks import Background, cancel, spawn
+from exporter.tasks import Background, cancel, keep_running, spawn
 from exporter.watch import TargetWatch
 
 _log = structlog.get_logger()
@@ -27,12 +30,21 @@ thousand anew takes more than a second.
 """
 
 Key = tuple[str, str]
+T = TypeVar("T")
 
 
 class Fleet:
     """A watch over each of the targets, with a task that polls it."""
 
-    def __init__(self, config: Config, clock: Clock, baselines: Baselines, events: EventLog) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        baselines: Baselines,
+        events: EventLog,
+        errors: InternalErrors | None = None,
+    ) -> None:
+        self._errors = errors or InternalErrors(clock.monotonic)
         self.config = config
         """By which targets are watched that are followed from now on."""
         self._clock = clock
@@ -71,7 +83,11 @@ class Fleet:
     def remember(self) -> None:
         """Hand what the engines have learnt to the baselines."""
         for watch in self:
-            watch.remember()
+            self._errors.attempt("saving", watch.item, watch.remember)
+
+    def each(self, part: str, work: Callable[[TargetWatch], T]) -> Iterator[T]:
+        """Yield the result of ``work`` for each target; one for which it raises is omitted in that part."""
+        return self._errors.each(part, self, lambda watch: watch.item, work)
 
     async def stop(self) -> None:
         """Poll no longer; connections stay until ``close``."""
@@ -82,7 +98,7 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection."""
         for watch in self:
-            await watch.close()
+            await self._errors.attempt_async("closing", watch.close, watch.item)
 
     async def _follow(self, targets: Sequence[Target]) -> None:
         """Watch just these targets: those that are watched already go on with their windows."""
@@ -91,20 +107,20 @@ class Fleet:
                 return  # a later list is on its way
             wanted = {target.key: target for target in targets}
             added, gone = wanted.keys() - self._watches.keys(), self._watches.keys() - wanted.keys()
-            for key in list(gone):
+            for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():
-                await self._watch(key, target)
+                await self._errors.attempt_async("target", partial(self._watch, key, target), _item(target))
                 await asyncio.sleep(0)  # a list may bring ten thousand targets at once
             if added or gone:
                 _log.info("targets_changed", targets=len(wanted), added=len(added), removed=len(gone))
 
     async def _leave(self, key: Key) -> None:
-        await cancel([self._tasks.pop(key)])
+        await cancel([self._tasks.pop(key, None)])
         watch = self._watches.pop(key)
-        watch.remember()
         self._capacity.release(key)
-        await watch.close()
+        self._errors.attempt("saving", watch.item, watch.remember)
+        await self._errors.attempt_async("closing", watch.close, watch.item)
 
     def _note_not_watched(self, number: int) -> None:
         if number and not self.not_watched:
@@ -117,18 +133,28 @@ class Fleet:
         self.not_watched = number
 
     async def _watch(self, key: Key, target: Target) -> None:
+        """Watch a target; go on with the one that is watched already, as it is or with other settings."""
         watch = self._watches.get(key)
         if watch is None:
-            watch = TargetWatch(
-                target, self.config, self._clock, self._baselines, self._events, capacity=self._capacity
-            )
+            watch = self._new_watch(target)
             self._watches[key] = watch
-        elif watch.fits(target, self.config):
+        elif key in self._tasks and watch.fits(target, self.config):
             return
         else:
-            await cancel([self._tasks.pop(key)])
+            await cancel([self._tasks.pop(key, None)])
             await watch.change(target, self.config)
-        self._tasks[key] = spawn(watch.run())
+        self._tasks[key] = spawn(keep_running("polling", watch.run, self._errors, self._clock, watch.item))
+
+    def _new_watch(self, target: Target) -> TargetWatch:
+        return TargetWatch(
+            target,
+            self.config,
+            self._clock,
+            self._baselines,
+            self._events,
+            capacity=self._capacity,
+            errors=self._errors,
+        )
 
 
 def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
@@ -142,3 +168,7 @@ def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
     taken = shared_evenly(by_way, places - len(configured)) if places > len(configured) else {}
     keys = {target.key for chosen in (configured, *taken.values()) for target in chosen}
     return [target for target in targets if target.key in keys]
+
+
+def _item(target: Target) -> Mapping[str, str]:
+    return {"target": target.name}

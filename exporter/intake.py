@@ -18,6 +18,7 @@ from exporter.clock import Clock
 from exporter.config.request_settings import RequestSettings
 from exporter.event_log import EventLog
 from exporter.fleet import Fleet
+from exporter.internal_errors import NO_ITEM, InternalErrors
 from exporter.requests.board import RequestBoard
 from exporter.requests.findings import RequestFindings
 from exporter.requests.request import Refusal, Request
@@ -37,7 +38,15 @@ _log = structlog.get_logger()
 class Intake:
     """Takes requests by the configuration in force, and keeps what they say."""
 
-    def __init__(self, settings: RequestSettings, fleet: Fleet, events: EventLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: RequestSettings,
+        fleet: Fleet,
+        events: EventLog,
+        clock: Clock,
+        errors: InternalErrors | None = None,
+    ) -> None:
+        self._errors = errors or InternalErrors(clock.monotonic)
         self._fleet = fleet
         self._events = events
         self._clock = clock
@@ -48,7 +57,7 @@ class Intake:
         self._told_at = -inf
         self._failing = False
         self._settings = settings
-        self._board = RequestBoard(settings)
+        self._board = RequestBoard(settings, self._errors)
         self._bucket = self._new_bucket()
 
     @property
@@ -65,7 +74,7 @@ class Intake:
         if settings.rate != before.rate:
             self._bucket = self._new_bucket()
         if _of_the_board(settings) != _of_the_board(before):
-            self._board = RequestBoard(settings)
+            self._board = RequestBoard(settings, self._errors)
         elif settings.ingest and not before.ingest:
             self._board.go_on(self._clock.monotonic())
 
@@ -115,9 +124,12 @@ class Intake:
     async def _found(self) -> RequestFindings:
         now = self._clock.monotonic()
         found = await self._board.findings(self._fleet.config.windows, now, costs_of(self._fleet))
+        self._errors.attempt("request events", NO_ITEM, lambda: self._tell(found, now))
+        return replace(found, enabled=True, bodies=self._bodies)
+
+    def _tell(self, found: RequestFindings, now: float) -> None:
         for model_name, event in self._teller.tell(found, now):
             self._events.record(event, self._clock.wall(), model_name=model_name)
-        return replace(found, enabled=True, bodies=self._bodies)
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate

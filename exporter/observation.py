@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import starmap
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -29,6 +28,7 @@ from exporter.config.units import parse_duration
 from exporter.event_log import EventLog, run_name
 from exporter.export.models import EventView, ObservationView, TargetView
 from exporter.export.snapshot import engine_view
+from exporter.internal_errors import InternalErrors
 from exporter.log import configure_log
 from exporter.targets.static import static_targets
 from exporter.watch import TargetWatch
@@ -63,12 +63,18 @@ class Observed:
     events: tuple[EventView, ...]
     """What happened meanwhile, oldest first."""
 
+    errors: InternalErrors = field(default_factory=InternalErrors, repr=False, compare=False)
+    """Omits engines that cannot be shown."""
+
     def view(self) -> ObservationView:
-        """Return it as JSON and programs have it."""
+        """Return it as JSON and programs have it; of an engine that fails only ``targets`` has the id."""
+        views = self.errors.each(
+            "report", self.engines, lambda engine: engine[0], lambda engine: engine_view(*engine)
+        )
         return ObservationView(
             time=self.time,
             version=__version__,
-            engines=tuple(starmap(engine_view, self.engines)),
+            engines=tuple(views),
             seconds=self.seconds,
             targets=self.targets,
             events=self.events,
@@ -83,8 +89,11 @@ class Observation:
         self._clock = clock
         self._longest = config.windows[-1]
         self._events = EventLog(run_name(clock.wall()))
+        self._errors = errors = InternalErrors(clock.monotonic)
         more = config, clock, Baselines(), self._events
-        self._watches = [TargetWatch(target, *more, spread=False) for target in static_targets(config)]
+        self._watches = [
+            TargetWatch(target, *more, spread=False, errors=errors) for target in static_targets(config)
+        ]
         self._began = clock.monotonic()
         self._ended: float | None = self._began
 
@@ -109,8 +118,9 @@ class Observation:
             self._clock.wall(),
             seconds,
             tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
-            tuple(watch.view() for watch in self._watches),
+            tuple(self._errors.each("report", self._watches, lambda watch: watch.item, TargetWatch.view)),
             self._events.since().events,
+            self._errors,
         )
 
     async def close(self) -> None:

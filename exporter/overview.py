@@ -13,11 +13,13 @@ from exporter.experiments import Experiments
 from exporter.export.catalogue import ENGINE_LABELS
 from exporter.export.collector import Snapshot
 from exporter.export.history import Histories
+from exporter.export.models import TargetView
 from exporter.export.status import ExporterStatus
 from exporter.fleet import Fleet
 from exporter.intake import Intake
+from exporter.internal_errors import InternalErrors
 from exporter.web.api.source import ApiSource
-from exporter.web.page.data import PageData, ShownEngine
+from exporter.web.page.data import OmittedEngine, PageData, ShownEngine
 
 
 class Overview:
@@ -32,7 +34,9 @@ class Overview:
         clock: Clock,
         *,
         status: Callable[[], ExporterStatus],
+        errors: InternalErrors | None = None,
     ) -> None:
+        self._errors = errors or InternalErrors(clock.monotonic)
         self._fleet = fleet
         self._experiments = experiments
         self._intake = intake
@@ -57,14 +61,13 @@ class Overview:
         for engine in self._fleet.engines():
             engines.append(engine)
             await asyncio.sleep(0)
-        watches = list(self._fleet)
         names = self._own_labels()
         # Every series of a metric has the same labels; a target without one has it empty.
         empty = dict.fromkeys(names, "")
         self._taken = Snapshot(
             [({**empty, **labels}, findings) for labels, findings in engines],
-            [({**empty, **watch.labels}, watch.status()) for watch in watches],
-            [({}, self._status())],
+            list(self._fleet.each("targets", lambda watch: ({**empty, **watch.labels}, watch.status()))),
+            list(self._errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
             list(self._experiments.findings()),
             last_event,
             requests,
@@ -78,7 +81,7 @@ class Overview:
             windows=lambda: [format_duration(length) for length in self._fleet.config.windows],
             snapshot=self.snapshot,
             histories=self._histories,
-            targets=lambda: [watch.view() for watch in self._fleet],
+            targets=self._targets,
             events=self._events,
             requests=lambda: self._taken.requests,
             intake=lambda: self._intake if self._intake.is_open else None,
@@ -89,11 +92,21 @@ class Overview:
         now = self._clock.monotonic()
         return PageData(
             self._clock.wall(),
-            (ShownEngine.of(*engine, now) for engine in self._taken.engines),
-            [watch.view() for watch in self._fleet],
+            (self._shown(*engine, now) for engine in self._taken.engines),
+            self._targets(),
             self._events.since().events,
             self._taken.requests,
+            self._errors,
         )
+
+    def _shown(
+        self, labels: Mapping[str, str], findings: Findings, now: float
+    ) -> ShownEngine | OmittedEngine:
+        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, findings, now))
+        return shown or OmittedEngine(labels)
+
+    def _targets(self) -> list[TargetView]:
+        return list(self._fleet.each("targets", lambda watch: watch.view()))
 
     def _own_labels(self) -> list[str]:
         """Return the names of the labels that any target has of its own."""

@@ -6,9 +6,10 @@ import asyncio
 import gc
 import platform
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -30,10 +31,11 @@ from exporter.export.status import ExporterStatus
 from exporter.export.summary import SummaryLog
 from exporter.fleet import Fleet
 from exporter.intake import Intake
+from exporter.internal_errors import InternalErrors
 from exporter.keeper import Keeper
 from exporter.overview import Overview
 from exporter.targets.discovery import Discoverer
-from exporter.tasks import Background, cancel, spawn
+from exporter.tasks import Background, cancel, keep_running, spawn
 from exporter.together import Together
 from exporter.web.app import create_app
 from exporter.web.listen import Address, Server, serve
@@ -96,14 +98,15 @@ class Service:
         self._digest = b""
         self._problems = ""
         self._experiments = Experiments()
+        self._errors = errors = InternalErrors(clock.monotonic)
         config = self._read()
         baselines, events = Baselines(), EventLog(run_name(clock.wall()))
         self._events = events
-        self.fleet = Fleet(config, clock, baselines, events)
+        self.fleet = Fleet(config, clock, baselines, events, errors)
         """The targets that are watched."""
-        self._intake = Intake(config.requests, self.fleet, events, clock)
+        self._intake = Intake(config.requests, self.fleet, events, clock, errors)
         self.overview = Overview(
-            self.fleet, self._experiments, self._intake, events, clock, status=self._status
+            self.fleet, self._experiments, self._intake, events, clock, status=self._status, errors=errors
         )
         """What there is to say of them."""
         self._keeper = Keeper(baselines, clock, self.fleet.remember)
@@ -125,13 +128,14 @@ class Service:
         guard = Guard(self._web, self._clock) if self._web else None
         self._server = await serve(create_app(self._app_state(), guard), self._options.addresses, self._web)
         self._tasks = [
-            spawn(self._keeper.save_for_ever(lambda: self._config.state.interval)),
-            spawn(self._compare_for_ever()),
+            self._keep_running("saving", self._save),
+            self._keep_running("comparison", self._compare_for_ever),
         ]
         if self._web:
-            self._tasks.append(spawn(self._web.follow()))
+            self._tasks.append(self._keep_running("web configuration", self._web.follow))
         if self._options.watched is not None:
-            self._tasks.append(spawn(self._reload_when_it_changes(self._options.watched)))
+            follow = partial(self._reload_when_it_changes, self._options.watched)
+            self._tasks.append(self._keep_running("configuration", follow))
         await self._discover()
         await self._summarise()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
@@ -192,6 +196,12 @@ class Service:
         await self._keeper.save()
         await self.fleet.close()
 
+    async def _save(self) -> None:
+        await self._keeper.save_for_ever(lambda: self._config.state.interval)
+
+    def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return spawn(keep_running(part, run, self._errors, self._clock))
+
     def _read(self) -> Config:
         # Before it is read: a change in between is then noticed at the next look.
         self._digest = _digest(self._options.watched)
@@ -210,7 +220,7 @@ class Service:
     def _app_state(self) -> AppState:
         return AppState(
             collectors=(
-                SnapshotCollector(self.overview.snapshot, lambda: self._enabled),
+                SnapshotCollector(self.overview.snapshot, lambda: self._enabled, self._errors),
                 PROCESS_COLLECTOR,
                 PLATFORM_COLLECTOR,
             ),
@@ -223,6 +233,7 @@ class Service:
             reload=self.reload if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
             allowed_hosts=self._options.allowed_hosts,
+            errors=self._errors,
         )
 
     def _status(self) -> ExporterStatus:
@@ -268,7 +279,7 @@ class Service:
         return await self._preparing()
 
     async def _prepare(self) -> None:
-        await self._compare()
+        await self._errors.attempt_async("comparison", self._compare)
         await self.overview.take()
 
     async def _compare(self) -> None:
@@ -281,7 +292,7 @@ class Service:
         """Compare every few seconds, since verdicts go by it, and events are told, even while nobody asks."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _COMPARED_EVERY)
-            await self._compare()
+            await self._errors.attempt_async("comparison", self._compare)
             await self._intake.findings()  # what is new of them is told
 
     async def _summarise(self) -> None:
@@ -293,7 +304,8 @@ class Service:
         self._summary_interval = interval
         self._summaries = None
         if interval:
-            self._summaries = spawn(SummaryLog(interval, self._clock, self.fleet.engines).run())
+            summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
+            self._summaries = self._keep_running("summary", summaries.run)
 
     async def _discover(self) -> None:
         """Find the targets anew, by the configuration in force."""
@@ -301,7 +313,7 @@ class Service:
         # What was found before stays until it is looked for again, so that a reload loses no target.
         known = self._discoverer.found if self._discoverer else {}
         self._discoverer = Discoverer(self._config, self._clock, self.fleet.follow, known)
-        self._discovery = spawn(self._discoverer.run())
+        self._discovery = self._keep_running("discovery", self._discoverer.run)
         await asyncio.sleep(0)
 
 

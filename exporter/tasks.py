@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Final
 
 import structlog
+
+from exporter.clock import Clock
+from exporter.internal_errors import NO_ITEM, RECOVERED_AFTER, InternalErrors, Item
+
+RESTARTED_AFTER: Final = 5.0
+"""Seconds after which a task without end that raised is run again."""
 
 _log = structlog.get_logger()
 
@@ -15,6 +22,27 @@ def spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
     task = asyncio.ensure_future(work)
     task.add_done_callback(_report)
     return task
+
+
+async def keep_running(
+    part: str, run: Callable[[], Awaitable[None]], errors: InternalErrors, clock: Clock, item: Item = NO_ITEM
+) -> None:
+    """Run a task without end until cancelled; if it raises, log that once and run it again."""
+    recovering: asyncio.Task[None] | None = None
+    try:
+        while True:
+            await errors.attempt_async(part, run, item)
+            await cancel([recovering])
+            await clock.sleep_until(clock.monotonic() + RESTARTED_AFTER)
+            recovering = spawn(_recover(part, errors, clock, item))
+    finally:
+        await cancel([recovering])
+
+
+async def _recover(part: str, errors: InternalErrors, clock: Clock, item: Item) -> None:
+    """Log the recovery of a task that is still running a minute after it raised."""
+    await clock.sleep_until(clock.monotonic() + RECOVERED_AFTER)
+    errors.worked(part, item)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from exporter.analysis.cost import Cost
@@ -23,6 +25,7 @@ from exporter.experiments import Contestant
 from exporter.export.models import TargetView
 from exporter.export.snapshot import id_of
 from exporter.export.status import TargetStatus
+from exporter.internal_errors import InternalErrors
 from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
 from exporter.scrape.plan import MOST_ENGINES, MOST_NAMES_TOGETHER
@@ -33,6 +36,8 @@ from exporter.scrape.server_info import ServedSpeculation
 from exporter.scrape.slices import Pausing
 from exporter.targets.target import Target, address
 from exporter.window.ledger import Window
+
+T = TypeVar("T")
 
 FORGOTTEN_AFTER = 3600.0
 """An engine that was not seen for so many seconds is forgotten, its counters too."""
@@ -53,6 +58,7 @@ class TargetWatch:
         *,
         capacity: Capacity | None = None,
         spread: bool = True,
+        errors: InternalErrors | None = None,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
@@ -65,6 +71,7 @@ class TargetWatch:
         self._clock = clock
         self._baselines = baselines
         self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
+        self._errors = errors or InternalErrors(clock.monotonic)
         self._engines: dict[EngineName, EngineWatch] = {}
         self._reading: Reading | None = None
         self._record = PollRecord()
@@ -80,6 +87,11 @@ class TargetWatch:
     def labels(self) -> dict[str, str]:
         """The target's labels: its name, and what was configured."""
         return {"target": self.target.name, **dict(self.target.labels)}
+
+    @property
+    def item(self) -> Mapping[str, str]:
+        """What names the target in the log."""
+        return {"target": self.target.name}
 
     def fits(self, target: Target, config: Config) -> bool:
         """Return whether nothing about the polling of this target has changed."""
@@ -109,31 +121,32 @@ class TargetWatch:
 
     def findings(self, now: float, most_behind: float = 0.0) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the labels and findings of every engine at ``now`` (monotonic): see ``EngineWatch``."""
-        return ((labels, engine.findings(now, most_behind)) for labels, engine in self._shown())
+        return self._each("findings", lambda engine: engine.findings(now, most_behind))
 
     def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
-        return ((labels, engine.findings_over(seconds, now)) for labels, engine in self._shown())
+        return self._each("findings", lambda engine: engine.findings_over(seconds, now))
 
     def costs(self) -> Iterator[tuple[str, Cost, bool]]:
         """Yield what drafting costs at each engine where that is known, by the label ``model_name``.
 
         With it goes whether it is sure enough to call something harmful by it.
         """
-        for labels, engine in self._shown():
-            if engine.cost is not None:
-                yield labels["model_name"], engine.cost, engine.is_cost_sure
+        for labels, (cost, is_sure) in self._each("costs", lambda engine: (engine.cost, engine.is_cost_sure)):
+            if cost is not None:
+                yield labels["model_name"], cost, is_sure
 
     def contestants(self, now: float) -> Iterator[Contestant]:
         """Yield every engine as experiments see it at ``now`` (monotonic)."""
-        for labels, engine in self._shown():
-            own = {"name": self.target.name, "model_name": labels["model_name"], "method": engine.method}
-            yield Contestant(Member({**dict(self.target.labels), **own}, engine.windows(now)), engine)
+        found = self._each("comparison", lambda engine: (engine.method, engine.windows(now), engine))
+        for labels, (method, windows, engine) in found:
+            own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
+            yield Contestant(Member({**dict(self.target.labels), **own}, windows), engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of one that is gone."""
         longest = self._config.windows[-1]
-        return ((labels, engine.history.window(longest)) for labels, engine in self._shown())
+        return self._each("history", lambda engine: engine.history.window(longest))
 
     def judge(self) -> None:
         """Judge every engine by its newest poll."""
@@ -144,7 +157,7 @@ class TargetWatch:
         """Hand what the engines have learnt to the baselines."""
         offset = self._clock.wall() - self._clock.monotonic()
         for name, engine in self._engines.items():
-            learnt = engine.learnt()
+            learnt = self._errors.attempt("saving", self._named(name), engine.learnt)
             if learnt is not None:
                 self._baselines.keep(self._key(name), learnt, engine.history.last_seen + offset)
 
@@ -190,6 +203,14 @@ class TargetWatch:
             engines=tuple(id_of(labels) for labels, _ in self._shown()),
         )
 
+    def _each(self, part: str, work: Callable[[EngineWatch], T]) -> Iterator[tuple[dict[str, str], T]]:
+        """Yield the labels of every engine that is shown, and the result of ``work``; omit one that fails.
+
+        Nothing is raised, so that a reader of all targets goes on to the next one.
+        """
+        shown = self._errors.whole(part, self.item, self._shown)
+        return self._errors.each(part, shown, lambda one: one[0], lambda one: (one[0], work(one[1])))
+
     def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:
         """Yield the labels of every engine that is shown."""
         own = dict(self.target.labels)
@@ -234,7 +255,7 @@ class TargetWatch:
             clock=self._clock,
             receive=self._receive,
             tell=lambda event: self._events.record(event, self._clock.wall(), target.name),
-            attempted=self._tell_gone,
+            attempted=lambda: self._errors.attempt("gone", self.item, self._tell_gone),
             record=self._record,
         )
         problem = target.pod_arguments.problem if target.pod_arguments else ""
@@ -267,14 +288,8 @@ class TargetWatch:
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for number, (name, sample) in enumerate(self._admitted(polled.reading).items(), 1):
-            engine = self._engines.get(name) or self._meet(name, polled)
-            engine.history.late_steps = polled.reading.front_end == "rust"
-            events = engine.observe(
-                sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
-            )
-            for event in events:
-                began_anew |= event.name == "engine_reset"
-                self._tell(event, name, polled.wall)
+            observe = partial(self._observe, name, sample, polled)
+            began_anew |= bool(self._errors.attempt("counting", self._named(name), observe))
             if number % ENGINES_SLICE == 0:
                 yield
         for event in self._forget(polled.moment):
@@ -306,6 +321,17 @@ class TargetWatch:
             self._events.record(event, self._clock.wall(), self.target.name)
         self._not_watched = number
 
+    def _observe(self, name: EngineName, sample: Sample, polled: Polled) -> bool:
+        """Take an engine's sample; return whether its counters began anew."""
+        engine = self._engines.get(name) or self._meet(name, polled)
+        engine.history.late_steps = polled.reading.front_end == "rust"
+        events = engine.observe(
+            sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
+        )
+        for event in events:
+            self._tell(event, name, polled.wall)
+        return any(event.name == "engine_reset" for event in events)
+
     def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
         own_phase = self._phase(f"judgement of {name} at {self.target.url}")
         engine = EngineWatch(self._config.windows, self._assumptions(), own_phase)
@@ -331,6 +357,11 @@ class TargetWatch:
 
     def _tell(self, event: Event, name: EngineName, wall: float) -> None:
         self._events.record(event, wall, self.target.name, self._shown_name(name))
+
+    def _named(self, name: EngineName) -> dict[str, str]:
+        """Return the labels that name an engine in the log."""
+        model_name, engine = self._shown_name(name)
+        return {"target": self.target.name, "model_name": model_name, "engine": engine}
 
     def _key(self, name: EngineName) -> Key:
         return Key(self.target.name, name.model_name, name.engine)

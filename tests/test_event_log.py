@@ -165,3 +165,17 @@ async def test_nobody_waits_for_a_ring_that_is_closed(until):
     await until(waiting.done)
     assert log.closed
     await log.beyond("a1-3")
+
+
+def test_an_event_that_cannot_be_kept_leaves_no_gap_and_the_next_is_kept():
+    log = EventLog("a1")
+    log.record(Event("engine_reset", {"cause": "restart"}), 0.0, "one")
+    with capture_logs() as logs:
+        log.record(Event("engine_reset", {1: "not the name of a field"}), 0.0, "one")
+        log.record(Event("engine_reset", {"cause": "decrease"}), 0.0, "one")
+    assert [(entry["event"], entry.get("event_id")) for entry in logs] == [
+        ("internal_error", None),
+        ("engine_reset", "a1-2"),
+    ]
+    assert [event.id for event in log.since("a1-0").events] == ["a1-1", "a1-2"]
+    assert not log.since("a1-1").gap

@@ -7,11 +7,15 @@ from structlog.testing import capture_logs
 
 from exporter.analysis.engine import JUDGED_EVERY
 from exporter.baselines import Baselines
+from exporter.config.http_settings import HttpSettings
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
 from exporter.fleet import JUDGED_ANEW, Fleet
+from exporter.internal_errors import InternalErrors
 from exporter.targets.target import Target
-from tests.conftest import until
+from exporter.watch import TargetWatch
+from tests.conftest import settle, until
+from tests.simulated import Server
 
 
 class Watch:
@@ -36,6 +40,84 @@ def test_only_a_large_fleet_is_not_judged_anew_for_every_question(clock, targets
     assert {asked for watch in watches.values() for asked in watch.asked} == {
         (clock.monotonic(), most_behind)
     }
+
+
+@pytest.fixture
+async def fleet(clock, network):
+    for name in "abc":
+        network.servers[f"{name}:1"] = Server(clock, "steady", running=60)
+    fleet = Fleet(Config(), clock, Baselines(), EventLog("1"), InternalErrors(clock.monotonic))
+    yield fleet
+    await fleet.stop()
+    await fleet.close()
+
+
+def targets(*names, **more):
+    return [Target(f"http://{name}:1/metrics", name, **more) for name in names]
+
+
+def up(fleet):
+    return {watch.target.name for watch in fleet if watch.status().up}
+
+
+async def follow(fleet, clock, found):
+    fleet.follow(found)
+    await settle(100)
+    await clock.advance(3.0)
+
+
+async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched(
+    fleet, clock, network, monkeypatch
+):
+    settings = HttpSettings()
+
+    def client(http, **_):
+        if http is settings:
+            raise OSError("no such file: ca.pem")
+        return network
+
+    monkeypatch.setattr("exporter.watch.Client", client)
+    bad = targets("b", http=settings)
+    with capture_logs() as logs:
+        for _ in range(3):
+            await follow(fleet, clock, [*targets("a"), *bad, *targets("c")])
+    assert up(fleet) == {"a", "c"}
+    assert [(log["part"], log["target"]) for log in logs if log["event"] == "internal_error"] == [
+        ("target", "b")
+    ]
+    await follow(fleet, clock, targets("a", "b"))
+    assert up(fleet) == {"a", "b"}
+
+
+async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(fleet, clock, monkeypatch):
+    await follow(fleet, clock, targets("a", "b"))
+    change = TargetWatch.change
+
+    async def fails(watch, target, config):
+        if watch.target.name == "b":
+            raise OSError("no such file: ca.pem")
+        await change(watch, target, config)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TargetWatch, "change", fails)
+        await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
+    polls = {watch.target.name: watch.status().polls for watch in fleet}
+    await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
+    assert all(watch.status().polls > polls[watch.target.name] for watch in fleet)
+    await follow(fleet, clock, targets("a"))
+    assert up(fleet) == {"a"}
+
+
+async def test_a_target_that_cannot_be_left_cleanly_keeps_no_other_from_coming(fleet, clock, monkeypatch):
+    await follow(fleet, clock, targets("a", "b"))
+    monkeypatch.setattr(TargetWatch, "remember", None)
+    monkeypatch.setattr(TargetWatch, "close", None)
+    await follow(fleet, clock, targets("c"))
+    assert up(fleet) == {"c"}
+    monkeypatch.undo()
+
+
+# The limit on engines of all targets.
 
 
 def found(way: str, number: int) -> list[Target]:

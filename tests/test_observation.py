@@ -7,6 +7,8 @@ import sys
 import pytest
 
 import exporter
+from exporter import observation as module
+from exporter.analysis.engine import EngineWatch
 from exporter.analysis.finding import FindingName
 from exporter.analysis.recommendation import Action
 from exporter.analysis.state import State
@@ -14,6 +16,11 @@ from exporter.analysis.verdict import Verdict
 from exporter.config.load import ConfigError
 from exporter.export.models import SnapshotView
 from exporter.observation import LONGEST, Observation, observed_config, watch
+from exporter.report import content
+from exporter.report.content import report
+from exporter.report.paint import Paint
+from exporter.report.status import exit_status
+from exporter.report.text import text_report
 from exporter.scrape.engines import Counter
 from exporter.simulate.library import load_scenario
 from exporter.simulate.truth import target_settings
@@ -254,3 +261,61 @@ def test_to_import_the_package_costs_next_to_nothing():
 async def test_a_program_is_told_what_is_wrong_with_a_target(target, error, said):
     with pytest.raises(error, match=said):
         await exporter.observe_async(target)
+
+
+class TestInternalErrors:
+    """An engine that fails is missing, and the report says so; nothing raises."""
+
+    @pytest.fixture(name="seen")
+    async def seen_fixture(self, network, clock):
+        for host in ("a:1", "b:1"):
+            network.servers[host] = Server(clock, "steady", running=60)
+        return await observed(clock, 30, told("steady"), told("steady", "b:1"))
+
+    def fails(self, monkeypatch, place, is_bad):
+        original = getattr(*place)
+
+        def fails(*args):
+            if is_bad(*args):
+                raise RuntimeError("injected")
+            return original(*args)
+
+        monkeypatch.setattr(*place, fails)
+
+    def check(self, view):
+        text = text_report(report(view), Paint())
+        assert "a:1" in text
+        assert "b:1: an engine is not in this report: an internal error of this program" in " ".join(
+            text.split()
+        )
+        assert "Llama-3.1-8B-Instruct, engine 0" in text
+        assert exit_status(view) == 1
+
+    async def test_in_the_models(self, seen, monkeypatch):
+        self.fails(monkeypatch, (module, "engine_view"), lambda labels, _: labels["target"] == "b:1")
+        self.check(seen.view())
+
+    async def test_in_the_report(self, seen, monkeypatch):
+        self.fails(monkeypatch, (content, "_engine"), lambda engine, _: engine.target == "b:1")
+        view = seen.view()
+        assert len(view.engines) == 2
+        text = text_report(report(view), Paint())
+        assert "an engine is not in this report" in " ".join(text.split())
+
+    async def test_in_the_findings(self, network, clock, monkeypatch):
+        for host in ("a:1", "b:1"):
+            network.servers[host] = Server(clock, "steady", running=60)
+        watches = []
+        self.fails(
+            monkeypatch,
+            (EngineWatch, "findings_over"),
+            lambda engine, *_: watches.append(engine) or engine is not watches[0],
+        )
+        seen = await observed(clock, 30, told("steady"), told("steady", "b:1"))
+        self.check(seen.view())
+
+    async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):
+        self.fails(monkeypatch, (content, "happening"), lambda _: True)
+        view = seen.view()
+        assert len(report(view).engines) == 2
+        assert report(view).events == ()

@@ -19,6 +19,9 @@ class Fleet:
     def __iter__(self):
         return iter(())
 
+    def each(self, _part, work):
+        return map(work, self)
+
     def engines(self):
         self.events.record(Event("engine_reset", {"cause": "restart"}), 0.0, "one", ("m", "0"))
         return iter(())

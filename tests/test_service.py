@@ -274,13 +274,25 @@ class TestWhatIsLearnt:
         assert threads[0] != threading.get_ident()
         assert service._keeper.path.name == "other.json"
 
-    @pytest.mark.parametrize("culprit", [(StateFile, "save"), (TargetWatch, "remember")])
+    async def test_of_other_targets_is_saved_if_one_raises(
+        self, remembering, service, server, clock, until, monkeypatch
+    ):
+        await polled(server, clock, until, 2)
+        monkeypatch.setattr(TargetWatch, "remember", None)
+        with capture_logs() as logs:
+            for _ in range(3):
+                await clock.advance(60.0, turns=500)
+            await until(remembering.exists)
+        assert [(one["part"], one["target"]) for one in logs if one["event"] == "internal_error"] == [
+            ("saving", "one")
+        ]
+
     async def test_is_saved_later_if_something_raises_and_the_log_says_so_once(
-        self, remembering, service, server, clock, until, monkeypatch, culprit
+        self, remembering, service, server, clock, until, monkeypatch
     ):
         await polled(server, clock, until, 2)
         with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(*culprit, None)
+            patch.setattr(StateFile, "save", None)
             for _ in range(3):
                 await clock.advance(60.0, turns=500)
         assert [entry["event"] for entry in logs].count("saving_failed") == 1

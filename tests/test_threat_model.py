@@ -53,7 +53,10 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     from exporter.web.slots import MOST, MOST_PER_CLIENT, WAIT_SECONDS
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
-    assert f"{MOST_POSITIONS_TOGETHER:,} positions and {MOST_NAMES_TOGETHER:,} characters of names together" in TEXT
+    assert (
+        f"{MOST_POSITIONS_TOGETHER:,} positions and {MOST_NAMES_TOGETHER:,} characters of names together"
+        in TEXT
+    )
     assert f"{MOST_LABEL_VALUE:,} printable characters a value, {MOST_LABEL_NAME} a name" in TEXT
     assert f"a name, {MOST_LABELS} labels a target" in TEXT
     assert f"| {MOST_LABELS} names of all targets together, of {CHARACTERS_OF_NAMES:,} characters" in TEXT

@@ -694,3 +694,31 @@ async def test_new_engines_take_the_places_of_those_that_are_gone(clock, server)
         assert set(findings(watch, clock)) == set(server.engines)
         await clock.advance(1)
     assert watch.status().engines_not_watched == 0
+
+
+# Internal errors.
+
+
+async def test_an_engine_that_cannot_be_counted_keeps_no_other_from_being_counted(
+    watch, clock, server, monkeypatch
+):
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 3)
+    bad, observe = watch._engines["m", "0"], EngineWatch.observe
+
+    def fails(engine, *args):
+        if engine is bad:
+            raise RuntimeError("injected")
+        return observe(engine, *args)
+
+    monkeypatch.setattr(EngineWatch, "observe", fails)
+    with capture_logs() as logs:
+        for _ in range(5):
+            await clock.advance(1)
+            await polls(watch, clock, 1)
+    assert watch.status().up
+    assert drafts(findings(watch, clock)["m", "1"]) == [70, 70]
+    assert drafts(findings(watch, clock)["m", "0"]) == [20, 20]
+    assert [(log["event"], log["part"], log["engine"]) for log in logs] == [
+        ("internal_error", "counting", "0")
+    ]

@@ -43,7 +43,7 @@ Ctrl-C at once.
 _EPILOG: Final = f"""\
 exit status, by the worst of all engines; one that does not speculate does not count beside one that does:
   0  it pays: the verdict is optimal, healthy or marginal, or poor with an estimated speed-up of 1 or more
-  1  a server could not be observed, or was gone at the end; or the command line is wrong
+  1  a server could not be observed as a whole, or was gone at the end; or the command line is wrong
   2  it is harmful: slower than without speculation, beyond doubt
   3  not enough is known: the verdict is insufficient, or has no bounds, or is poor without an estimated
      speed-up of 1 or more

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from functools import partial
+from itertools import chain
+from math import isfinite
+from typing import Any, Final, Generic
 
-import structlog
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from exporter.analysis.engine import Findings
 from exporter.analysis.experiment import ArmFindings
@@ -17,10 +21,13 @@ from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, EXPORTER_METRIC
 from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.metric import Kind, Metric, View
 from exporter.export.request_catalogue import REQUEST_METRICS
+from exporter.export.request_parts import single_parts
 from exporter.export.status import ExporterStatus, TargetStatus
+from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import RequestFindings
 
-_log = structlog.get_logger()
+Views = Iterable[tuple[Mapping[str, str], View]]
+"""What the rows of a part read, each with the labels that its samples have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,68 +50,94 @@ class _Part(Generic[View]):
     """Some rows of the catalogue, and which part of a snapshot they read."""
 
     metrics: Sequence[Metric[View]]
-    views: Callable[[Snapshot], Sequence[tuple[Mapping[str, str], View]]] = field(repr=False)
+    views: Callable[[Snapshot], Views[View]] = field(repr=False)
+    split: Callable[[View], Iterable[tuple[Mapping[str, str], View]]] | None = None
+    """Splits a view that holds many items, each named for the log, if a row cannot read it as a whole."""
 
 
 _PARTS: tuple[_Part[Any], ...] = (
     _Part(ENGINE_METRICS, lambda snapshot: snapshot.engines),
     _Part(EXPERIMENT_METRICS, lambda snapshot: snapshot.experiments),
-    _Part(REQUEST_METRICS, lambda snapshot: [({}, snapshot.requests)] if snapshot.requests.enabled else []),
+    _Part(
+        REQUEST_METRICS,
+        lambda snapshot: [({}, snapshot.requests)] if snapshot.requests.enabled else [],
+        single_parts,
+    ),
     _Part(TARGET_METRICS, lambda snapshot: snapshot.targets),
     _Part(EXPORTER_METRICS, lambda snapshot: snapshot.exporter),
 )
 
 
+_SPLIT: Final = "request metrics"
+"""The part of the log that is about single groups, models and users of requests."""
+
+
 class SnapshotCollector(Collector):
     """Gives the families of every metric that is switched on."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], enabled: Callable[[], frozenset[str]]) -> None:
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        enabled: Callable[[], frozenset[str]],
+        errors: InternalErrors | None = None,
+    ) -> None:
         """Read what ``snapshot`` returns, once a page, and show the metrics that ``enabled`` names."""
         self._snapshot = snapshot
         self._enabled = enabled
-        self._failing: set[str] = set()
+        self._errors = errors or InternalErrors()
 
     def collect(self) -> Iterator[Family]:
         """Yield the families that have samples, all from the same snapshot.
 
-        A family that cannot be made is left out and logged once; the others stand.
+        An engine, target, arm or group of requests that a row cannot read is missing in that family only.
         """
         enabled = self._enabled()
         snapshot = self._snapshot()
         for part in _PARTS:
-            views = part.views(snapshot)
+            views = list(part.views(snapshot))
             for metric in part.metrics:
                 if metric.name in enabled:
-                    family = self._made(metric, views)
-                    if family and family.samples:
+                    family = Family(metric.family, metric.help, metric.kind)
+                    for labels, view in views:
+                        family.samples += self._samples(part, metric, labels, view)
+                    if family.samples:
                         yield family
 
-    def _made(self, metric: Metric[View], views: Sequence[tuple[Mapping[str, str], View]]) -> Family | None:
-        try:
-            family = _family(metric, views)
-        except Exception:  # noqa: BLE001  one formula that fails must not take the page down
-            if metric.name not in self._failing:
-                self._failing.add(metric.name)
-                _log.exception("metric_left_out", metric=metric.name)
-            return None
-        self._failing.discard(metric.name)
-        return family
+    def _samples(
+        self, part: _Part[View], metric: Metric[View], labels: Mapping[str, str], view: View
+    ) -> Iterable[Sample]:
+        """Return a row's samples of one view; if it cannot be read as a whole, item by item."""
+        if part.split is None or "model_name" not in metric.labels:
+            return self._errors.attempt("metrics", labels, partial(_samples, metric, labels, view)) or ()
+        if not self._errors.is_failing(_SPLIT):
+            with suppress(Exception):  # the item that is the cause is logged below
+                return _samples(metric, labels, view)
+        each = self._errors.each(
+            _SPLIT, part.split(view), lambda named: named[0], lambda named: _samples(metric, labels, named[1])
+        )
+        return chain.from_iterable(each)
 
 
-def _family(metric: Metric[View], views: Sequence[tuple[Mapping[str, str], View]]) -> Family:
-    family = Family(metric.family, metric.help, metric.kind)
-    for labels, view in views:
-        for values, number in metric.read(view):
-            if number is None:
-                continue
-            if metric.kind is Kind.HISTOGRAM:
-                suffix, bound, *rest = values
-                own = {**dict(zip(metric.labels, rest, strict=True)), **({"le": bound} if bound else {})}
-                family.add_sample(metric.name + suffix, {**labels, **own}, number)
-            else:
-                own = dict(zip(metric.labels, values, strict=True))
-                family.add_sample(metric.name, {**labels, **own}, number)
-    return family
+def _samples(metric: Metric[View], labels: Mapping[str, str], view: View) -> list[Sample]:
+    """Return a row's samples of one view.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    samples = []
+    for values, number in metric.read(view):
+        if number is None:
+            continue
+        if not isfinite(number):
+            raise ValueError(f"{metric.name} is {number}")
+        if metric.kind is Kind.HISTOGRAM:
+            suffix, bound, *rest = values
+            own = {**dict(zip(metric.labels, rest, strict=True)), **({"le": bound} if bound else {})}
+            samples.append(Sample(metric.name + suffix, {**labels, **own}, number))
+        else:
+            own = dict(zip(metric.labels, values, strict=True))
+            samples.append(Sample(metric.name, {**labels, **own}, number))
+    return samples
 
 
 def enabled_metrics(settings: Metrics) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from exporter.analysis.arm_speedup import ArmSpeedup
@@ -11,17 +11,21 @@ from exporter.config.units import format_duration
 from exporter.export.engine_models import Estimated
 from exporter.export.experiment_models import ArmView, ArmWindowView, ExperimentView
 
+Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
 
-def experiment_views(arms: Iterable[tuple[Mapping[str, str], ArmFindings]]) -> tuple[ExperimentView, ...]:
-    """Return what is to be said of every experiment; ``arms`` are those of a ``Snapshot``."""
+
+def experiments_of(arms: Arms) -> list[tuple[str, str, Arms]]:
+    """Return name, baseline and arms of every experiment; ``arms`` are those of a ``Snapshot``."""
     experiments = groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"]))
-    return tuple(
-        ExperimentView(
-            experiment=name,
-            baseline=baseline,
-            arms=tuple(_arm(labels["arm"], findings) for labels, findings in its),
-        )
-        for (name, baseline), its in experiments
+    return [(name, baseline, list(its)) for (name, baseline), its in experiments]
+
+
+def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
+    """Return the JSON model of an experiment."""
+    return ExperimentView(
+        experiment=name,
+        baseline=baseline,
+        arms=tuple(_arm(labels["arm"], findings) for labels, findings in arms),
     )
 
 

@@ -40,18 +40,22 @@ _RATIOS: Final[Mapping[str, tuple[Callable[[Window], float | None], tuple[Counte
 _RATES: Final = RATES.keys() & GroupWindowView.model_fields.keys()
 
 
-def group_views(engines: Engines, names: Sequence[str]) -> Iterator[GroupView]:
-    """Yield a group for each combination of the values of the labels ``names``, in their order."""
+def grouped(engines: Engines, names: Sequence[str]) -> list[tuple[Mapping[str, str], Engines]]:
+    """Return the engines of each combination of the values of the labels ``names``, with that combination."""
     groups: dict[tuple[str, ...], list[tuple[Mapping[str, str], Findings]]] = {}
     for labels, findings in engines:
         groups.setdefault(tuple(labels.get(name, "") for name in names), []).append((labels, findings))
-    for values, members in sorted(groups.items(), key=lambda group: group[0]):
-        yield GroupView(
-            labels=dict(zip(names, values, strict=True)),
-            engines=tuple(id_of(labels) for labels, _ in members),
-            verdicts=dict(Tally(findings.judgement.verdict for _, findings in members)),
-            windows=tuple(_windows([findings for _, findings in members])),
-        )
+    return [(dict(zip(names, values, strict=True)), groups[values]) for values in sorted(groups)]
+
+
+def group_view(labels: Mapping[str, str], members: Engines) -> GroupView:
+    """Return the sums over a group's engines and the ratios of these sums."""
+    return GroupView(
+        labels=dict(labels),
+        engines=tuple(id_of(labels) for labels, _ in members),
+        verdicts=dict(Tally(findings.judgement.verdict for _, findings in members)),
+        windows=tuple(_windows([findings for _, findings in members])),
+    )
 
 
 def _windows(members: Sequence[Findings]) -> Iterator[GroupWindowView]:

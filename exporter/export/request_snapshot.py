@@ -16,7 +16,20 @@ from exporter.export.request_models import (
     RequestUserView,
     RequestWindowView,
 )
-from exporter.requests.findings import Histogram, Percentiles, RequestFindings, Summary, Totals
+from exporter.internal_errors import NO_ITEM, InternalErrors
+from exporter.requests.findings import (
+    GroupFindings,
+    GroupKey,
+    GroupTotals,
+    Histogram,
+    ModelFindings,
+    Percentiles,
+    RequestFindings,
+    Summary,
+    Totals,
+    UserFindings,
+    WindowFindings,
+)
 from exporter.requests.request import Refusal
 from exporter.requests.twentieths import BOUNDS
 
@@ -36,72 +49,79 @@ def head(found: RequestFindings) -> dict[str, Any]:
     }
 
 
-def lists(found: RequestFindings) -> dict[str, Iterator[View]]:
-    """Return the lists, whose members are made as they are asked for."""
+def lists(found: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
+    """Return the lists, whose members are made as they are asked for; one that fails is omitted."""
+    windows = found.windows
+    groups = [(name, group) for name, window in windows.items() for group in window.groups]
+    models = [(name, model) for name, window in windows.items() for model in window.models]
     return {
-        "windows": _windows(found),
-        "groups": _groups(found),
-        "models": _models(found),
-        "since_start": _since_start(found),
-        "users": _users(found),
+        "windows": errors.each("requests", windows.items(), lambda _: NO_ITEM, lambda each: _window(*each)),
+        "groups": errors.each(
+            "requests", groups, lambda each: each[1].key.labels, lambda each: _group(*each)
+        ),
+        "models": errors.each(
+            "requests", models, lambda each: {"model_name": each[1].model_name}, lambda each: _model(*each)
+        ),
+        "since_start": errors.each(
+            "requests",
+            found.since_start.items(),
+            lambda each: each[0].labels,
+            lambda each: _since_start(*each),
+        ),
+        "users": errors.each(
+            "requests", found.users, lambda each: {"model_name": each.model_name, "user": each.user}, _user
+        ),
     }
 
 
-def _windows(found: RequestFindings) -> Iterator[View]:
-    for name, window in found.windows.items():
-        yield RequestWindowView(
-            window=name,
-            seconds=window.seconds,
-            partial=window.partial,
-            covered_seconds=window.covered_seconds,
-        )
+def _window(name: str, window: WindowFindings) -> View:
+    return RequestWindowView(
+        window=name,
+        seconds=window.seconds,
+        partial=window.partial,
+        covered_seconds=window.covered_seconds,
+    )
 
 
-def _groups(found: RequestFindings) -> Iterator[View]:
-    for name, window in found.windows.items():
-        for group in window.groups:
-            yield RequestGroupView(
-                window=name,
-                model_name=group.key.model_name,
-                request_type=group.key.request_type,
-                temperature=group.key.temperature,
-                effect=group.effect,
-                **_summary(group.summary),
-            )
+def _group(window: str, group: GroupFindings) -> View:
+    return RequestGroupView(
+        window=window,
+        model_name=group.key.model_name,
+        request_type=group.key.request_type,
+        temperature=group.key.temperature,
+        effect=group.effect,
+        **_summary(group.summary),
+    )
 
 
-def _models(found: RequestFindings) -> Iterator[View]:
-    for name, window in found.windows.items():
-        for model in window.models:
-            yield RequestModelView(
-                window=name,
-                model_name=model.model_name,
-                mixed=model.mixed,
-                low_share=model.modes and model.modes.low_share,
-                low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
-                high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
-                advice=tuple(model.advice),
-                acceptance_bounds=BOUNDS,
-                acceptance_counts=tuple(model.acceptance_counts),
-                **_summary(model.summary),
-            )
+def _model(window: str, model: ModelFindings) -> View:
+    return RequestModelView(
+        window=window,
+        model_name=model.model_name,
+        mixed=model.mixed,
+        low_share=model.modes and model.modes.low_share,
+        low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
+        high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
+        advice=tuple(model.advice),
+        acceptance_bounds=BOUNDS,
+        acceptance_counts=tuple(model.acceptance_counts),
+        **_summary(model.summary),
+    )
 
 
-def _since_start(found: RequestFindings) -> Iterator[View]:
-    for key, group in found.since_start.items():
-        yield RequestSinceStartView(
-            model_name=key.model_name,
-            request_type=key.request_type,
-            temperature=key.temperature,
-            acceptance_ratio_histogram=_histogram(group.acceptance_ratio),
-            acceptance_length_tokens_histogram=_histogram(group.acceptance_length_tokens),
-            **_totals(group.totals),
-        )
+def _since_start(key: GroupKey, group: GroupTotals) -> View:
+    return RequestSinceStartView(
+        model_name=key.model_name,
+        request_type=key.request_type,
+        temperature=key.temperature,
+        acceptance_ratio_histogram=_histogram(group.acceptance_ratio),
+        acceptance_length_tokens_histogram=_histogram(group.acceptance_length_tokens),
+        **_totals(group.totals),
+    )
 
 
-def _users(found: RequestFindings) -> Iterator[View]:
-    for each in found.users:
-        yield RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
+def _user(each: UserFindings) -> View:
+    return RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
 
 
 def _totals(totals: Totals) -> dict[str, Any]:

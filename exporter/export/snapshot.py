@@ -16,7 +16,7 @@ from exporter.analysis.engine import Findings
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.judgement import Bounds, Judgement
 from exporter.export.collector import Snapshot
-from exporter.export.experiment_snapshot import experiment_views
+from exporter.export.experiment_snapshot import experiment_view, experiments_of
 from exporter.export.models import (
     BucketView,
     CostView,
@@ -103,7 +103,7 @@ def engine_view(labels: Mapping[str, str], findings: Findings) -> EngineView:
 def snapshot_view(snapshot: Snapshot, now: float, version: str) -> SnapshotView:
     """Return what is to be said of every engine at ``now`` (Unix time)."""
     engines = tuple(engine_view(labels, findings) for labels, findings in snapshot.engines)
-    experiments = experiment_views(snapshot.experiments)
+    experiments = tuple(experiment_view(*each) for each in experiments_of(snapshot.experiments))
     return SnapshotView(time=now, version=version, engines=engines, experiments=experiments)
 
 

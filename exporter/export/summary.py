@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -23,6 +24,7 @@ from exporter.analysis.ratio import ratio
 from exporter.analysis.speedup import estimated_speedup_ratio
 from exporter.clock import Clock
 from exporter.export.reads import window_label
+from exporter.internal_errors import InternalErrors
 from exporter.scrape.engines import Counter
 from exporter.window.engine import Totals
 
@@ -39,8 +41,15 @@ _log = structlog.get_logger()
 class SummaryLog:
     """Writes the lines."""
 
-    def __init__(self, interval: float, clock: Clock, engines: Callable[[], Iterable[Labelled]]) -> None:
+    def __init__(
+        self,
+        interval: float,
+        clock: Clock,
+        engines: Callable[[], Iterable[Labelled]],
+        errors: InternalErrors | None = None,
+    ) -> None:
         """Write every ``interval`` seconds about ``engines()``, each with its labels and its findings."""
+        self._errors = errors or InternalErrors(clock.monotonic)
         self._interval = interval
         self._clock = clock
         self._engines = engines
@@ -56,11 +65,14 @@ class SummaryLog:
             seen = set()
             for labels, findings in self._engines():
                 seen.add(_key(labels))
-                fields = self._summaries.next(labels, findings)
-                if fields is not None:
-                    _log.info("engine_summary", **fields)
+                self._errors.attempt("summary", labels, partial(self._write, labels, findings))
                 await asyncio.sleep(0)
             self._summaries.forget_all_but(seen)
+
+    def _write(self, labels: Mapping[str, str], findings: Findings) -> None:
+        fields = self._summaries.next(labels, findings)
+        if fields is not None:
+            _log.info("engine_summary", **fields)
 
 
 @dataclass(frozen=True, slots=True)

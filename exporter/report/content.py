@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from exporter.analysis.cost import CostSource
@@ -18,6 +20,8 @@ from exporter.export.models import (
     TargetView,
     WindowView,
 )
+from exporter.export.request_models import RequestsView
+from exporter.internal_errors import NO_ITEM, InternalErrors
 from exporter.report import numbers
 from exporter.report.depths import GIVE_COST, depths
 from exporter.report.happenings import QUIET, happening
@@ -58,18 +62,35 @@ _TOLD_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.DEFAULT_COST})
 
 def report(view: ObservationView) -> Report:
     """Return what is to be said of an observation."""
+    errors = InternalErrors()
     unseen = {target.target: target for target in view.targets if not target.engines}
+    engines = {
+        engine.id: found
+        for engine in view.engines
+        if (found := errors.attempt("report", engine.labels, partial(_engine, engine, view.seconds)))
+    }
+    told = [event for event in view.events if event.type not in QUIET and event.target not in unseen]
     return Report(
         f"Speculative decoding, {format_duration(view.seconds)} until {_moment(view.time)}",
-        tuple(map(_unseen, unseen.values())),
-        tuple(_engine(engine, view.seconds) for engine in view.engines),
-        tuple(
-            happening(event)
-            for event in view.events
-            if event.type not in QUIET and event.target not in unseen
-        ),
-        tuple(requests(view.requests)) if view.requests else (),
+        (*map(_unseen, unseen.values()), *_omitted(view, engines.keys())),
+        tuple(engines.values()),
+        tuple(errors.each("report", told, lambda _: NO_ITEM, happening)),
+        errors.attempt("report", NO_ITEM, partial(_requests, view.requests)) or (),
     )
+
+
+def _requests(view: RequestsView | None) -> tuple[Section, ...]:
+    return tuple(requests(view)) if view else ()
+
+
+def _omitted(view: ObservationView, shown: AbstractSet[str]) -> Iterator[Note]:
+    """Yield a note for each target of which an engine is not in the report."""
+    for target in view.targets:
+        omitted = sum(engine not in shown for engine in target.engines)
+        if omitted:
+            engines = "an engine is" if omitted == 1 else f"{omitted} engines are"
+            reason = f"{engines} not in this report: an internal error of this program"
+            yield Note(reason, target.target, Tone.BAD, foreign=True)
 
 
 def _moment(time: float) -> str:

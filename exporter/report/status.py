@@ -16,7 +16,8 @@ class Status(IntEnum):
     PAYING = 0
     """Every engine that speculates is faster for it."""
     NOT_OBSERVED = 1
-    """Some server could not be reached, or was gone at the end; or the command line is wrong."""
+    """Some server could not be reached, was gone at the end, or has an engine that cannot be shown; or the
+    command line is wrong."""
     HARMFUL = 2
     """Some engine is slower for it, beyond doubt."""
     INSUFFICIENT = 3
@@ -33,7 +34,8 @@ def exit_status(view: ObservationView) -> Status:
     An engine that does not speculate does not count beside one that does, as in a comparison of both.
     """
     found = {_of_engine(engine) for engine in view.engines if engine.state is not State.DISABLED}
-    if not all(target.engines for target in view.targets):
+    shown = {engine.id for engine in view.engines}
+    if not all(target.engines and shown.issuperset(target.engines) for target in view.targets):
         found.add(Status.NOT_OBSERVED)
     return next(
         (status for status in _WORST_FIRST if status in (found or {Status.INSUFFICIENT})), Status.PAYING

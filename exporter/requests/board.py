@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from exporter.config.request_settings import RequestSettings
+from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import GroupKey, GroupTotals, RequestFindings, UserFindings, WindowFindings
 from exporter.requests.group import Group
 from exporter.requests.kept import Kept
@@ -26,8 +27,9 @@ FIRST_LONGEST = 300.0
 class RequestBoard:
     """What single requests say of their speculation."""
 
-    def __init__(self, settings: RequestSettings) -> None:
+    def __init__(self, settings: RequestSettings, errors: InternalErrors | None = None) -> None:
         self._settings = settings
+        self._errors = errors or InternalErrors()
         self._names = Names(settings)
         self._kept = Kept(settings.keep)
         self._groups: dict[GroupKey, Group] = {}
@@ -94,14 +96,19 @@ class RequestBoard:
             return
         self._kept.forget(now - self._longest)
         rows = self._kept.since(now - self._longest)
-        self._windows = await window_findings(rows, windows, now, costs, self._whole_since())
-        self._by_user = await user_findings(rows, self._names.user, costs)
+        self._windows = await window_findings(rows, windows, now, costs, self._whole_since(), self._errors)
+        self._by_user = await user_findings(rows, self._names.user, costs, self._errors)
         self._seen = seen
 
     def _since_start(self) -> dict[GroupKey, GroupTotals]:
         """Return the counters of each group; one that is only heir to another has none yet."""
-        every = {key: group.since_start.totals() for key, group in self._groups.items()}
-        return {key: totals for key, totals in every.items() if totals.totals.requests}
+        every = self._errors.each(
+            "requests",
+            self._groups.items(),
+            lambda item: item[0].labels,
+            lambda item: (item[0], item[1].since_start.totals()),
+        )
+        return {key: totals for key, totals in every if totals.totals.requests}
 
     def _begin(self, now: float) -> None:
         if self._began is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from exporter.analysis.estimate import Estimate
@@ -23,6 +23,11 @@ class GroupKey:
     request_type: str
     temperature: str
     """The bucket's label: ``0``, ``to 0.3``, ``to 0.7``, ``to 1``, ``above 1``, ``unknown``."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The metrics' labels by their names."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import UserFindings
 from exporter.requests.kept import Rows
 from exporter.requests.slices import places_by, sums_at
@@ -12,7 +14,9 @@ from exporter.requests.sums import together
 from exporter.requests.windows import Costs, cost_of
 
 
-async def user_findings(rows: Rows, label: Callable[[str], str], costs: Costs) -> list[UserFindings]:
+async def user_findings(
+    rows: Rows, label: Callable[[str], str], costs: Costs, errors: InternalErrors
+) -> list[UserFindings]:
     """Return what each user's requests say, by model; ``label`` says by which name a user goes."""
     owners = (
         (label(user), group.key.model_name) if user else None
@@ -20,6 +24,14 @@ async def user_findings(rows: Rows, label: Callable[[str], str], costs: Costs) -
     )
     found = []
     for (user, model_name), places in sorted((await places_by(owners)).items()):
-        parts = await sums_at(rows, places, cost_of(costs, model_name))
-        found.append(UserFindings(user, model_name, summary(together(parts))))
-    return found
+        item = {"model_name": model_name, "user": user}
+        of_user = partial(_of_user, rows, places, user, model_name, costs)
+        found.append(await errors.attempt_async("requests", of_user, item))
+    return [each for each in found if each is not None]
+
+
+async def _of_user(
+    rows: Rows, places: Sequence[int], user: str, model_name: str, costs: Costs
+) -> UserFindings:
+    parts = await sums_at(rows, places, cost_of(costs, model_name))
+    return UserFindings(user, model_name, summary(together(parts)))

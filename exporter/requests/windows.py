@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from exporter.analysis.cost import Cost
 from exporter.config.units import format_duration
-from exporter.requests.findings import GroupFindings, GroupKey, WindowFindings
+from exporter.internal_errors import InternalErrors
+from exporter.requests.findings import GroupFindings, GroupKey, ModelFindings, WindowFindings
 from exporter.requests.kept import Rows
 from exporter.requests.model import model_findings
 from exporter.requests.pay import effect
@@ -20,22 +22,29 @@ Costs = Callable[[str, str], Cost | None]
 """From the names of a model and of a target, which may be empty, to what drafting costs there now."""
 
 
-async def window_findings(
-    rows: Rows, windows: Sequence[float], now: float, costs: Costs, whole_since: float
+async def window_findings(  # noqa: PLR0917  # each is another thing
+    rows: Rows,
+    windows: Sequence[float],
+    now: float,
+    costs: Costs,
+    whole_since: float,
+    errors: InternalErrors,
 ) -> dict[str, WindowFindings]:
     """Return what each window says, by its label; ``rows`` are the requests of the longest of them.
 
-    ``windows`` ascend, in seconds. Those that began before ``whole_since`` are partial.
+    ``windows`` ascend, in seconds. Those that began before ``whole_since`` are partial. A group or model that
+    fails is omitted.
     """
     edges = [bisect_left(rows.taken_at, now - length) for length in reversed(windows)]
     by_window: list[dict[GroupKey, Sums]] = [{} for _ in edges]
     for key, places in (await _places(rows)).items():
-        found = await _sums_since(rows, places, edges, cost_of(costs, key.model_name))
-        for groups, one in zip(by_window, found, strict=True):
+        sums_of = partial(_sums_since, rows, places, edges, cost_of(costs, key.model_name))
+        found = await errors.attempt_async("requests", sums_of, key.labels)
+        for groups, one in zip(by_window, found or (), strict=found is not None):
             if one.totals.requests:
                 groups[key] = one
     return {
-        format_duration(length): await _window(length, min(length, now - whole_since), groups)
+        format_duration(length): await _window(length, min(length, now - whole_since), groups, errors)
         for length, groups in zip(windows, reversed(by_window), strict=True)
     }
 
@@ -64,16 +73,29 @@ async def _sums_since(rows: Rows, places: Sequence[int], edges: Sequence[int], c
     return found[::-1]
 
 
-async def _window(length: float, covered: float, groups: Mapping[GroupKey, Sums]) -> WindowFindings:
+async def _window(
+    length: float, covered: float, groups: Mapping[GroupKey, Sums], errors: InternalErrors
+) -> WindowFindings:
     found = []
-    for key, one in groups.items():
-        found.append(GroupFindings(key, summary(one), effect(one.pay)))
+    for group in errors.each("requests", groups.items(), lambda each: each[0].labels, _group):
+        found.append(group)
         await asyncio.sleep(0)
     models = []
     for model_name in dict.fromkeys(key.model_name for key in groups):
         own = {key: one for key, one in groups.items() if key.model_name == model_name}
-        all_of_it = together(list(own.values()))
+        model = partial(_model, model_name, own)
+        models.append(await errors.attempt_async("requests", model, {"model_name": model_name}))
         await asyncio.sleep(0)
-        models.append(model_findings(model_name, all_of_it, own))
-        await asyncio.sleep(0)
-    return WindowFindings(length, covered < length, found, models, covered)
+    known = [model for model in models if model is not None]
+    return WindowFindings(length, covered < length, found, known, covered)
+
+
+def _group(group: tuple[GroupKey, Sums]) -> GroupFindings:
+    key, one = group
+    return GroupFindings(key, summary(one), effect(one.pay))
+
+
+async def _model(model_name: str, groups: Mapping[GroupKey, Sums]) -> ModelFindings:
+    all_of_it = together(list(groups.values()))
+    await asyncio.sleep(0)
+    return model_findings(model_name, all_of_it, groups)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from exporter.internal_errors import InternalErrors
 from exporter.web.page.data import PageData
 from exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 
@@ -39,6 +40,8 @@ class AppState:
     telemetry_path: str = "/metrics"
     allowed_hosts: AllowedHosts = EVERY_HOST
     """The host names that clients may ask for."""
+    errors: InternalErrors = field(default_factory=InternalErrors)
+    """Omits what cannot be shown, and logs it once."""
 
 
 STATE: Final = web.AppKey("state", AppState)

@@ -120,7 +120,7 @@ class _Totals:
         return Rows(blocks, self._width, begin, end)
 
     def after(self, increment: Sequence[int]) -> list[int] | None:
-        """Return the totals after an increment, rebased and widened if needed; None if 64 bits are too few."""
+        """Return the totals after an increment, after rebasing or widening; None if 64 bits are too few."""
         rows = self.rows()
         totals = _sum(rows[-1], increment)
         if _holds(self._kind, totals):

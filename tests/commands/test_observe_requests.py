@@ -21,6 +21,7 @@ from exporter.config.http_settings import HttpSettings
 from exporter.config.problem import ConfigError
 from exporter.export.request_models import RequestsView
 from exporter.export.request_snapshot import head, lists
+from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import RequestFindings
 from exporter.web.security.guard import Guard
 from exporter.web.security.live import LiveWebConfig
@@ -28,7 +29,7 @@ from exporter.web.security.live import LiveWebConfig
 EMPTY = RequestsView(
     time=100.0,
     **head(RequestFindings(enabled=True, taken=7)),
-    **{key: tuple(each) for key, each in lists(RequestFindings()).items()},
+    **{key: tuple(each) for key, each in lists(RequestFindings(), InternalErrors()).items()},
 )
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from exporter.export import collector as module
 from exporter.export.catalogue import CATALOGUE, ENGINE_METRICS, NAMES
 from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
 from exporter.export.status import ExporterStatus, TargetStatus
+from exporter.internal_errors import RECOVERED_AFTER, InternalErrors
 from exporter.scrape.poller import Polled
 from exporter.scrape.reader import Reader
 from exporter.scrape.sample import EngineName
@@ -239,20 +241,39 @@ class TestFailures:
         assert pages[0] == pages[1] == pages[2]
         assert "spec_decode_acceptance_length_tokens" not in pages[0]
         assert {"spec_decode_drafts", "spec_decode_consistent", "spec_decode_exporter_build"} & pages[0]
-        assert [(log["event"], log["metric"]) for log in logs] == [
-            ("metric_left_out", "spec_decode_acceptance_length_tokens")
+        assert [(log["event"], log["part"], log["target"]) for log in logs] == [
+            ("internal_error", "metrics", "one")
         ]
 
-    def test_it_comes_back_and_a_later_failure_is_logged_again(self, fragile, recorded):
-        collector = SnapshotCollector(lambda: recorded, lambda: NAMES)
+    def test_it_comes_back_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
+        errors = InternalErrors(clock.monotonic)
+        collector = SnapshotCollector(lambda: recorded, lambda: NAMES, errors)
         with capture_logs() as logs:
             list(collector.collect())
             fragile.clear()
+            clock.now += RECOVERED_AFTER + 1
             names = {family.name for family in collector.collect()}
             fragile.append(True)
             list(collector.collect())
         assert "spec_decode_acceptance_length_tokens" in names
-        assert len(logs) == 2
+        assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
+
+    def test_an_engine_that_a_metric_cannot_read_takes_no_other_engine_with_it(self, busy, recorded):
+        broken = replace(busy, totals=None)
+        snapshot = Snapshot([(LABELS, broken), (LABELS | {"engine": "1"}, busy)])
+        collector = SnapshotCollector(lambda: snapshot, lambda: NAMES)
+        with capture_logs() as logs:
+            pages = [{family.name: family for family in collector.collect()} for _ in range(3)]
+        drafts, ratio = pages[-1]["spec_decode_drafts"], pages[-1]["spec_decode_draft_acceptance_ratio"]
+        assert {sample.labels["engine"] for sample in drafts.samples} == {"1"}
+        assert {sample.labels["engine"] for sample in ratio.samples} == {"0", "1"}
+        assert [(log["event"], log["engine"]) for log in logs] == [("internal_error", "0")]
+
+    @pytest.mark.parametrize("number", [inf, -inf, nan, 10**400])
+    def test_no_number_is_shown_that_is_not_finite(self, monkeypatch, recorded, number):
+        row = replace(ENGINE_METRICS[0], read=lambda _: [((), number)])
+        monkeypatch.setattr(module, "_PARTS", (module._Part((row,), lambda snapshot: snapshot.engines),))
+        assert families_of(recorded, NAMES) == []
 
 
 class TestNamesOfEngines:

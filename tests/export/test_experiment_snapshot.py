@@ -8,8 +8,13 @@ from exporter.analysis.experiment import ArmFindings, ArmWindow
 from exporter.export.collector import Snapshot, SnapshotCollector
 from exporter.export.experiment_catalogue import EXPERIMENT_METRICS
 from exporter.export.experiment_models import ExperimentView
-from exporter.export.experiment_snapshot import experiment_views
+from exporter.export.experiment_snapshot import experiment_view, experiments_of
 from exporter.export.snapshot import snapshot_view
+
+
+def experiment_views(arms):
+    return tuple(experiment_view(*each) for each in experiments_of(arms))
+
 
 NO_WINS = dict.fromkeys(Basis, False)
 OFF = ArmFindings((ArmWindow(30.0, 0, None, None), ArmWindow(300.0, 2, 1200, None)), NO_WINS)

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from exporter.analysis.judgement import Judgement
 from exporter.analysis.state import State
-from exporter.export.group import group_views
+from exporter.export.group import group_view, grouped
 from exporter.export.snapshot import RATES, engine_view, id_of
 from exporter.scrape.engines import Counter
 from exporter.window.ledger import MEAN_GAUGES, Window
+
+
+def group_views(engines, names):
+    return [group_view(*group) for group in grouped(engines, names)]
 
 
 def labels(engine, **more):

@@ -7,6 +7,7 @@ from itertools import accumulate
 import pytest
 
 from exporter.export.request_snapshot import lists
+from exporter.internal_errors import InternalErrors
 from tests.export.test_request_catalogue import CHAT, SINCE, found, values_of
 from tests.web.page.mixed_requests import mixed_requests
 
@@ -16,7 +17,7 @@ HISTOGRAMS = ("acceptance_ratio", "acceptance_length_tokens")
 @pytest.mark.parametrize("name", HISTOGRAMS)
 async def test_a_histogram_is_that_of_the_metrics(name):
     findings = await mixed_requests()
-    groups = list(lists(findings)["since_start"])
+    groups = list(lists(findings, InternalErrors())["since_start"])
     assert len(groups) == 5
     for group in groups:
         labels = (group.model_name, group.request_type, group.temperature)
@@ -30,7 +31,7 @@ async def test_a_histogram_is_that_of_the_metrics(name):
 
 
 def test_what_is_above_the_last_bound_is_counted_too():
-    (group,) = lists(found())["since_start"]
+    (group,) = lists(found(), InternalErrors())["since_start"]
     assert group.request_type == CHAT.request_type
     said = group.acceptance_length_tokens_histogram
     assert (said.upper_bounds, said.counts, said.sum) == ((2.0, 4.0), (10, 30, 10), 160.5)
@@ -39,7 +40,7 @@ def test_what_is_above_the_last_bound_is_counted_too():
 
 async def test_the_heaps_of_a_window_are_those_of_the_page():
     findings = await mixed_requests()
-    for said in lists(findings)["models"]:
+    for said in lists(findings, InternalErrors())["models"]:
         (drawn,) = (
             each for each in findings.windows[said.window].models if each.model_name == said.model_name
         )

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.export.request_models import RequestsView
 from exporter.export.request_snapshot import head, lists
+from exporter.internal_errors import InternalErrors
 from exporter.report.content import report
 from exporter.report.document import json_report
 from exporter.report.markdown import markdown_report
@@ -19,7 +20,11 @@ from tests.web.page.mixed_requests import mixed_requests
 
 
 def view(found):
-    return RequestsView(time=100.0, **head(found), **{key: tuple(each) for key, each in lists(found).items()})
+    return RequestsView(
+        time=100.0,
+        **head(found),
+        **{key: tuple(each) for key, each in lists(found, InternalErrors()).items()},
+    )
 
 
 @pytest.fixture

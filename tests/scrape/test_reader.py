@@ -595,7 +595,9 @@ def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
     names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
     page = [line.format(name).encode() for name in names]
     assert len(read(b"".join(page[:-1])).samples) == most
-    with pytest.raises(PageError, match=f"{512 * (most + 1)} characters together; at most {MOST_NAMES_TOGETHER}"):
+    with pytest.raises(
+        PageError, match=f"{512 * (most + 1)} characters together; at most {MOST_NAMES_TOGETHER}"
+    ):
         read(b"".join(page))
 
 

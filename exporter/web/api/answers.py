@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from exporter.analysis.engine import Findings
 from exporter.event_log import UnknownEventError
-from exporter.export.experiment_snapshot import experiment_views
-from exporter.export.group import group_views
+from exporter.export.experiment_snapshot import experiment_view, experiments_of
+from exporter.export.group import group_view, grouped
 from exporter.export.history import MOST_STEPS, history_view, least_step, usual_step
-from exporter.export.models import EventsView, View
+from exporter.export.models import View
 from exporter.export.snapshot import engine_view, id_of
 from exporter.web.api.problems import RequestError, wrong_parameter
 from exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery
-from exporter.web.exposition import compress
+from exporter.web.exposition import compress, each
 from exporter.web.negotiation import choose_gzip
 from exporter.web.state import STATE
 
 ENGINE: Final = "engine_id"
 """The part of an engine's path that varies."""
+_NOT_SHOWN: Final = "This engine cannot be shown: an internal error. See the exporter's log."
 
 
 async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
@@ -38,12 +41,27 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
         for labels, findings in taken.engines
         if query.selects(labels) and (not query.verdict or findings.judgement.verdict in query.verdict)
     ]
-    views = (_seen_through(engine_view(*engine), query.window) for engine in engines)
-    groups = group_views(engines, query.group_by) if query.group_by else ()
+    errors = state.errors
+    groups = grouped(engines, query.group_by) if query.group_by else []
     lists = {
-        "engines": views,
-        "groups": (_seen_through(group, query.window) for group in groups),
-        "experiments": experiment_views(taken.experiments),
+        "engines": errors.each(
+            "snapshot",
+            engines,
+            lambda engine: engine[0],
+            lambda engine: encoded(_seen_through(engine_view(*engine), query.window)),
+        ),
+        "groups": errors.each(
+            "snapshot",
+            groups,
+            lambda group: group[0],
+            lambda group: encoded(_seen_through(group_view(*group), query.window)),
+        ),
+        "experiments": errors.each(
+            "snapshot",
+            experiments_of(taken.experiments),
+            lambda experiment: {"experiment": experiment[0]},
+            lambda experiment: encoded(experiment_view(*experiment)),
+        ),
     }
     head = {"time": now, "version": state.version, "last_event": taken.last_event}
     return await respond(request, pieces(head, lists))
@@ -56,44 +74,59 @@ async def engine(request: web.Request, _query: Query) -> web.Response:
     wanted = request.match_info[ENGINE]
     for labels, findings in state.api.snapshot().engines:
         if id_of(labels) == wanted:
-            return await respond(request, whole(engine_view(labels, findings)))
+            found = state.errors.attempt("snapshot", labels, partial(_engine, labels, findings))
+            if found is None:
+                raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_SHOWN)
+            return await respond(request, each([found]))
     raise RequestError(HTTPStatus.NOT_FOUND, "There is no engine with this id; ask /api/v1/snapshot.")
+
+
+def _engine(labels: Mapping[str, str], findings: Findings) -> bytes:
+    return encoded(engine_view(labels, findings))
 
 
 async def targets(request: web.Request, _query: Query) -> web.Response:
     """Serve every target."""
-    source = request.app[STATE].api
-    return await respond(request, pieces({"time": source.now()}, {"targets": source.targets()}))
+    state = request.app[STATE]
+    views = state.errors.each(
+        "targets", state.api.targets(), lambda target: {"target": target.target}, encoded
+    )
+    return await respond(request, pieces({"time": state.api.now()}, {"targets": views}))
 
 
 async def history(request: web.Request, query: HistoryQuery) -> web.Response:
     """Serve what the ledgers hold of every engine that is asked for."""
-    source = request.app[STATE].api
+    state = request.app[STATE]
+    source = state.api
     _check_labels(query, source.labels())
     kept = source.histories()
     step = usual_step(kept.longest) if query.step is None else query.step
     if step < least_step(kept.longest):
         least = least_step(kept.longest)
         raise wrong_parameter("step", f"makes more than {MOST_STEPS} steps; the shortest is {least:.3g} s")
-    views = (
-        history_view(labels, window, kept.offset, step)
-        for labels, window in kept.engines
-        if query.selects(labels)
+    views = state.errors.each(
+        "history",
+        (engine for engine in kept.engines if query.selects(engine[0])),
+        lambda engine: engine[0],
+        lambda engine: encoded(history_view(*engine, kept.offset, step)),
     )
     return await respond(request, pieces({"time": source.now(), "step_seconds": step}, {"engines": views}))
 
 
 async def events(request: web.Request, query: EventsQuery) -> web.Response:
     """Serve some of the events that are kept."""
+    state = request.app[STATE]
     try:
-        since = request.app[STATE].api.events.since(query.since)
+        since = state.api.events.since(query.since)
     except UnknownEventError as error:
         raise wrong_parameter("since", "is not the id of an event") from error
     found = tuple(filter(query.selects, since.events))
     more = query.since is not None and len(found) > query.limit
     shown = found[: query.limit] if query.since is not None else found[-query.limit :]
     last = shown[-1].id if more else since.last
-    return await respond(request, whole(EventsView(events=shown, gap=since.gap, last=last, more=more)))
+    head = {"gap": since.gap, "last": last, "more": more}
+    events_ = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
+    return await respond(request, pieces(head, {"events": events_}))
 
 
 def check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
@@ -119,8 +152,13 @@ def _seen_through(view: Any, windows: tuple[str, ...]) -> Any:  # noqa: ANN401  
     return view.model_copy(update={"windows": tuple(each for each in view.windows if each.window in windows)})
 
 
-async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[View]]) -> AsyncIterator[bytes]:
-    """Yield an object of some values and of lists, whose members are made one at a time.
+def encoded(view: View) -> bytes:
+    """Return a view as JSON."""
+    return view.model_dump_json().encode()
+
+
+async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[bytes]]) -> AsyncIterator[bytes]:
+    """Yield an object of some values and of lists, whose encoded members are made one at a time.
 
     The event loop has its turn after each: an engine takes about half a millisecond.
     """
@@ -129,7 +167,7 @@ async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[View]]) -
         yield b", %b: [" % json.dumps(name).encode()
         comma = b""
         for member in members:
-            yield comma + member.model_dump_json().encode()
+            yield comma + member
             comma = b","
             await asyncio.sleep(0)
         yield b"]"
@@ -138,7 +176,7 @@ async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[View]]) -
 
 async def whole(view: View) -> AsyncIterator[bytes]:
     """Yield a view in one piece."""
-    yield view.model_dump_json().encode()
+    yield encoded(view)
 
 
 async def respond(request: web.Request, answer: AsyncIterator[bytes]) -> web.Response:

@@ -38,6 +38,7 @@ _DESCRIBED: Final = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long, or has too many requests.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is of another type, charset or encoding.",
     HTTPStatus.TOO_MANY_REQUESTS: "All of it is above the rate; come again after `Retry-After` seconds.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "This engine cannot be shown: an internal error, which is in the log.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Too many read at a time; come again after `Retry-After` seconds.",
 }
 

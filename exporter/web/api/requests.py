@@ -15,10 +15,11 @@ from aiohttp import hdrs, web
 
 from exporter.export.request_models import MistakeView, TakenView
 from exporter.export.request_snapshot import head, lists, refused_view
+from exporter.internal_errors import NO_ITEM
 from exporter.requests.records import NotJsonError
 from exporter.requests.request import Refusal
 from exporter.requests.wire import Batch, TooManyError
-from exporter.web.api.answers import check_windows, pieces, respond, whole
+from exporter.web.api.answers import check_windows, encoded, pieces, respond, whole
 from exporter.web.api.problems import RequestError
 from exporter.web.api.queries import Query, RequestsQuery
 from exporter.web.state import STATE
@@ -65,7 +66,11 @@ async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
     check_windows(query.window, state.api.windows())
     await state.prepare()
     found = state.api.requests()
-    chosen = {name: filter(query.selects, views) for name, views in lists(found).items()}
+    errors = state.errors
+    chosen = {
+        name: errors.each("requests", filter(query.selects, views), lambda _: NO_ITEM, encoded)
+        for name, views in lists(found, errors).items()
+    }
     return await respond(request, pieces({"time": state.api.now(), **head(found)}, chosen))
 
 

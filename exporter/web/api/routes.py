@@ -43,7 +43,7 @@ ENDPOINTS: Final = (
         "One engine now",
         answers.engine,
         model=EngineView,
-        problems=(404,),
+        problems=(404, 500),
     ),
     Endpoint(
         "/api/v1/targets", "targets", "Every target, and how it is polled", answers.targets, model=TargetsView

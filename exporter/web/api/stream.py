@@ -7,11 +7,13 @@ import json
 from collections import Counter
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
 from exporter.event_log import EventLog, Since, UnknownEventError
+from exporter.export.models import EventView
+from exporter.internal_errors import InternalErrors
 from exporter.web.api.problems import RequestError, wrong_parameter
 from exporter.web.client_address import client_address
 from exporter.web.state import STATE
@@ -56,7 +58,8 @@ class Readers:
 
     async def stream(self, request: web.Request, query: EventFilter) -> web.StreamResponse:
         """Serve what came after ``Last-Event-ID`` or ``since``, else what is still to come, until the end."""
-        log = request.app[STATE].api.events
+        state = request.app[STATE]
+        log = state.api.events
         seen = request.headers.get(LAST_EVENT_ID) or query.since or log.last
         try:
             log.since(seen)
@@ -68,7 +71,7 @@ class Readers:
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(request)
             await response.write(f"{_RETRY}{_place(seen)}".encode())
-            await self._follow(response, log, query, seen)
+            await self._follow(response, _Reader(log, query, state.errors), seen)
         return response
 
     @contextmanager
@@ -85,13 +88,12 @@ class Readers:
             self._reading[client] -= 1
             self._reading = +self._reading  # without the clients that read no more
 
-    async def _follow(
-        self, response: web.StreamResponse, log: EventLog, query: EventFilter, seen: str
-    ) -> None:
+    async def _follow(self, response: web.StreamResponse, reader: _Reader, seen: str) -> None:
+        log = reader.log
         while not log.closed:
             since = log.since(seen)
             if since.last != seen or since.gap:
-                await response.write(_written(since, query, seen))
+                await response.write(reader.written(since, seen))
             seen = since.last
             try:
                 await asyncio.wait_for(log.beyond(seen), self._keep_alive)
@@ -99,13 +101,24 @@ class Readers:
                 await response.write(_KEEP_ALIVE)
 
 
-def _written(since: Since, query: EventFilter, seen: str) -> bytes:
-    """Write events, after a ``gap`` if some before them are missing; the reader ends up with the last id."""
-    chosen = [event for event in since.events if query.selects(event)]
-    gap = [f"event: gap\ndata: {json.dumps({'since': seen})}\n\n"] if since.gap else []
-    told = (f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n" for event in chosen)
-    is_last = bool(chosen) and chosen[-1].id == since.last
-    return "".join([*gap, *told, "" if is_last else _place(since.last)]).encode()
+class _Reader(NamedTuple):
+    """What one client reads."""
+
+    log: EventLog
+    query: EventFilter
+    errors: InternalErrors
+
+    def written(self, since: Since, seen: str) -> bytes:
+        """Write events, after a ``gap`` if some are missing; the reader ends up with the last id."""
+        chosen = [event for event in since.events if self.query.selects(event)]
+        gap = [f"event: gap\ndata: {json.dumps({'since': seen})}\n\n"] if since.gap else []
+        told = self.errors.each("events", chosen, lambda event: {"target": event.target}, _message)
+        is_last = bool(chosen) and chosen[-1].id == since.last
+        return "".join([*gap, *told, "" if is_last else _place(since.last)]).encode()
+
+
+def _message(event: EventView) -> str:
+    return f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
 
 
 def _place(identifier: str) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
+from exporter.export.snapshot import id_of
+from exporter.internal_errors import NO_ITEM
 from exporter.web.page import fleet, targets
-from exporter.web.page.data import PageData, ShownEngine
+from exporter.web.page.data import OmittedEngine, PageData, ShownEngine
 from exporter.web.page.events import recent_events
 from exporter.web.page.glossary import glossary
 from exporter.web.page.markup import Markup, joined, name, tag
@@ -17,11 +20,19 @@ from exporter.web.page.moments import clock_time
 from exporter.web.page.query import Query
 from exporter.web.page.requests import requests
 from exporter.web.page.summary import Standing, chips, is_alarming, sentence, standing
+from exporter.web.page.words import NOT_SHOWN
 
 MOST_ROWS: Final = 200
 """Engines that are shown at a time; more are found by the filter."""
 _LONGEST_ID: Final = 64
 """Characters that are repeated of an id that no engine has."""
+
+
+class _Ranked(NamedTuple):
+    """An engine whose row is shown, and its place: alarming ones have rank False."""
+
+    rank: bool
+    engine: ShownEngine
 
 
 @dataclass(slots=True)
@@ -34,30 +45,41 @@ class _Rows:
     unknown: set[str] = field(default_factory=set)
     """The ids that the address asks for, and no engine has."""
     matching: int = 0
-    shown: list[ShownEngine] = field(default_factory=list)
+    shown: list[_Ranked] = field(default_factory=list)
     """Those whose rows are shown: whoever has to be looked at first, and otherwise as they come."""
+    omitted: list[OmittedEngine] = field(default_factory=list)
+    """Those that could not be shown."""
     window: str = ""
     """The longest that an engine has."""
 
     def __post_init__(self) -> None:
         self.unknown = set(self.query.opened)
 
-    def add(self, engine: ShownEngine) -> None:
-        """Count an engine, and keep it if it is to be shown."""
+    def add(self, engine: ShownEngine) -> bool:
+        """Count an engine, and keep it if it is to be shown; return whether it matches the filter."""
         view = engine.view
-        self.standings[standing(view)] += 1
+        # All that may fail comes first: an engine that does is not half counted.
+        counted_as, matches, alarming = standing(view), self.query.matches(engine.words), is_alarming(view)
+        self.standings[counted_as] += 1
         self.window = view.windows[-1].window if view.windows else self.window
         self.unknown.discard(view.id)
-        if self.query.matches(engine.words):
+        if matches:
             self.matching += 1
-            self.shown.append(engine)
+            self.shown.append(_Ranked(not alarming, engine))
             if len(self.shown) > 2 * MOST_ROWS:  # the rest of a large fleet is not kept in memory
                 self.cut()
+        return matches
+
+    def omit(self, engine: OmittedEngine) -> None:
+        """Keep an engine that could not be shown, whatever the filter; no more than ``MOST_ROWS`` of them."""
+        self.unknown.discard(id_of(engine.labels))
+        if len(self.omitted) < MOST_ROWS:
+            self.omitted.append(engine)
 
     def cut(self) -> None:
         """Leave as many as are shown, and the others that are open."""
-        self.shown.sort(key=lambda engine: not is_alarming(engine.view))
-        beyond = (engine for engine in self.shown[MOST_ROWS:] if engine.view.id in self.query.opened)
+        self.shown.sort(key=lambda ranked: ranked.rank)
+        beyond = (each for each in self.shown[MOST_ROWS:] if each.engine.view.id in self.query.opened)
         self.shown = [*self.shown[:MOST_ROWS], *beyond]
 
 
@@ -65,24 +87,39 @@ async def content(query: Query, page: PageData) -> Markup:
     """Return the page's content. The event loop gets its turn after each engine."""
     rows = _Rows(query)
     for engine in page.engines:
-        rows.add(engine)
+        if isinstance(engine, OmittedEngine):
+            rows.omit(engine)
+        elif page.errors.attempt("page", engine.view.labels, partial(rows.add, engine)) is None:
+            rows.omit(OmittedEngine(engine.view.labels))
         await asyncio.sleep(0)
     rows.cut()
     drawn = []
-    for engine in rows.shown:
-        drawn.append(fleet.row(engine, query, page))
+    for _, shown in rows.shown:
+        row = page.errors.attempt("page", shown.view.labels, partial(fleet.row, shown, query, page))
+        drawn.append(row or fleet.omitted_row(OmittedEngine(shown.view.labels)))
         await asyncio.sleep(0)
-    return _assembled(rows, drawn, await requests(page.requests), page)
+    of_requests = await page.errors.attempt_async("page", partial(requests, page.requests, page.errors))
+    drawn = [*map(fleet.omitted_row, rows.omitted), *drawn]
+    return _assembled(rows, drawn, _not_shown() if of_requests is None else of_requests, page)
+
+
+def _not_shown() -> Markup:
+    return tag("p", NOT_SHOWN, class_="error")
 
 
 def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: PageData) -> Markup:
-    parts = [_summary(rows, page), *targets.problems(page), *_not_found(rows)]
-    if page.targets or rows.standings:
+    def safe(make: Callable[[], Markup]) -> Markup:
+        made = page.errors.attempt("page", NO_ITEM, make)
+        return _not_shown() if made is None else made
+
+    summary, problems = safe(lambda: _summary(rows, page)), safe(lambda: joined(targets.problems(page)))
+    parts = [summary, problems, *_not_found(rows)]
+    if page.targets or rows.standings or drawn:
         parts.append(_fleet(rows, drawn))
     parts += [_section("Requests", "requests", of_requests)] if of_requests else []
     parts += [
-        _section("Targets", "targets", targets.targets(page)),
-        _section("What happened", "events", recent_events(page.events, page.time)),
+        _section("Targets", "targets", safe(lambda: targets.targets(page))),
+        _section("What happened", "events", safe(lambda: recent_events(page.events, page.time))),
         glossary(),
     ]
     return joined(parts)
@@ -100,7 +137,7 @@ def _summary(rows: _Rows, page: PageData) -> Markup:
     told = tag("p", targets.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof")
     return tag(
         "section",
-        tag("h1", sentence(rows.standings)),
+        tag("h1", sentence(rows.standings) if rows.standings or not rows.omitted else NOT_SHOWN),
         told,
         chips(rows.standings, rows.query) if rows.standings.total() > 1 else "",
         class_="summary",

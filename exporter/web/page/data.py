@@ -11,6 +11,7 @@ from exporter.analysis.verdict import Verdict
 from exporter.export.models import EngineView, EventView, TargetView
 from exporter.export.snapshot import engine_view
 from exporter.export.trace import Trace, acceptance_trace
+from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import RequestFindings
 from exporter.web.page.advice import advice
 from exporter.web.page.query import Words, folded
@@ -19,6 +20,12 @@ from exporter.web.page.words import STATES, VERDICTS
 
 _Whose = tuple[str, str]
 """An engine or a target: which, and its id or name."""
+
+
+class OmittedEngine(NamedTuple):
+    """An engine that could not be shown: an internal error."""
+
+    labels: Mapping[str, str]
 
 
 class ShownEngine(NamedTuple):
@@ -65,12 +72,14 @@ class PageData:
 
     time: float
     """Unix time."""
-    engines: Iterator[ShownEngine]
+    engines: Iterator[ShownEngine | OmittedEngine]
     """Made one by one, so that the polls have their turn in between."""
     targets: Sequence[TargetView]
     events: Sequence[EventView]
     """The newest last."""
     requests: RequestFindings = field(default_factory=RequestFindings)
+    errors: InternalErrors = field(default_factory=InternalErrors)
+    """Omits what cannot be shown, and logs it once."""
     _places: Mapping[_Whose, list[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -8,15 +8,16 @@ from typing import Final
 from exporter.analysis.state import State
 from exporter.analysis.verdict import Verdict
 from exporter.export.models import EngineView, WindowView
+from exporter.export.snapshot import id_of
 from exporter.web.page.advice import Advice, advice
 from exporter.web.page.charts import line_chart
-from exporter.web.page.data import PageData, ShownEngine
+from exporter.web.page.data import OmittedEngine, PageData, ShownEngine
 from exporter.web.page.detail import detail
 from exporter.web.page.events import marks
 from exporter.web.page.markup import Markup, joined, name, tag
 from exporter.web.page.numbers import NOTHING, between, duration, number, percent, plain, times
 from exporter.web.page.query import Query
-from exporter.web.page.words import VERDICTS, state_word, verdict_chip
+from exporter.web.page.words import NOT_SHOWN, VERDICTS, state_word, verdict_chip
 
 _HEADS: Final = (
     ("Engine", False, ""),
@@ -66,6 +67,20 @@ def row(engine: ShownEngine, query: Query, page: PageData) -> Markup:
         class_="open" if is_open else None,
         role="rowgroup",
     )
+
+
+def omitted_row(engine: OmittedEngine) -> Markup:
+    """Return the row of an engine that could not be shown."""
+    labels = engine.labels
+    where = (name(labels["target"]), " · ", f"engine {labels['engine']}")
+    title = joined((name(labels["model_name"]), tag("span", *where, class_="where")))
+    cells = (
+        tag("th", title, scope="row", role="rowheader", class_="name"),
+        tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error"),
+    )
+    row_ = tag("tr", *cells, class_="engine", role="row")
+    key = id_of(labels)
+    return tag("tbody", row_, id=f"e-{key}", data_key=key, role="rowgroup")
 
 
 def _cells(engine: ShownEngine, query: Query, page: PageData) -> Iterator[Markup]:

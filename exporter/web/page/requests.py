@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from exporter.analysis.verdict import Verdict
 from exporter.export.request_words import why_unclear
+from exporter.internal_errors import InternalErrors
 from exporter.requests.advice import temperature
 from exporter.requests.findings import (
     Effect,
@@ -34,7 +36,7 @@ from exporter.web.page.numbers import (
     times,
     whole,
 )
-from exporter.web.page.words import Word, verdict_sign
+from exporter.web.page.words import NOT_SHOWN, Word, verdict_sign
 
 _EFFECTS: Final[Mapping[Effect, tuple[Word, Verdict]]] = {
     Effect.LOSES: (Word("Loses", "Speculation makes these requests slower, beyond doubt."), Verdict.HARMFUL),
@@ -74,23 +76,36 @@ _REFUSALS: Final[Mapping[Refusal, str]] = {
 }
 
 
-async def requests(findings: RequestFindings) -> Markup:
+async def requests(findings: RequestFindings, errors: InternalErrors) -> Markup:
     """Return the section; nothing where none are taken. The event loop gets its turn after each row."""
     if not findings.enabled:
         return Markup("")
     longest = list(findings.windows.values())[-1] if findings.windows else WindowFindings(0.0, partial=True)
-    parts = [await _model(model, findings.windows) for model in longest.models]
+    parts = [
+        await errors.attempt_async(
+            "page", partial(_model, model, findings.windows, errors), {"model_name": model.model_name}
+        )
+        or _omitted(name(model.model_name))
+        for model in longest.models
+    ]
     return joined([*(parts or [_none(findings)]), _counted(findings)])
 
 
-async def _model(model: ModelFindings, windows: Mapping[str, WindowFindings]) -> Markup:
+def _omitted(title: Markup) -> Markup:
+    return tag("p", title, ": ", NOT_SHOWN, class_="error")
+
+
+async def _model(
+    model: ModelFindings, windows: Mapping[str, WindowFindings], errors: InternalErrors
+) -> Markup:
     label, longest = list(windows.items())[-1]
     title = tag("h3", name(model.model_name))
     told = tag("div", *_advice(model.advice), *_heaps(model, label), class_="told")
     parts = [title, *_finding(model), told]
     rows = []
     for group in _in_order(model.model_name, longest):
-        rows.append(_row(group.key, group, model, windows))
+        row = errors.attempt("page", group.key.labels, partial(_row, group.key, group, model, windows))
+        rows.append(row or _omitted_row(group.key))
         await asyncio.sleep(0)
     parts += [_table(rows, model, label), *_partial(longest, label)]
     return tag("div", *parts, class_="requests", data_key=model.model_name)
@@ -171,6 +186,15 @@ def _row(
     head = tag("th", title, scope="row", role="rowheader")
     drawn = (_cell(*each, value) for each, value in zip(_HEADS[1:], cells, strict=True))
     return tag("tr", head, *drawn, role="row", data_key=f"{key.request_type}\0{key.temperature}")
+
+
+def _omitted_row(key: GroupKey) -> Markup:
+    """Return the row of a group that could not be shown."""
+    bucket = tag("span", "temperature ", name(key.temperature), class_="where")
+    title = joined((name(key.request_type), bucket))
+    head = tag("th", title, scope="row", role="rowheader")
+    says = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
+    return tag("tr", head, says, role="row", data_key=f"{key.request_type}\0{key.temperature}")
 
 
 def _cell(title: str, is_long: bool, meaning: str, value: Markup) -> Markup:  # noqa: FBT001 - a row of _HEADS

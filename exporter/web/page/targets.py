@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from exporter.export.models import TargetView
@@ -10,6 +11,7 @@ from exporter.web.page.data import PageData
 from exporter.web.page.markup import Markup, joined, name, tag
 from exporter.web.page.moments import moment
 from exporter.web.page.numbers import NOTHING, duration, number, whole
+from exporter.web.page.words import NOT_SHOWN
 
 # The style class of a target's state and what it says.
 _STATES: Final = {True: ("up", "Up"), False: ("down", "Down"), None: ("unknown", "Not polled yet")}
@@ -32,7 +34,12 @@ def targets(page: PageData) -> Markup:
     heads = (
         tag("th", title, scope="col", role="columnheader", class_=kind or None) for title, kind in _HEADS
     )
-    rows = (_row(each, page.time) for each in sorted(page.targets, key=lambda each: each.up is not False))
+    ordered = sorted(page.targets, key=lambda each: each.up is not False)
+    rows = (
+        page.errors.attempt("page", {"target": each.target}, partial(_row, each, page.time))
+        or _omitted_row(each)
+        for each in ordered
+    )
     head = tag("thead", tag("tr", *heads, role="row"), role="rowgroup")
     body = tag("tbody", *rows, role="rowgroup")
     table = tag("table", head, body, class_="targets", role="table", aria_labelledby="targets-title")
@@ -92,6 +99,13 @@ def _row(target: TargetView, now: float) -> Markup:
     cells = (_cell(*head, value) for head, value in zip(_HEADS[1:], values, strict=True))
     title = tag("th", name(target.target), scope="row", role="rowheader")
     return tag("tr", title, *cells, role="row", data_key=target.target)
+
+
+def _omitted_row(target: TargetView) -> Markup:
+    """Return the row of a target that could not be shown."""
+    title = tag("th", name(target.target), scope="row", role="rowheader")
+    says = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
+    return tag("tr", title, says, role="row", data_key=target.target)
 
 
 def _cell(title: str, kind: str, value: str) -> Markup:

@@ -11,6 +11,9 @@ from exporter.analysis.verdict import Verdict
 from exporter.export import sentences
 from exporter.web.page.markup import Markup, joined, tag
 
+NOT_SHOWN: Final = "Cannot be shown: an internal error of the exporter. Its log has the details."
+"""In the place of an engine, a target or a section that failed."""
+
 
 class Word(NamedTuple):
     """What stands on the page, and what it means."""

@@ -197,7 +197,7 @@ async def test_polls_have_their_turn_between_two_engines(client, source):
             await asyncio.sleep(0)
 
     state = client.server.app[STATE]
-    lists = {"engines": (engine_view(*each) for each in state.api.snapshot().engines * 50)}
+    lists = {"engines": (answers.encoded(engine_view(*each)) for each in state.api.snapshot().engines * 50)}
     polling = asyncio.ensure_future(poll())
     body = b"".join([piece async for piece in answers.pieces({"time": 1.5}, lists)])
     done = True

@@ -175,3 +175,11 @@ async def test_an_id_that_is_none_is_a_problem(read):
     reader = await read(headers={"Last-Event-ID": "nonsense"})
     assert reader.answer.status == 400
     assert (await reader.answer.json(content_type=None))["parameters"][0]["name"] == "Last-Event-ID"
+
+
+async def test_an_event_that_cannot_be_written_is_omitted_and_the_next_is_read(read, events):
+    reader = await read()
+    happens(events, 10, "\ud800")  # half a character, which JSON cannot hold
+    happens(events, 11)
+    _, identifier, data = await reader.event()
+    assert (identifier, data["fields"]) == (events.last, {"n": 11})

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.analysis.estimate import Estimate
+from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import (
     Effect,
     GroupFindings,
@@ -21,14 +22,18 @@ from exporter.requests.findings import (
     WindowFindings,
 )
 from exporter.requests.request import Refusal
+from exporter.web.page import requests as module
 from exporter.web.page.content import content
 from exporter.web.page.data import PageData
 from exporter.web.page.query import Query
-from exporter.web.page.requests import requests
 from tests.web.page.mixed_requests import mixed_requests
 from tests.web.page.test_markup import Reading
 
 SPEEDS = {Effect.GAINS: (1.5, 1.4, 1.6), Effect.LOSES: (0.8, 0.7, 0.9), Effect.UNCLEAR: (1.0, 0.9, 1.1)}
+
+
+async def requests(findings):
+    return await module.requests(findings, InternalErrors())
 
 
 def summary(number=10, speed=None, **changes):

@@ -1,0 +1,218 @@
+"""Numbers on a server's metrics page: counters, gauges and histograms, at their bounds and just beyond."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import product
+from math import inf
+from typing import Final
+from unittest.mock import patch
+
+from exporter.baselines import Baselines
+from exporter.clock import SystemClock
+from exporter.config.schema import Config
+from exporter.export.snapshot import engine_view
+from exporter.scrape.client import Answer
+from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
+from exporter.scrape.errors import PollError
+from exporter.scrape.page import MOST_SERIES, SLICE
+from exporter.scrape.plan import MOST_ENGINES, MOST_POSITIONS, MOST_POSITIONS_TOGETHER, MOST_SECONDS
+from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS
+from exporter.targets.target import Target
+from exporter.watch import TargetWatch
+from exporter.window.counts import MOST_INCREMENT
+from tests.hostile.row import RejectedError, Row
+
+_NAMES: Final = {
+    type_: [
+        name.decode()
+        for name, meaning in MEANINGS.items()
+        if meaning.prefix == "vllm:" and isinstance(meaning.quantity, type_) and meaning.rank == 0
+    ]
+    for type_ in (Counter, Gauge, Latency)
+}
+_POSITION: Final = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_DRAFTS: Final = "vllm:spec_decode_num_drafts_total"
+_ENGINES: Final = 110
+"""Engines of a large page that fits into the usual ``poll.max_body``."""
+
+
+class _Server:
+    """Answers with pages of which the last is repeated."""
+
+    def __init__(self, *pages: bytes) -> None:
+        self._pages = list(pages)
+
+    async def get(self, url: str) -> Answer:
+        if "metrics" not in url:
+            raise PollError("refused", "nothing is here")
+        page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
+        return Answer(page, "text/plain", 0.001)
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+async def _watched(page: bytes) -> TargetWatch:
+    """Poll the page twice after one whose values are all 0, and read everything that is made of it.
+
+    Raises:
+        RejectedError: A poll failed.
+    """
+    zeros = re.sub(rb"(?m) \S+$", b" 0", page)
+    config = Config.model_validate({"poll": {"filter": "off", "histogram_interval": "1s"}})
+    server = _Server(zeros, page, page)
+    with patch("exporter.watch.Client", lambda *_, **__: server):
+        watch = TargetWatch(Target("http://hostile/metrics", "hostile"), config, SystemClock(), Baselines())
+    for _ in range(3):
+        await watch.poll()
+        if not watch.status().up:
+            raise RejectedError(watch.view().error)
+    for labels, findings in watch.findings(SystemClock().monotonic()):
+        engine_view(labels, findings).model_dump_json()
+    return watch
+
+
+async def _read(page: bytes) -> object:
+    return await _watched(page)
+
+
+async def _read_gauges(page: bytes) -> object:
+    """Raise also for a gauge that is absent, though the page has it: its value is rejected, the page is not."""
+    watch = await _watched(page)
+    for engine in watch._engines.values():
+        sample = engine.history.sample
+        for name in _NAMES[Gauge]:
+            gauge = MEANINGS[name.encode()].quantity
+            if sample is not None and name.encode() in page and sample.gauge(Gauge(int(gauge))) is None:
+                raise RejectedError(f"{name} is absent")
+    return watch
+
+
+def _page(samples: Mapping[str, object], engines: int = 1) -> Callable[[], bytes]:
+    """Return a generator of a page with these samples, by name and labels, for each engine."""
+
+    def generate() -> bytes:
+        lines = [
+            f'{name}{{engine="{engine}",model_name="m"{labels}}} {value}'
+            for engine in range(engines)
+            for (name, _, labels), value in ((key.partition(" "), value) for key, value in samples.items())
+        ]
+        return "\n".join([*lines, ""]).encode()
+
+    return generate
+
+
+def _counters(value: object) -> dict[str, object]:
+    return dict.fromkeys(_NAMES[Counter], value)
+
+
+def _positions(value: object, number: int = MOST_POSITIONS) -> dict[str, object]:
+    return {f'{_POSITION} ,position="{position}"': value for position in range(number)}
+
+
+def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
+    return {f'{name} ,le="{bound}"': value for name, bound in product(_NAMES[Latency], bounds)}
+
+
+def _gauges(factor: float) -> dict[str, object]:
+    return {
+        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].most for name in _NAMES[Gauge]
+    }
+
+
+_MOST: Final = MOST_COUNT - 1
+_LEAPS: Final = MOST_INCREMENT // 10**9
+_BOUNDS: Final = (*(n / 1000 for n in range(1, 30)), MOST_SECONDS, "+Inf")
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        name="counters of a metrics page",
+        kind="socket",
+        controlled_by="a model server",
+        bytes="`poll.max_body` for the page",
+        items=f"{MOST_SERIES:,} samples, {MOST_ENGINES} engines, {MOST_POSITIONS} draft positions of an engine, "
+        f"{MOST_POSITIONS_TOGETHER:,} of a page; each below 2^{MOST_COUNT.bit_length() - 1}",
+        time=f"slices of {SLICE} samples",
+        addresses="nothing",
+        beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. A leap of "
+        f"2^{MOST_INCREMENT.bit_length() - 1} or more between two polls is a reset",
+        read=_read,
+        worst={
+            "every counter at the most": _page({**_counters(_MOST), **_positions(_MOST)}),
+            "every counter at the most, of many engines": _page(_counters(_MOST), _ENGINES),
+            "times that leap as far as is counted": _page(_counters(_LEAPS - 1)),
+            "fractions below a nanosecond": _page(_counters(1e-320)),
+            "tokens without drafts": _page({**_counters(_MOST), _DRAFTS: 0}),
+            "drafts without tokens": _page({**_counters(0), _DRAFTS: _MOST}),
+        },
+        beyond={
+            "value": _page(_counters(MOST_COUNT)),
+            "sign": _page({_DRAFTS: -1}),
+            "number": _page({_DRAFTS: "NaN"}),
+            "infinity": _page({_DRAFTS: "+Inf"}),
+            "sum": _page({_DRAFTS: _MOST, f'{_DRAFTS} ,pod="1"': _MOST}),
+            "draft positions": _page({f'{_POSITION} ,position="{MOST_POSITIONS}"': 1}),
+            "draft positions of all engines": _page(
+                _positions(1), MOST_POSITIONS_TOGETHER // MOST_POSITIONS + 1
+            ),
+            "engines": _page({_DRAFTS: 1}, MOST_ENGINES + 1),
+        },
+    ),
+    Row(
+        name="gauges of a metrics page",
+        kind="socket",
+        controlled_by="a model server",
+        bytes="`poll.max_body` for the page",
+        items=f"{MOST_SERIES:,} samples; 0 to {MOST_REQUESTS:,.0f} requests, shares from 0 to 1, lengths from 0 to "
+        f"{GAUGES[Gauge.REPORTED_ACCEPTANCE_LENGTH].most:.0f}",
+        time=f"slices of {SLICE} samples",
+        addresses="nothing",
+        beyond_bounds="the gauge is absent; the counters of the page are used, and nothing is logged",
+        read=_read_gauges,
+        worst={
+            "every gauge at the most": _page({**_counters(1000), **_gauges(1)}),
+            "every gauge at the most, of many engines": _page(_gauges(1), _ENGINES),
+            "gauges that are hardly a number": _page({**_counters(1000), **_gauges(1e-320)}),
+        },
+        beyond={
+            "value": _page(_gauges(1.0001)),
+            "the largest number": _page(dict.fromkeys(_NAMES[Gauge], 1.7976931348623157e308)),
+            "sign": _page(dict.fromkeys(_NAMES[Gauge], -1e-9)),
+            "number": _page(dict.fromkeys(_NAMES[Gauge], "NaN")),
+            "infinity": _page(dict.fromkeys(_NAMES[Gauge], inf)),
+        },
+    ),
+    Row(
+        name="histogram buckets of a metrics page",
+        kind="socket",
+        controlled_by="a model server",
+        bytes="`poll.max_body` for the page",
+        items=f"{MOST_SERIES:,} samples; bounds from 0 to {MOST_SECONDS:.0e} s or +Inf, counts below "
+        f"2^{MOST_COUNT.bit_length() - 1}",
+        time=f"slices of {SLICE} samples; read every `poll.histogram_interval`",
+        addresses="nothing",
+        beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. Counts that are not "
+        "cumulative are left out",
+        read=_read,
+        worst={
+            "every bucket at the most": _page(_buckets(_MOST, _BOUNDS)),
+            "every bucket at the most, of many engines": _page(_buckets(_MOST, _BOUNDS), _ENGINES // 2),
+            "bounds that are hardly a number": _page(
+                _buckets(1000, (0, 5e-324, 1e-320, MOST_SECONDS, "+Inf"))
+            ),
+            "counts that are not cumulative": _page(
+                {**_buckets(_MOST, (0.1,)), **_buckets(0, (1,)), **_buckets(1, ("+Inf",))}
+            ),
+        },
+        beyond={
+            "bound": _page(_buckets(1, (2 * MOST_SECONDS, "+Inf"))),
+            "sign of the bound": _page(_buckets(1, (-1, "+Inf"))),
+            "infinity of the bound": _page(_buckets(1, ("-Inf", "+Inf"))),
+            "number in the bound": _page(_buckets(1, ("NaN", "+Inf"))),
+            "length of the bound": _page(_buckets(1, ("9" * 400, "-1"))),
+            "count": _page(_buckets(MOST_COUNT, (1, "+Inf"))),
+        },
+    ),
+)

@@ -1,0 +1,397 @@
+"""Any numbers that a server's page may have go through every stage: nothing raises, every number is finite."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import accumulate, cycle, islice
+from math import isfinite
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from exporter.analysis.measure import added, measure
+from exporter.baselines import Baselines
+from exporter.config.request_settings import RequestSettings
+from exporter.config.schema import Config
+from exporter.event_log import EventLog
+from exporter.experiments import Experiments
+from exporter.export.catalogue import NAMES
+from exporter.export.collector import SnapshotCollector
+from exporter.export.group import group_view, grouped
+from exporter.export.history import history_view
+from exporter.export.models import ObservationView
+from exporter.export.request_snapshot import lists
+from exporter.export.snapshot import engine_view, snapshot_view
+from exporter.export.status import ExporterStatus
+from exporter.export.summary import Summaries
+from exporter.fleet import Fleet
+from exporter.intake import Intake
+from exporter.internal_errors import InternalErrors
+from exporter.overview import Overview
+from exporter.report.content import report
+from exporter.report.document import json_report
+from exporter.report.paint import Paint
+from exporter.report.status import exit_status
+from exporter.report.text import text_report
+from exporter.scrape.client import Answer
+from exporter.scrape.engines import ENGINES, Gauge, Latency, Mark
+from exporter.scrape.errors import PollError
+from exporter.scrape.reader import GAUGES, MOST_COUNT
+from exporter.targets.target import Target
+from exporter.watch import TargetWatch
+from exporter.web.exposition import Exposition
+from exporter.web.negotiation import Format
+from exporter.web.page.content import content
+from exporter.web.page.query import Query
+from exporter.window.together import together
+from tests.conftest import FakeClock
+
+MOST = MOST_COUNT - 1
+FAILURES = {
+    "analysis_failed",
+    "internal_error",
+    "metrics_left_out",
+    "poll_crashed",
+    "requests_failed",
+    "saving_failed",
+    "task_died",
+}
+READ = {
+    f"{kind.prefixes[0]}{series.names[0]}": series.quantity
+    for kind in ENGINES
+    for series in kind.series
+    if series.quantity is not Mark.V0
+}
+"""The series that are read, by name: counters and gauges are numbers, of which the first are equal."""
+BOUNDS = ("0", "1e-320", "0.001", "0.3", "1", "1e9", "+Inf")
+POSITIONS = 4
+
+PAGES = 14
+
+# How far a counter moves from one page to the next: one of a word's numbers after the other, again and again.
+STEPS = {
+    "nothing": (0,),
+    "ones": (1,),
+    "some": (7, 30, 0, 1000),
+    "many": (2**31,),
+    "a quarter of all": (2**51,),
+    "fractions": (0.1, 2.5, 1e-9),
+    "hardly a nanosecond": (1e-12,),
+    "less than any number": (1e-320,),
+    "sums near 2^62 ns": (2_300_000_000,),
+    "just below 2^62 ns": (4_611_686_018,),
+    "just above 2^62 ns": (4_611_686_019, 1),
+    "now and then": (0, 0, 0, 2**50),
+    "and begins anew": (5, 5, 5, -15, 2**52),
+}
+# What a gauge shows, likewise.
+GAUGE_VALUES = {
+    "nothing": (0,),
+    "a share": (0.5, 1.0),
+    "some": (1, 30, 256),
+    "no number": ("NaN", "+Inf", "-Inf"),
+    "impossible": (-5, 1e300, 1.7976931348623157e308),
+    "hardly": (1e-320, 5e-324),
+    "the most": (GAUGES[Gauge.RUNNING_REQUESTS].most, 1.0),
+}
+CREATED = (None, 0.0, -1e308, 1e308, 1_789_999_999.0, 1_790_000_003.5)
+PASSED = {
+    "a second": (1.0,),
+    "no time": (0.0,),
+    "no time now and then": (1.0, 0.0, 1e-12, 1e-9, 1e-7),
+    "gaps": (1.0, 1.0, 1.0, 1.0, 45.0, 1.0, 1.0, 1e6),
+}
+
+
+def values(quantity, words, pages=PAGES):
+    """The values of one series on each page; a word that there is not is a series that is missing."""
+    if quantity is Mark.CREATED:
+        return [words] * pages
+    if isinstance(quantity, Gauge):
+        return list(islice(cycle(GAUGE_VALUES[words]), pages))
+    return [min(max(value, 0), MOST) for value in accumulate(islice(cycle(STEPS[words]), pages))]
+
+
+def words_of(quantity):
+    if quantity is Mark.CREATED:
+        return st.sampled_from(CREATED)
+    if isinstance(quantity, Gauge):
+        return st.sampled_from(sorted(GAUGE_VALUES))
+    if quantity is Mark.POSITION_ACCEPTED or isinstance(quantity, Latency):
+        most = POSITIONS if quantity is Mark.POSITION_ACCEPTED else len(BOUNDS)
+        return st.lists(st.sampled_from(sorted(STEPS)), max_size=most)
+    return st.sampled_from(sorted(STEPS))
+
+
+def server_of(kind):
+    """A server of one kind: which series it has, and how they grow."""
+    own = [name for name in READ if name.startswith(kind.prefixes[0])]
+    return st.fixed_dictionaries({}, optional={name: words_of(READ[name]) for name in own})
+
+
+SERVERS = st.one_of(server_of(ENGINES[0]), *map(server_of, ENGINES))
+
+
+def pages_of(server):
+    """The pages of a server of which every series is described by words."""
+    lines = [[] for _ in range(PAGES)]
+    for name, words in server.items():
+        quantity = READ[name]
+        each = [("", words)]
+        if quantity is Mark.POSITION_ACCEPTED:
+            each = [(f',position="{position}"', one) for position, one in enumerate(words)]
+        elif isinstance(quantity, Latency):
+            each = [(f',le="{bound}"', one) for bound, one in zip(reversed(BOUNDS), words, strict=False)]
+        for label, one in each:
+            for page, value in enumerate(values(quantity, one)):
+                if value is not None:
+                    lines[page].append(f'{name}{{engine="0",model_name="m"{label}}} {value}')
+    return ["\n".join(["# page", *page, ""]).encode() for page in lines]
+
+
+class Script:
+    """Answers with the pages of a script, one after the other; there is nothing else at the server."""
+
+    def __init__(self, pages):
+        self.pages = pages
+        self.place = 0
+
+    async def get(self, url):
+        if "metrics" not in url:
+            raise PollError("refused", "not here")
+        return Answer(self.pages[self.place], "text/plain", 0.0)
+
+    async def close(self):
+        """Close nothing."""
+
+
+CONFIG = Config.model_validate(
+    {
+        "windows": ("5s", "10s"),
+        "poll": {"filter": "off", "histogram_interval": "1s"},
+        "policy": {"min_drafts": 1},
+        "experiments": [
+            {
+                "name": "x",
+                "baseline": "off",
+                "arms": {"off": {"match": {"name": "t0"}}, "on": {"match": {"name": "t1"}}},
+            }
+        ],
+    }
+)
+
+
+class Chain:
+    """Two watched targets, and everything that is made of them."""
+
+    def __init__(self, servers):
+        self.clock = FakeClock()
+        self.errors = InternalErrors(self.clock.monotonic)
+        self.events = EventLog("a1", errors=self.errors)
+        self.fleet = Fleet(CONFIG, self.clock, Baselines(), self.events, self.errors)
+        self.scripts = [Script(pages) for pages in servers]
+        for number, script in enumerate(self.scripts):
+            target = Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
+            more = self.fleet.config, self.clock, self.fleet._baselines, self.events
+            with patch("exporter.watch.Client", lambda *_, **__: script):  # noqa: B023  called here
+                watch = TargetWatch(target, *more, errors=self.errors)
+            self.fleet._watches[target.key] = watch
+        self.experiments = Experiments()
+        self.experiments.adopt(CONFIG.experiments)
+        settings = RequestSettings(ingest=True)
+        self.intake = Intake(settings, self.fleet, self.events, self.clock, self.errors)
+        self.overview = Overview(
+            self.fleet,
+            self.experiments,
+            self.intake,
+            self.events,
+            self.clock,
+            status=lambda: ExporterStatus("1", "2", "3", {}, True, 0.0, 1),
+            errors=self.errors,
+        )
+        self.summaries = Summaries()
+
+    async def page(self, place, passed):
+        self.clock.now += passed
+        for script, watch in zip(self.scripts, self.fleet, strict=True):
+            script.place = place
+            await watch.poll()
+            assert watch.status().up, watch.view().error
+
+    async def publish(self):
+        """Make everything that anybody could read now, and check it."""
+        now, errors = self.clock.monotonic(), self.errors
+        contestants = [one for watch in self.fleet for one in watch.contestants(now)]
+        await self.experiments.compare(contestants, CONFIG.windows, now)
+        await self.overview.take()
+        taken = self.overview.snapshot()
+        await _check_metrics(taken, errors)
+        _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
+        for group in grouped(taken.engines, ["model_name"]):
+            _check_json(group_view(*group).model_dump_json())
+        histories = self.overview.api().histories()
+        for labels, window in histories.engines:
+            for step in (1.0, 10.0):
+                _check_json(history_view(labels, window, histories.offset, step).model_dump_json())
+        for target in self.overview.api().targets():
+            _check_json(target.model_dump_json())
+        for event in self.events.since().events:
+            _check_json(event.model_dump_json())
+        for labels, findings in taken.engines:
+            _check_json(json.dumps(self.summaries.next(labels, findings)))
+            measure(findings.windows[-1], findings.latencies) if findings.windows else None
+        windows = [findings.windows[-1] for _, findings in taken.engines if findings.windows]
+        if windows:
+            found = [findings.latencies for _, findings in taken.engines if findings.windows]
+            _check_json(measure(together(windows), added(found)).model_dump_json())
+        for views in lists(taken.requests, self.errors).values():
+            for view in views:
+                _check_json(view.model_dump_json())
+        await self._check_page(taken)
+        self._check_report()
+
+    async def _check_page(self, taken):
+        opened = tuple(engine_view(*engine).id for engine in taken.engines)
+        html = str(await content(Query("", opened), self.overview.page()))
+        assert "Cannot be shown" not in html
+        for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
+            assert word not in html, word
+
+    def _check_report(self):
+        now = self.clock.monotonic()
+        seen = ObservationView(
+            time=self.clock.wall(),
+            version="1",
+            engines=tuple(
+                engine_view(*found) for watch in self.fleet for found in watch.findings_over(7.0, now)
+            ),
+            seconds=7.0,
+            targets=tuple(watch.view() for watch in self.fleet),
+            events=self.events.since().events,
+        )
+        _check_json(seen.model_dump_json())
+        exit_status(seen)
+        _check_json(json_report(seen))
+        text = text_report(report(seen), Paint())
+        assert "internal error" not in text
+
+
+async def _check_metrics(taken, errors):
+    collector = SnapshotCollector(lambda: taken, lambda: NAMES, errors)
+    pieces = [piece async for piece in Exposition([collector]).render(Format.OPENMETRICS_1_0_0)]
+    for family in text_string_to_metric_families(b"".join(pieces).decode()):
+        for sample in family.samples:
+            assert isfinite(sample.value), sample
+
+
+def _check_json(text):
+    def refuse(constant):
+        raise AssertionError(f"{constant} in {text[:2000]}")
+
+    for number in _numbers(json.loads(text, parse_constant=refuse)):
+        assert isfinite(number)
+
+
+def _numbers(value):
+    match value:
+        case dict():
+            for each in value.values():
+                yield from _numbers(each)
+        case list():
+            for each in value:
+                yield from _numbers(each)
+        case int() | float():
+            yield value
+
+
+async def told(passed, servers):
+    chain = Chain([pages_of(server) for server in servers])
+    with capture_logs() as logs:
+        for place, seconds in enumerate(islice(cycle(PASSED[passed]), PAGES)):
+            await chain.page(place, seconds)
+            if place in (2, 8):
+                await chain.publish()
+        await chain.publish()
+        chain.fleet.remember()
+        json.dumps(chain.fleet._baselines.saved(chain.clock.wall()), allow_nan=False)
+        chain.clock.now += 60.0
+        await chain.publish()  # of engines that are gone
+    check(logs)
+
+
+def check(logs):
+    """Raise what failed anywhere."""
+    failed = [log for log in logs if log["event"] in FAILURES]
+    if failed:
+        raise AssertionError(failed[0]) from failed[0].get("exc_info")
+
+
+GROWING = {
+    Mark.CREATED: None,
+    Mark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
+    **{latency: ["a quarter of all", "ones"] for latency in Latency},
+}
+
+
+def growing(word):
+    """A server of which every counter grows alike, and every gauge is the most."""
+    return {
+        name: "the most" if isinstance(quantity, Gauge) else GROWING.get(quantity, word)
+        for name, quantity in READ.items()
+        if name.startswith("vllm:")
+    }
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@example("a second", [growing("sums near 2^62 ns")] * 2)
+@given(st.sampled_from(sorted(PASSED)), st.lists(SERVERS, min_size=2, max_size=2))
+def test_whatever_numbers_a_page_has_nothing_raises_and_every_number_is_finite(passed, servers):
+    asyncio.run(told(passed, servers))
+
+
+COUNTS = (0, 1, 5, 100, 4096, 2**20, 2**31, 2**53, 2**63 - 1)
+TIMES = (None, 0, 5e-324, 1e-9, 1.0, 1e6, 8.64e7, 1e300)
+
+
+@st.composite
+def records(draw):
+    """A request as a sender may send it; what contradicts itself is refused."""
+    steps, tokens = draw(st.sampled_from(COUNTS)), draw(st.sampled_from((0, 1, 3, 15, 128, 1024)))
+    drafted = draw(st.sampled_from((0, 1, steps, steps * tokens)))
+    accepted = draw(st.sampled_from((0, min(1, drafted), drafted // 2, drafted)))
+    return {
+        "model": draw(st.sampled_from(("m", "n"))),
+        "metrics": {
+            "generation_time_ms": draw(st.sampled_from(TIMES)),
+            "speculative_decoding": {
+                "num_spec_steps": steps,
+                "num_spec_tokens": tokens,
+                "num_draft_tokens": drafted,
+                "num_accepted_draft_tokens": accepted,
+            },
+        },
+        "usage": {"completion_tokens": draw(st.sampled_from((None, *COUNTS)))},
+        "target": draw(st.sampled_from(("t0", "t1", ""))),
+        "request_type": draw(st.sampled_from(("chat", ""))),
+        "temperature": draw(st.sampled_from((None, 0, 5e-324, 2))),
+    }
+
+
+async def told_of_requests(sent, server):
+    chain = Chain([pages_of(server)] * 2)
+    with capture_logs() as logs:
+        for place in range(6):
+            await chain.page(place, 1.0)
+            await chain.intake.take(json.dumps(sent).encode(), lines=False)
+        await chain.publish()
+    check(logs)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(sorted(STEPS)))
+def test_whatever_requests_say_nothing_raises_and_every_number_is_finite(sent, word):
+    asyncio.run(told_of_requests(sent, growing(word)))

@@ -1,0 +1,292 @@
+"""One engine, target, experiment or group of requests fails: every page serves all others, and the log says so once."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from exporter.config.load import load
+from exporter.export.models import EventView
+from exporter.export.snapshot import id_of
+from exporter.internal_errors import RECOVERED_AFTER
+from exporter.service import Options, Service
+from exporter.web.api.routes import ENDPOINTS
+from exporter.web.listen import parse_listen_address
+from tests.requests.test_wire import RECORD
+from tests.simulated import Server
+
+GOOD, BAD = "good", "<img src=x onerror=alert(1)>\"'${version}"
+NAME = json.dumps(BAD.replace("$", "$$"))
+CONFIG = f"""
+targets:
+  - {{url: "http://good:8000/metrics", name: good}}
+  - {{url: "http://bad:8000/metrics", name: {NAME}}}
+windows: [10s, 30s]
+requests: {{ingest: true}}
+log: {{summary_interval: 10s}}
+state: {{file: STATE, interval: 10s}}
+experiments:
+  - {{name: good, baseline: a, arms: {{a: {{match: {{name: good}}}}, b: {{match: {{name: {NAME}}}}}}}}}
+  - {{name: bad, baseline: a, arms: {{a: {{match: {{name: good}}}}, b: {{match: {{name: {NAME}}}}}}}}}
+"""
+
+
+def failing(place, is_bad):
+    """A patch of a function that raises where it is about the bad item."""
+
+    def start(stack):
+        patcher = patch(place)
+        original, _ = patcher.get_original()
+        original = getattr(original, "__func__", original)
+
+        def fails(*args, **kwargs):
+            if is_bad(*args, **kwargs):
+                raise RuntimeError("injected")
+            return original(*args, **kwargs)
+
+        stack.enter_context(patch(place, fails))
+
+    return start
+
+
+def reading(place, is_bad):
+    """The same of a property."""
+
+    def start(stack):
+        patcher = patch(place)
+        original, _ = patcher.get_original()
+
+        def fails(self):
+            if is_bad(self):
+                raise RuntimeError("injected")
+            return original.fget(self)
+
+        stack.enter_context(patch(place, property(fails)))
+
+    return start
+
+
+def bad_labels(labels, *_):
+    return labels.get("target") == BAD
+
+
+def bad_shown(engine, *_):
+    return engine.view.target == BAD
+
+
+def bad_watch(watch, *_):
+    return watch.target.name == BAD
+
+
+def bad_key(key, *_):
+    return key.request_type == "bad"
+
+
+BAD_OBJECTS = set()
+
+
+def bad_object(one, *_, **__):
+    return one in BAD_OBJECTS
+
+
+def bad_samples(_metric, labels, view):
+    requests = getattr(view, "since_start", {})
+    return (
+        labels.get("target") == BAD
+        or labels.get("experiment") == "bad"
+        or any(key.request_type == "bad" for key in requests)
+    )
+
+
+INJECTIONS = {
+    "engine: summing up": failing("exporter.analysis.engine.EngineWatch.findings", bad_object),
+    "engine: its windows": failing("exporter.analysis.engine.EngineWatch.windows", bad_object),
+    "engine: taking a sample": failing("exporter.analysis.engine.EngineWatch.observe", bad_object),
+    "engine: judging": failing("exporter.analysis.judgement.Judge.judge", lambda *_: True),
+    "engine: its method": reading("exporter.analysis.engine.EngineWatch.method", bad_object),
+    "engine: its cost": reading("exporter.analysis.engine.EngineWatch.cost", bad_object),
+    "engine: what it has learnt": failing("exporter.analysis.engine.EngineWatch.learnt", bad_object),
+    "engine: that it is gone": failing("exporter.analysis.engine.EngineWatch.gone", bad_object),
+    "engine: its JSON": failing("exporter.web.api.answers.engine_view", bad_labels),
+    "engine: its history": failing("exporter.web.api.answers.history_view", bad_labels),
+    "engine: its line": failing("exporter.web.page.data.acceptance_trace", lambda *_: True),
+    "engine: what the page has of it": failing("exporter.web.page.data.engine_view", bad_labels),
+    "engine: what it counts as": failing(
+        "exporter.web.page.content.standing", lambda view: view.target == BAD
+    ),
+    "engine: its row": failing("exporter.web.page.fleet._cells", bad_shown),
+    "engine: its details": failing("exporter.web.page.fleet.detail", bad_shown),
+    "engine: its words": failing(
+        "exporter.web.page.query.Query.matches", lambda _, words: BAD.casefold() in words["target"]
+    ),
+    "engine: its summary": failing(
+        "exporter.export.summary.Summaries.next", lambda _, labels, *__: bad_labels(labels)
+    ),
+    "engine: its samples": failing("exporter.export.collector._samples", bad_samples),
+    "engine: its group": failing("exporter.web.api.answers.group_view", bad_labels),
+    "target: its status": failing("exporter.watch.TargetWatch.status", bad_watch),
+    "target: its JSON": failing("exporter.watch.TargetWatch.view", bad_watch),
+    "target: its engines": failing("exporter.watch.TargetWatch._seen_last", bad_watch),
+    "target: its row": failing("exporter.web.page.targets._row", lambda target, *_: target.target == BAD),
+    "target: when to poll": failing(
+        "exporter.scrape.poller.Poller._next_moment", lambda poller: "bad" in poller._url
+    ),
+    "targets: a section": failing("exporter.web.page.content.targets.targets", lambda *_: True),
+    "events: a section": failing("exporter.web.page.content.recent_events", lambda *_: True),
+    "events: one in JSON": failing(
+        "exporter.web.api.answers.encoded", lambda view: isinstance(view, EventView) and view.target == BAD
+    ),
+    "experiment: comparing": failing(
+        "exporter.analysis.contest.Contest.compare", lambda contest, *_: contest.settings.name == "bad"
+    ),
+    "experiment: what engines learn": failing(
+        "exporter.experiments.Experiments._learn", lambda _, settings, *__: settings.name == "bad"
+    ),
+    "experiments: comparing any": failing("exporter.experiments.Experiments.compare", lambda *_: True),
+    "experiment: its JSON": failing(
+        "exporter.web.api.answers.experiment_view", lambda name, *_: name == "bad"
+    ),
+    "requests: summing up a group": failing(
+        "exporter.requests.windows._group", lambda group: bad_key(group[0])
+    ),
+    "requests: the sums of a group": failing("exporter.requests.since_start.SinceStart.totals", bad_object),
+    "requests: a model": failing("exporter.requests.windows.model_findings", lambda name, *_: name == "bad"),
+    "requests: a group's JSON": failing(
+        "exporter.export.request_snapshot._group", lambda _, group: bad_key(group.key)
+    ),
+    "requests: a group's row": failing("exporter.web.page.requests._row", bad_key),
+    "requests: a model's section": failing(
+        "exporter.web.page.requests._heaps", lambda model, _: model.model_name == "bad"
+    ),
+    "requests: events": failing("exporter.intake.Teller.tell", lambda *_: True),
+}
+SENT = [
+    {**RECORD, "model": model, "request_type": kind}
+    for model, kind in (("good", "chat"), ("good", "chat"), *[("good", "bad")] * 3, ("bad", "chat"))
+]
+
+
+class Running:
+    """A running exporter and what it logs."""
+
+    def __init__(self, service, logs):
+        self.service = service
+        self.logs = logs
+        self.ids = {
+            watch.target.name: id_of(labels) for watch in service.fleet for labels, _ in watch.histories()
+        }
+
+    async def ask(self, path, method="GET", **more):
+        url = f"{self.service.urls[0].rstrip('/')}{path}"
+        async with aiohttp.ClientSession() as session, session.request(method, url, **more) as answer:
+            return answer.status, await answer.text()
+
+    def failures(self):
+        return [
+            (
+                log["event"],
+                log["part"],
+                *(log.get(name) for name in ("target", "experiment", "arm", "request_type", "model_name")),
+            )
+            for log in self.logs
+            if log["event"]
+            in ("internal_error", "internal_error_ended", "analysis_failed", "analysis_works_again")
+        ]
+
+
+@pytest.fixture
+async def running(tmp_path, clock, network):
+    for name in ("good", "bad"):
+        network.servers[f"{name}:8000"] = Server(clock, "steady", running=60)
+    file = tmp_path / "exporter.yml"
+    file.write_text(CONFIG.replace("STATE", str(tmp_path / "state.json")))
+    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
+    with capture_logs() as logs:
+        await service.start()
+        try:
+            await clock.advance(35.0)
+            running = Running(service, logs)
+            await running.ask("/api/v1/requests", "POST", json=SENT)
+            groups = service._intake._board._groups.items()
+            BAD_OBJECTS.update(group.since_start for key, group in groups if key.request_type == "bad")
+            watches = list(service.fleet)
+            BAD_OBJECTS.update(watches[-1]._engines.values())
+            yield running
+        finally:
+            BAD_OBJECTS.clear()
+            await service.close()
+
+
+async def look(running):
+    """Ask every page; return what each shows of the good item and of the bad one, by page."""
+    status, text = await running.ask("/api/v1/requests", "POST", json=SENT)
+    assert status == 200, text
+    shown = {}
+    for endpoint in ENDPOINTS:
+        if "GET" not in endpoint.methods:
+            continue
+        path = endpoint.path.replace("{engine_id}", running.ids[GOOD])
+        method = "HEAD" if endpoint.path.endswith("/stream") else "GET"
+        status, text = await running.ask(path, method)
+        assert status == 200, (path, text)
+        shown[endpoint.path] = json.loads(text) if text else {}
+    for path in ("/", "/fragment", f"/?engine={running.ids[BAD]}&engine={running.ids[GOOD]}", "/metrics"):
+        status, text = await running.ask(path)
+        assert status == 200, (path, text)
+        assert BAD not in text
+        shown[path] = text
+    _, grouped = await running.ask("/api/v1/snapshot?group_by=target")
+    shown["groups"] = json.loads(grouped)["groups"]
+    return shown
+
+
+def check_good(shown, running):
+    """Check that whatever fails, the good items are on every page."""
+    assert GOOD in {event["target"] for event in shown["/api/v1/events"]["events"]}
+    snapshot, history = shown["/api/v1/snapshot"], shown["/api/v1/history"]
+    assert running.ids[GOOD] in {engine["id"] for engine in snapshot["engines"]}
+    assert running.ids[GOOD] in {engine["id"] for engine in history["engines"]}
+    assert GOOD in {target["target"] for target in shown["/api/v1/targets"]["targets"]}
+    assert GOOD in {group["labels"]["target"] for group in shown["groups"]}
+    requests = shown["/api/v1/requests"]
+    assert "chat" in {group["request_type"] for group in requests["groups"]}
+    assert "chat" in {group["request_type"] for group in requests["since_start"]}
+    assert "good" in {model["model_name"] for model in requests["models"]}
+    for path in ("/", "/fragment"):
+        assert f'id="e-{running.ids[GOOD]}"' in shown[path]
+        assert ">chat<" in shown[path]
+    drafts = [line for line in shown["/metrics"].splitlines() if line.startswith("spec_decode_drafts_total{")]
+    assert any('target="good"' in line for line in drafts)
+    assert 'spec_decode_request_drafts_total{model_name="good",request_type="chat"' in shown["/metrics"]
+
+
+@pytest.mark.parametrize("injection", INJECTIONS)
+async def test_an_item_that_fails_is_omitted_and_logged_once_until_it_works_again(running, clock, injection):
+    before = await look(running)
+    check_good(before, running)
+    assert not running.failures()
+    with ExitStack() as stack:
+        INJECTIONS[injection](stack)
+        for _ in range(3):
+            await clock.advance(12.0)
+            shown = await look(running)
+            check_good(shown, running)
+    found = running.failures()
+    assert found, "nothing failed"
+    assert len(set(found)) == len(found)
+    assert {event for event, *_ in found} <= {"internal_error", "analysis_failed"}
+    await clock.advance(RECOVERED_AFTER + 12.0)
+    await look(running)
+    await clock.advance(12.0)
+    after = await look(running)
+    check_good(after, running)
+    recovered = running.failures()[len(found) :]
+    assert len(recovered) == len(found)
+    assert all(event.endswith(("_ended", "_again")) for event, *_ in recovered)
+    assert "Cannot be shown" not in after["/"]
+    assert running.ids[BAD] in {engine["id"] for engine in after["/api/v1/snapshot"]["engines"]}
