@@ -772,3 +772,14 @@ def test_the_names_of_all_engines_together_are_bounded():
     assert len(read(page(128), with_latencies=True).samples) == MOST_NAMES_TOGETHER // 128
     with pytest.raises(PageError, match=f"more than {MOST_NAMES_TOGETHER} characters together"):
         read(page(129))
+
+
+def test_the_old_layout_is_released_before_a_new_one_is_read():
+    reader = Reader()
+    finish(reader.read(NGRAM, with_latencies=True))
+    old = weakref.ref(reader._known[True])
+    reading = reader.read(b"# new\n" + NGRAM * 1 + b"#\n" * 5000, with_latencies=True)
+    next(reading)
+    gc.collect()
+    assert old() is None
+    assert finish(reading).samples
