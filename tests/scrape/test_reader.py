@@ -776,9 +776,9 @@ def test_the_names_of_all_engines_together_are_bounded():
 
 def test_the_old_layout_is_released_before_a_new_one_is_read():
     reader = Reader()
-    finish(reader.read(NGRAM, with_latencies=True))
+    finish(reader.read(b"# of no other reader\n" + NGRAM, with_latencies=True))
     old = weakref.ref(reader._known[True])
-    reading = reader.read(b"# new\n" + NGRAM * 1 + b"#\n" * 5000, with_latencies=True)
+    reading = reader.read(NGRAM + b"#\n" * 5000, with_latencies=True)
     next(reading)
     gc.collect()
     assert old() is None
