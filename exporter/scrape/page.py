@@ -28,10 +28,10 @@ Labels = tuple[tuple[str, str], ...]
 
 MOST_LINES = 2**18
 """A page of more lines is refused: reading it would take much of the time of every other target."""
-MOST_SERIES = 2**15
+MOST_SERIES = 20 * 2**10
 """A page of more wanted samples is refused, likewise, and because each is remembered.
 
-Some 240 engines of vLLM have so many with their histograms.
+Some 150 engines of vLLM have so many with their histograms; a page of the default size shows 110.
 """
 MOST_LABELS = 2**16
 """Labels that the wanted samples may have together, the same ones counted once."""

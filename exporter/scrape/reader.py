@@ -101,6 +101,8 @@ class Reader:
         return plan, values
 
     def _read_first(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[Plan, list[float]]]:
+        # Before the new layout is made: two of the largest would take twice the memory.
+        self._known.pop(with_latencies, None)
         layout, values = yield from read_page(page, _NAMES[with_latencies])
         if with_latencies:
             self._known.pop(False, None)

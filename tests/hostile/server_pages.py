@@ -120,7 +120,7 @@ ROWS: Final = (
                 engines(MOST_POSITIONS_TOGETHER // MOST_POSITIONS, MOST_POSITIONS)
             ),
             "the most buckets": lambda: shuffled(
-                buckets(MOST_SERIES // len(HISTOGRAMS) // MOST_BUCKETS, MOST_BUCKETS)
+                buckets((MOST_SERIES - 1) // len(HISTOGRAMS) // MOST_BUCKETS, MOST_BUCKETS)
             ),
             "the longest names": lambda: shuffled(
                 engines(MOST_NAMES_TOGETHER // 1000 - 1, EACH, f"{{:04}}{'m' * 990}")

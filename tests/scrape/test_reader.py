@@ -771,3 +771,14 @@ def test_a_histogram_of_too_many_buckets_is_refused():
     assert len(sample.latencies[Latency.END_TO_END].bounds) == MOST_BUCKETS
     with pytest.raises(PageError, match=f"{MOST_BUCKETS + 1} buckets; at most {MOST_BUCKETS}"):
         read(page(MOST_BUCKETS + 1), with_latencies=True)
+
+
+def test_the_old_layout_is_released_before_a_new_one_is_read():
+    reader = Reader()
+    finish(reader.read(b"# of no other reader\n" + NGRAM, with_latencies=True))
+    old = weakref.ref(reader._known[True])
+    reading = reader.read(NGRAM + b"#\n" * 5000, with_latencies=True)
+    next(reading)
+    gc.collect()
+    assert old() is None
+    assert finish(reading).samples

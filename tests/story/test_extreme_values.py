@@ -159,8 +159,9 @@ class Script:
     def __init__(self, pages):
         self.pages = pages
         self.place = 0
+        self.spent = 0.0
 
-    async def get(self, url):
+    async def get(self, url, *, max_body=None):
         if "metrics" not in url:
             raise PollError("refused", "not here")
         return Answer(self.pages[self.place], "text/plain", 0.0)
