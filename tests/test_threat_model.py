@@ -34,11 +34,11 @@ def test_port_files_and_labels_each_have_a_part():
 
 
 def test_the_bounds_that_it_names_are_those_of_the_code():
-    from exporter.config.labels import MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
+    from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
     from exporter.requests.record import MOST_NAME as MOST_REQUEST_NAME
     from exporter.requests.records import MOST_CHARACTERS
     from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER, MOST_POSITIONS
-    from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH
+    from exporter.targets.labels import CHARACTERS_OF_NAMES
     from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODY
     from exporter.web.door import MOST_CONNECTIONS
     from exporter.web.slots import MOST
@@ -47,11 +47,8 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     assert f"characters, {MOST_NAMES_TOGETHER:,} of all engines together" in TEXT
     assert f"{MOST_LABEL_VALUE:,} printable characters a value, {MOST_LABEL_NAME} a name" in TEXT
     assert f"a name, {MOST_LABELS} labels a target" in TEXT
-    assert f"| {MOST_LABELS} names of all targets together" in TEXT
-    assert (
-        f"{CHARACTERS_OF_EACH} characters for the labels of each target, and {CHARACTERS_BEYOND:,} bey"
-        in TEXT
-    )
+    assert f"| {MOST_LABELS} names of all targets together, of {CHARACTERS_OF_NAMES:,} characters" in TEXT
+    assert f"gives to a target have {MOST_LABEL_CHARACTERS:,} characters together" in TEXT
     assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
     assert f"{MOST} at a time, then 503" in TEXT
     assert f"| {MOST_BODY // 2**20} MiB, {_BODY_SECONDS:.0f} s, {MOST_BODIES} at a time" in TEXT

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from exporter.config.explain import models_in
 from exporter.config.http_settings import HttpSettings, Section
-from exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
+from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_VALUE, MOST_LABELS
 from exporter.config.schema import Config
 
 if TYPE_CHECKING:
@@ -83,9 +83,10 @@ How a discovered server becomes a target:
   ends.
 - Credentials are sent to the host of the list entry, the DNS record or the pod, and to no other. A scheme
   other than `http` and `https`, or a path that could lead elsewhere, rejects the list or leaves out the pod.
-- A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most. All
-  targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped, with
-  a warning.
+- A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most.
+  The labels that discovery gives to a target have {MOST_LABEL_CHARACTERS:,} characters together.
+  All targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped,
+  with a warning.
 """
 
 

@@ -14,6 +14,8 @@ MOST_LABEL_NAME: Final = 128
 """Characters of a label's name."""
 MOST_LABEL_VALUE: Final = 1_024
 """Characters of a label's value: every series of a target repeats it."""
+MOST_LABEL_CHARACTERS: Final = 2_048
+"""Characters of the names and values of all labels that discovery gives to a target."""
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", flags=re.ASCII)
 

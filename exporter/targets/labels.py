@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from exporter.config.labels import MOST_LABELS, label_problem, value_problem
+from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABELS, label_problem, value_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from exporter.scrape.slices import Pausing
     from exporter.targets.target import Target
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 
-CHARACTERS_OF_EACH: Final = 512
-"""Characters that the labels of every target may have, whatever those of other targets have."""
-CHARACTERS_BEYOND: Final = 2**17
-"""Characters that all targets together may have beyond that: two targets with the longest labels."""
+CHARACTERS_OF_NAMES: Final = 1_024
+"""Characters of all label names that are not configured: each series of every target has them, if empty."""
 
 _MOST_WARNINGS: Final = 100
 """Labels that are warned of: a list may have new ones each time."""
@@ -32,10 +30,12 @@ _SLICE: Final = 64
 """Targets from one pause to the next."""
 
 _TOO_MANY: Final = f"is beyond the {MOST_LABELS} labels that a target may have; remove some"
-_TOO_MANY_NAMES: Final = f"is beyond the {MOST_LABELS} label names of all targets together; use fewer names"
+_TOO_MANY_NAMES: Final = (
+    f"is beyond the {MOST_LABELS} label names of {CHARACTERS_OF_NAMES:,} characters of all targets together; "
+    "use fewer or shorter names"
+)
 _TOO_LONG: Final = (
-    f"is beyond the {CHARACTERS_BEYOND:,} characters of all targets together for labels longer than "
-    f"{CHARACTERS_OF_EACH} characters a target; shorten the values"
+    f"is beyond the {MOST_LABEL_CHARACTERS:,} characters of all labels of a target; shorten values"
 )
 
 _log = structlog.get_logger(__name__)
@@ -56,7 +56,16 @@ class LabelFilter:
         first = heapq.nsmallest(MOST_LABELS + 1, usable)
         for name, _ in first[MOST_LABELS:]:
             self.drop(name, _TOO_MANY, once=_TOO_MANY)
-        return tuple(first[:MOST_LABELS])
+        return tuple(self.fitting(first[:MOST_LABELS]))
+
+    def fitting(self, labels: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """Return the labels that fit into a target, the shortest if not all do; sorted by name, as given."""
+        if sum(map(_size, labels)) <= MOST_LABEL_CHARACTERS:
+            return labels
+        shortest = sorted(labels, key=lambda pair: (_size(pair), pair))
+        room = sum(used <= MOST_LABEL_CHARACTERS for used in accumulate(map(_size, shortest)))
+        self.drop(shortest[room][0], _TOO_LONG, once=_TOO_LONG)
+        return sorted(shortest[:room])
 
     def value(self, labels: Mapping[str, str], name: str) -> str:
         """Return the value of one label, for another use than as a label; empty if absent or unusable."""
@@ -101,34 +110,49 @@ class FleetLabels:
 
     def limited(self, targets: Sequence[Target]) -> Pausing[tuple[Target, ...]]:
         """Return the targets with the labels that they keep, and log the first label that is dropped."""
-        admitted = frozenset((yield from self._admit(targets)))
-        spare = CHARACTERS_BEYOND
+        # By identity: the targets of one group share their labels, however many they are.
+        distinct = {id(target.labels): target.labels for target in targets}
+        admitted = yield from self._admit(distinct.values())
+        shared: dict[tuple[int, Labels], Labels] = {}
         found: list[Target] = []
         for number, target in enumerate(targets):
             own = self._own.get(target.url, ())
-            given = self._given(target.labels, own, admitted)
-            beyond = max(_size(given) - CHARACTERS_OF_EACH, 0)
-            if beyond > spare:
-                given = self._short(given)
-            else:
-                spare -= beyond
-            labels = tuple(sorted((*own, *given)))
-            found.append(target if labels == target.labels else replace(target, labels=labels))
+            key = id(target.labels), own
+            if key not in shared:
+                given = self._filter.fitting(self._given(target.labels, own, admitted))
+                shared[key] = tuple(sorted((*own, *given)))
+            kept = shared[key]
+            found.append(target if kept == target.labels else replace(target, labels=kept))
             if number % _SLICE == _SLICE - 1:
                 yield
         return tuple(found)
 
-    def _admit(self, targets: Sequence[Target]) -> Pausing[tuple[str, ...]]:
+    def _admit(self, labels: Iterable[Labels]) -> Pausing[frozenset[str]]:
         """Return the names of labels that targets may have from now on."""
-        present: dict[str, None] = {}
-        for number, target in enumerate(targets):
-            present.update((name, None) for name, _ in target.labels)
+        known = frozenset((*self._configured, *self._names))
+        present: set[str] = set()
+        fresh: dict[str, None] = {}
+        for number, pairs in enumerate(labels):
+            for name, _ in pairs:
+                if name in known:
+                    present.add(name)
+                elif len(fresh) < MOST_LABELS:
+                    fresh[name] = None
             if number % _SLICE == _SLICE - 1:
                 yield
         staying = (name for name in self._names if name in present)
-        names = dict.fromkeys(chain(self._configured, staying, present))
-        self._names = tuple(islice(names, max(MOST_LABELS, len(self._configured))))
-        return self._names
+        self._names = tuple(self._fitting(chain(staying, fresh)))
+        return frozenset((*self._configured, *self._names))
+
+    def _fitting(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the first names for which there is room beside the configured ones."""
+        room, characters = MOST_LABELS - len(self._configured), CHARACTERS_OF_NAMES
+        for name in names:
+            characters -= len(name)
+            room -= 1
+            if room < 0 or characters < 0:
+                return
+            yield name
 
     def _given(self, labels: Labels, own: Labels, admitted: frozenset[str]) -> list[tuple[str, str]]:
         """Return the labels that discovery gave to a target besides its own and that it may have by name."""
@@ -144,16 +168,7 @@ class FleetLabels:
                 given.append(pair)
         return given
 
-    def _short(self, labels: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the first labels by name that fit into what every target may have."""
-        left = CHARACTERS_OF_EACH
-        for number, (name, value) in enumerate(labels):
-            left -= len(name) + len(value)
-            if left < 0:
-                self._filter.drop(name, _TOO_LONG, once=_TOO_LONG)
-                return labels[:number]
-        return labels
 
-
-def _size(labels: Iterable[tuple[str, str]]) -> int:
-    return sum(len(name) + len(value) for name, value in labels)
+def _size(label: tuple[str, str]) -> int:
+    name, value = label
+    return len(name) + len(value)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from exporter.config.explain import explain
 from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.labels import MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
+from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
 from exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
 from exporter.config.url import HIGHEST_PORT, MOST_PATH
 from exporter.scrape.errors import PageError
@@ -22,7 +22,7 @@ from exporter.targets.dns import DnsNameDiscovery
 from exporter.targets.groups import Listing
 from exporter.targets.kubernetes_api import Access
 from exporter.targets.kubernetes_objects import ApiError
-from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, FleetLabels
+from exporter.targets.labels import CHARACTERS_OF_NAMES, FleetLabels
 from exporter.targets.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
 from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
 from exporter.targets.protocol import DiscoveryError
@@ -90,12 +90,13 @@ async def _pod(data: bytes) -> object:
 
 
 async def _all_labels(data: bytes) -> object:
-    """Read the labels of all targets: a list with those of each, after a pod's."""
+    """Read groups, each as a number of targets with their labels, together with a pod."""
     pod = Target("http://p:1/m", "p", (("namespace", "n"), ("pod", "p")), discovery="kubernetes")
-    found = [
-        Target(f"http://h{number}:1/m", f"h{number}", tuple(sorted(labels.items())), discovery="http")
-        for number, labels in enumerate(json.loads(data))
-    ]
+    found = []
+    for group, (number, labels) in enumerate(json.loads(data)):
+        shared = tuple(sorted(labels.items()))
+        names = (f"h{group}-{count}:1" for count in range(number))
+        found += [Target(f"http://{name}/m", name, shared, discovery="http") for name in names]
     return _logged(lambda: finish(FleetLabels([], ["namespace", "pod"]).limited([*found, pod])))
 
 
@@ -168,6 +169,7 @@ def _numbers(number: int) -> str:
     return ",".join(map(str, range(HIGHEST_PORT - number + 1, HIGHEST_PORT + 1)))
 
 
+_FITTING = "x" * (MOST_LABEL_CHARACTERS // MOST_LABELS - len("l00000"))
 _PARAMETERS = {f"__param_{number}": "" for number in range(MOST_PARAMETERS)}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 _FOREIGN: Final = {
@@ -251,16 +253,21 @@ ROWS: tuple[Row, ...] = (
         name="labels of a list entry",
         kind="label",
         controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
-        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name",
+        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name, "
+        f"{MOST_LABEL_CHARACTERS:,} of all labels of a target",
         items=f"{MOST_LABELS} labels of a target",
         time="read once for each group of a list",
         addresses="nothing",
         beyond_bounds=_NO_LABEL,
         read=_list_labels,
         worst={
-            "the most of the longest": _written(_labels(MOST_LABELS, prefix="l" * (MOST_LABEL_NAME - 5))),
-            "four bytes a character": _written(_labels(MOST_LABELS, "\N{ROCKET}" * MOST_LABEL_VALUE)),
-            "characters that are escaped": _written(_labels(MOST_LABELS, '"\\' * (MOST_LABEL_VALUE // 2))),
+            "the most of the longest": _written(_labels(MOST_LABELS, _FITTING)),
+            "the longest value": _written({"zone": "x" * MOST_LABEL_VALUE}),
+            "the longest names": _written(
+                _labels(MOST_LABEL_CHARACTERS // MOST_LABEL_NAME, "", "l" * (MOST_LABEL_NAME - 5))
+            ),
+            "four bytes a character": _written(_labels(MOST_LABELS, "\N{ROCKET}" * len(_FITTING))),
+            "characters that are escaped": _written(_labels(MOST_LABELS, '"' * len(_FITTING))),
             "labels for the service discovery alone": _written(_labels(20_000, "x", "__meta_")),
             "the longest name and method": _written(
                 {"target": "t" * MOST_LABEL_VALUE, "method": "m" * MOST_LABEL_VALUE}
@@ -270,7 +277,8 @@ ROWS: tuple[Row, ...] = (
             "a longer value": _written({"zone": "x" * (MOST_LABEL_VALUE + 1)}),
             "a value of 1 MiB": _written({"zone": "x" * 2**20}),
             "a longer name": _written({"n" * (MOST_LABEL_NAME + 1): "x"}),
-            "one more label": _written(_labels(MOST_LABELS + 1)),
+            "longer labels together": _written(_labels(MOST_LABELS, _FITTING + "x")),
+            "one more label": _written(_labels(MOST_LABELS + 1, "")),
             "100,000 labels": _written(_labels(100_000, "x")),
             "a longer name of the target": _written({"target": "x" * (MOST_LABEL_VALUE + 1)}),
             "a longer method": _written({"method": "x" * (MOST_LABEL_VALUE + 1)}),
@@ -351,7 +359,7 @@ ROWS: tuple[Row, ...] = (
         name="labels and annotations of a pod as labels",
         kind="label",
         controlled_by="whoever may create pods in a watched namespace",
-        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value",
+        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_CHARACTERS:,} of all labels",
         items=f"{MOST_LABELS} labels of a target, with names from the configuration alone",
         time=_BY_POD,
         addresses="nothing",
@@ -359,11 +367,18 @@ ROWS: tuple[Row, ...] = (
         read=_pod,
         worst={
             "the most of the longest": _written(
-                {"annotations": {f"x/{name}": value for name, value in _labels(MOST_LABELS - 2).items()}}
+                {
+                    "annotations": {
+                        f"x/{name}": value for name, value in _labels(MOST_LABELS - 2, _FITTING).items()
+                    }
+                }
             )
         },
         beyond={
             "a longer value": _written({"annotations": {"x/zone": "x" * (MOST_LABEL_VALUE + 1)}}),
+            "longer labels together": _written(
+                {"annotations": {f"x/{name}": value for name, value in _labels(3, "x" * 1_000).items()}}
+            ),
             **{
                 f"a value with {text!r}": _written({"annotations": {"x/zone": f"a{text}"}})
                 for text in _NOT_PRINTABLE
@@ -374,24 +389,23 @@ ROWS: tuple[Row, ...] = (
         name="labels of all discovered targets together",
         kind="label",
         controlled_by="discovery of every kind",
-        bytes=f"{CHARACTERS_OF_EACH} characters for each target, {CHARACTERS_BEYOND:,} beyond that for all",
+        bytes=f"{MOST_LABEL_CHARACTERS:,} characters for each target, {CHARACTERS_OF_NAMES:,} of all names",
         items=f"{MOST_LABELS} names: configured ones and those in use first",
         time=_SLICED,
         addresses="nothing",
         beyond_bounds="the label is dropped: `discovered_label_dropped` with `discovery=all`, once by limit",
         read=_all_labels,
         worst={
-            "two targets with the longest labels": _written([_labels(MOST_LABELS - 2, "x" * 1_000)] * 2),
-            "10,000 targets with what each may have": _written(
-                [{"zone": "z" * (CHARACTERS_OF_EACH - len("zone"))}] * 10_000
-            ),
+            "10,000 targets of one group": _written([[10_000, _labels(MOST_LABELS - 2, _FITTING)]]),
+            "1,000 groups": _written([[10, _labels(MOST_LABELS - 2, _FITTING)]] * 1_000),
         },
         beyond={
             "one more name": _written(
-                [{name: value} for name, value in _labels(MOST_LABELS - 1, "x").items()]
+                [[1, {name: value}] for name, value in _labels(MOST_LABELS - 1, "x").items()]
             ),
-            "10,000 names": _written([{name: value} for name, value in _labels(10_000, "x").items()]),
-            "1,000 targets with the longest labels": _written([_labels(MOST_LABELS - 2)] * 100),
+            "longer names": _written([[1, _labels(MOST_LABELS - 2, "x", "l" * (MOST_LABEL_NAME - 5))]]),
+            "10,000 names": _written([[1, {name: value}] for name, value in _labels(10_000, "x").items()]),
+            "longer labels of 10,000 targets": _written([[10_000, _labels(3, "x" * 1_000)]]),
         },
     ),
     Row(

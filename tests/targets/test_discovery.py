@@ -176,7 +176,7 @@ async def test_many_targets_are_put_together_in_slices_and_only_when_a_list_is_a
     assert (way.asked, slices) == (13, [])
     way.answer = way.answer[1:]
     await clock.advance(5, turns=200)
-    assert len(slices) > 4 * 1000 // 64
+    assert len(slices) > 3 * 1000 // 64
 
 
 async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from exporter.config.labels import (
+    MOST_LABEL_CHARACTERS,
     MOST_LABEL_NAME,
     MOST_LABEL_VALUE,
     MOST_LABELS,
@@ -14,7 +15,7 @@ from exporter.config.labels import (
     value_problem,
 )
 from exporter.scrape.slices import finish
-from exporter.targets.labels import CHARACTERS_BEYOND, CHARACTERS_OF_EACH, FleetLabels, LabelFilter
+from exporter.targets.labels import CHARACTERS_OF_NAMES, FleetLabels, LabelFilter
 from exporter.targets.target import Target
 
 
@@ -78,6 +79,20 @@ def test_all_targets_together_have_so_many_names_with_one_warning(log):
     assert len(log) == 1
 
 
+def test_all_names_together_have_so_many_characters(log):
+    names = [f"l{number}".ljust(MOST_LABEL_NAME, "n") for number in range(MOST_LABELS)]
+    found = limited(FleetLabels([], ["namespace"]), target(1, **dict.fromkeys(names, "x"), namespace="n"))
+    assert len(found[0]) == CHARACTERS_OF_NAMES // MOST_LABEL_NAME + 1
+    assert found[0]["namespace"] == "n"
+    assert len(log) == 1
+
+
+def test_a_name_that_no_target_has_any_more_makes_room():
+    labels = FleetLabels([], [])
+    limited(labels, *(target(number, **{f"a{number}": "x"}) for number in range(MOST_LABELS)))
+    assert limited(labels, target(1, b="x")) == [{"b": "x"}]
+
+
 def test_configured_names_stay_however_many_others_a_list_invents(log):
     static = target(1, "static", team="x")
     labels = FleetLabels([static], ["namespace", "pod"])
@@ -105,22 +120,31 @@ def test_a_page_that_is_configured_keeps_its_labels_and_gets_no_more_than_a_targ
     assert [entry["label"] for entry in log] == ["c"]
 
 
-def test_long_labels_of_many_targets_do_not_multiply_and_take_nothing_from_others(log):
-    longest = {f"l{number:02}": "x" * MOST_LABEL_VALUE for number in range(MOST_LABELS)}
-    usual = {"namespace": "inference", "pod": "p" * 100}
-    flood = [target(number, **longest) for number in range(1000)]
-    found = limited(FleetLabels([], usual), *flood, target(2000, "kubernetes", **usual))
-    assert found[-1] == usual
-    assert sum(map(size, found)) <= CHARACTERS_BEYOND + CHARACTERS_OF_EACH * len(found)
-    assert len(log) == 2  # the two names beyond the most, and the characters
+def test_of_labels_that_are_too_long_together_the_shortest_are_kept_with_one_warning(log):
+    labels = LabelFilter("kubernetes x")
+    long = {f"l{number:02}": "x" * MOST_LABEL_VALUE for number in range(MOST_LABELS - 2)}
+    for _ in range(3):
+        kept = labels.kept({**long, "namespace": "inference", "pod": "p" * 100})
+        assert dict(kept).keys() == {"l00", "namespace", "pod"}
+        assert kept == tuple(sorted(kept))
+    assert [entry["label"] for entry in log] == ["l01"]
+    assert size(dict(kept)) <= MOST_LABEL_CHARACTERS
 
 
-def test_a_target_beyond_the_characters_of_all_keeps_its_first_labels(log):
-    flood = [target(number, a="x" * 100, b="x" * 1000) for number in range(1000)]
-    found = limited(FleetLabels([], []), *flood)
-    assert found[0] == {"a": "x" * 100, "b": "x" * 1000}
-    assert found[-1] == {"a": "x" * 100}
-    assert [entry["label"] for entry in log] == ["b"]
+def test_labels_may_be_so_long_together_and_no_longer(log):
+    fitting = {"a": "x" * 1000, "b": "x" * 1000, "c": "x" * (MOST_LABEL_CHARACTERS - 2003)}
+    assert size(fitting) == MOST_LABEL_CHARACTERS
+    assert dict(LabelFilter("x").kept(fitting)) == fitting
+    assert len(LabelFilter("x").kept({**fitting, "c": fitting["c"] + "x"})) == 2
+    assert len(log) == 1
+
+
+def test_a_page_that_several_lists_label_has_no_longer_labels_than_that_of_one(log):
+    own = {"own": "x" * MOST_LABEL_VALUE}
+    given_ = {name: name * 1000 for name in "abcd"}
+    (found,) = limited(FleetLabels([target(1, "static", **own)], []), target(1, "static", **own, **given_))
+    assert found.keys() == {"own", "a", "b"}
+    assert [entry["label"] for entry in log] == ["c"]
 
 
 def test_targets_within_the_limits_are_the_same_objects():
