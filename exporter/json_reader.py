@@ -193,6 +193,8 @@ class JsonReader:
                 yield from self._skip_string()
             else:
                 raise
+        if self.due():
+            yield
 
     def end(self) -> None:
         """Check that the text ends here.

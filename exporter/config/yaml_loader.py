@@ -14,8 +14,8 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_NODES: Final = 100_000
-"""The most keys and values of a document that is kept as a whole: some 25 MB."""
+MOST_NODES: Final = 50_000
+"""The most keys and values of a document that is kept as a whole: some 13 MB."""
 MOST_NODES_OF_A_LIST: Final = 300_000
 """The most keys and values of a list that is read item by item: some 6 s of work beside the event loop."""
 MOST_NODES_OF_AN_ITEM: Final = 15_000

@@ -7,7 +7,9 @@ from structlog.testing import capture_logs
 from exporter.config.load import load
 from exporter.config.problem import ConfigError
 from exporter.config.schema import Config, Scrape
-from exporter.targets.file_sd import FileDiscovery, decode_json
+from exporter.scrape.slices import finish
+from exporter.targets.file_sd import FileDiscovery
+from exporter.targets.group_reader import json_groups
 from exporter.targets.groups import Listing
 from exporter.targets.protocol import DiscoveryError
 from exporter.web.security.load import read_web_config
@@ -50,7 +52,7 @@ def check_yaml_targets(data: bytes) -> None:
 
 def check_json_targets(data: bytes) -> None:
     """Targets of JSON, which a file or a server gives."""
-    _listed(lambda: Listing("any", "http", Scrape()).targets(decode_json(data)))
+    _listed(lambda: finish(Listing("any", "http", Scrape()).read(json_groups(data))))
 
 
 def _listed(read) -> None:

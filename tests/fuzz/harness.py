@@ -54,9 +54,10 @@ def sane(error: Exception, most: int = 4000) -> None:
 
 
 def finished(coroutine):
-    """The result of a coroutine that has nothing to wait for."""
+    """The result of a coroutine that waits for nothing; it may yield to the event loop."""
     try:
-        coroutine.send(None)
+        while coroutine.send(None) is None:
+            pass
     except StopIteration as end:
         return end.value
     coroutine.close()

@@ -12,10 +12,11 @@ from exporter.config.schema import Scrape
 from exporter.scrape.batch_schedule import MOST_RANGES
 from exporter.scrape.plan import MOST_POSITIONS
 from exporter.scrape.server_info import ServedSpeculation, served_speculation
+from exporter.scrape.slices import giving_way
 from exporter.targets.arguments import config_speculation, pod_speculation
 from exporter.targets.kubernetes import PodDiscovery
-from exporter.targets.kubernetes_api import Access, ApiError, PodsApi, _events
-from exporter.targets.pods import Pod
+from exporter.targets.kubernetes_api import Access, PodsApi, _events
+from exporter.targets.kubernetes_objects import ApiError
 from tests.fuzz.harness import Harness, finished, sane
 
 _SETTINGS = KubernetesDiscovery(
@@ -70,14 +71,15 @@ def check_pods(data: bytes) -> None:
 
 
 async def _list(discovery: PodDiscovery, data: bytes) -> None:
-    pods, version = await Api(data).listed(Pod.model_validate)
+    pods = discovery._pods.begin()
+    version = await Api(data).listed(discovery._pods.shape, pods.put)
     assert type(version) is str
     discovery._pods.replace(pods)
 
 
 async def _watch(discovery: PodDiscovery, data: bytes) -> None:
-    async for together in _events(Answer(data + b"\n")):
-        discovery._take(together)
+    async for together in _events(Answer(data + b"\n"), discovery._pods.shape):
+        await giving_way(discovery._take(together))
     assert type(discovery._version) is str
 
 

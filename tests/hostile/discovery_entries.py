@@ -20,7 +20,8 @@ from exporter.scrape.reader import Reader
 from exporter.scrape.slices import finish, giving_way
 from exporter.targets.dns import DnsNameDiscovery
 from exporter.targets.groups import Listing
-from exporter.targets.kubernetes_api import Access, ApiError
+from exporter.targets.kubernetes_api import Access
+from exporter.targets.kubernetes_objects import ApiError
 from exporter.targets.labels import CHARACTERS_OF_NAMES, FleetLabels
 from exporter.targets.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
 from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError

@@ -72,7 +72,7 @@ def _json(value: Callable[[], object]) -> Callable[[], bytes]:
 
 
 def _repeated(text: str, number: int) -> Callable[[], bytes]:
-    return lambda: (text * number).encode()
+    return (text * number).encode
 
 
 def _hosts(number: int) -> list[str]:
