@@ -50,7 +50,7 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     from exporter.web.door import MOST_CONNECTIONS, MOST_HEAD
     from exporter.web.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
     from exporter.web.shared_page import MOST_BYTES, SEND_SECONDS
-    from exporter.web.slots import MOST, MOST_PER_CLIENT, WAIT_SECONDS
+    from exporter.web.slots import MOST, MOST_PER_CLIENT, MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT, WAIT_SECONDS
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
     assert (
@@ -63,6 +63,7 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     assert f"gives to a target have {MOST_LABEL_CHARACTERS:,} characters together" in TEXT
     assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
     assert f"{MOST} at a time, {MOST_PER_CLIENT} of one address" in TEXT
+    assert f"{MOST_SCRAPES} at a time, {MOST_SCRAPES_PER_CLIENT} of one address, the others" in TEXT
     assert f"wait in a fair queue for {WAIT_SECONDS:.0f} s, then 503" in TEXT
     assert f"have {MOST_BYTES // 2**20} MiB in total, the oldest ends; {SEND_SECONDS:.0f} s for" in TEXT
     assert f"{MOST_HEAD // 2**10} KiB of head, {MOST_OF_A_HEADER:,} characters" in TEXT

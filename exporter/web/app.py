@@ -21,7 +21,7 @@ from exporter.web.page import handlers as page
 from exporter.web.security.guard import Guard
 from exporter.web.security.hosts import host_guard
 from exporter.web.shared_page import SharedPage, send
-from exporter.web.slots import Slots
+from exporter.web.slots import MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT, Slots
 from exporter.web.state import STATE, AppState
 from exporter.web.turns import LARGE_SHARE, Turns
 
@@ -79,7 +79,8 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 def _add_routes(app: web.Application, telemetry_path: str) -> None:
     large_turns = Turns(share=LARGE_SHARE)
-    scrapes, large = Slots(), Slots(turns=large_turns)
+    scrapes = Slots(MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT)
+    large = Slots(turns=large_turns)
     bodies = Slots(MOST_BODIES, MOST_BODIES_PER_CLIENT, large_turns)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
         if path == INTAKE and methods != _GET:

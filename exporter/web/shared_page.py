@@ -66,7 +66,7 @@ class _Variant:
 
     def __init__(self) -> None:
         self.rendering: Rendering | None = None
-        self.snapshot: int | None = None
+        self.snapshot = 0
         """The number of the snapshot that it shows."""
         self.making = asyncio.Lock()
         self._dropping: asyncio.TimerHandle | None = None
@@ -79,7 +79,7 @@ class _Variant:
         self._dropping = asyncio.get_running_loop().call_later(SHARED_SECONDS, self._drop)
 
     def _drop(self) -> None:
-        self.rendering = self.snapshot = self._dropping = None
+        self.rendering = self._dropping = None
 
 
 class SharedPage:
@@ -98,10 +98,14 @@ class SharedPage:
         return [rendering for reference in self._made if (rendering := reference()) is not None]
 
     async def rendering(self, snapshot: int, format_: Format, *, gzip: bool) -> Rendering:
-        """Return the page of a snapshot, by the snapshot's number, in a format and an encoding."""
+        """Return the page of a snapshot, or of a newer one, in a format and an encoding.
+
+        ``snapshot`` is the number of the snapshot; numbers grow.
+        """
         variant = self._variants.setdefault((same_page(format_), gzip), _Variant())
         async with variant.making:
-            if variant.rendering is None or variant.snapshot != snapshot:
+            # Who waited here while a newer snapshot was rendered gets that.
+            if variant.rendering is None or variant.snapshot < snapshot:
                 plain = self._plain(snapshot, format_)
                 page = each(plain.pieces) if plain else self._exposition.render(format_)
                 made = Rendering([piece async for piece in _joined(compressed(page) if gzip else page)])
@@ -114,7 +118,7 @@ class SharedPage:
     def _plain(self, snapshot: int, format_: Format) -> Rendering | None:
         """Return the same page without compression, if somebody asked for it."""
         variant = self._variants.get((same_page(format_), False))
-        return variant.rendering if variant and variant.snapshot == snapshot else None
+        return variant.rendering if variant and variant.snapshot >= snapshot else None
 
     def _make_room(self, size: int) -> None:
         """End the oldest renderings for a new one of ``size`` bytes."""

@@ -23,6 +23,10 @@ MOST: Final = 16
 """Requests of a kind that are answered at a time."""
 MOST_PER_CLIENT: Final = 4
 """Of these, requests of one client address."""
+MOST_SCRAPES: Final = 64
+"""Scrapes that are answered at a time. They share a rendering, so they cost no more than to be sent."""
+MOST_SCRAPES_PER_CLIENT: Final = 16
+"""Of these, scrapes of one client address."""
 WAIT_SECONDS: Final = 5.0
 """Seconds in the queue, after which a request is rejected: half of Prometheus' usual timeout."""
 

@@ -70,6 +70,15 @@ async def test_a_new_snapshot_is_rendered_again(client_of):
     assert len(exposition.rendered) == 2
 
 
+async def test_who_asked_before_a_newer_snapshot_was_rendered_gets_the_newer_one():
+    """Those who wait for one rendering after the other must not each have theirs made."""
+    exposition = Counted()
+    shared = SharedPage(exposition)
+    for snapshot in (1, 2, 1, 2, 1):
+        await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)
+    assert len(exposition.rendered) == 2
+
+
 async def test_a_compressed_page_is_made_once_of_the_plain_one(client_of):
     exposition = Counted(series=500)
     client = await client_of(exposition)

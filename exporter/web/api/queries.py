@@ -203,12 +203,8 @@ def read(model: type[Q], parameters: MultiMapping[str]) -> Q:
         values = list(dict.fromkeys(parameters.getall(name)))
         field = model.model_fields.get(name)
         if field is None:
-            wrong.append(
-                (
-                    name[:_LONGEST_NAME],
-                    f"is not known here; known are {', '.join(model.model_fields) or 'none'}",
-                )
-            )
+            known = ", ".join(model.model_fields) or "none"
+            wrong.append((name[:_LONGEST_NAME], f"is not known here; known are {known}"))
         elif get_origin(field.annotation) is tuple:
             given[name] = values
         elif len(parameters.getall(name)) > 1:

@@ -1,0 +1,234 @@
+"""Untrusted inputs of the port by which clients connect and say who they are; the environment's variables."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64encode
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Final
+
+import bcrypt
+import trustme
+from pydantic import SecretStr
+
+from exporter.cli import parse
+from exporter.commands.flags import UsageError
+from exporter.web import listen
+from exporter.web.door import HANDSHAKE_SECONDS, MOST_CONNECTIONS
+from exporter.web.listen import Plain
+from exporter.web.security.checks import MOST_WAITING, BusyError
+from exporter.web.security.guard import _credentials
+from exporter.web.security.hosts import AllowedHosts
+from exporter.web.security.passwords import Passwords
+from tests.hostile.port import answered, exchange, header, request, served
+from tests.hostile.row import RejectedError, Row
+
+_KIB: Final = 2**10
+_LINE: Final = listen._MOST_LINE
+_ALLOWED: Final = "exporter.example.com"
+
+
+@cache
+def _users() -> dict[str, SecretStr]:
+    return {"prometheus": SecretStr(bcrypt.hashpw(b"r" * 72, bcrypt.gensalt(4)).decode())}
+
+
+async def _authorized(data: bytes) -> bool:
+    """Check ``Authorization`` headers that come at once from one address, one a line; the last must pass."""
+    passwords, checks = Passwords(), []
+    for line in data.decode("latin-1").splitlines():
+        given = _credentials(line)
+        if given is None:
+            raise RejectedError("Unauthorized")
+        checks.append(asyncio.create_task(passwords.match(_users(), *given, "10.0.0.1")))
+    *_, last = await asyncio.gather(*checks, return_exceptions=True)
+    if isinstance(last, BusyError):
+        raise RejectedError("Too many passwords wait to be checked")
+    if last is not True:
+        raise RejectedError("Unauthorized")
+    return True
+
+
+def _basic(password: bytes) -> bytes:
+    return b"Basic " + b64encode(b"prometheus:" + password) + b"\n"
+
+
+_AUTHORIZATION: Final = Row(
+    name="Authorization",
+    kind="header",
+    controlled_by="a client of the port",
+    bytes=f"{_LINE}; 72 of the password count",
+    items=f"{MOST_WAITING} passwords wait, one is checked at a time; addresses and user names take turns",
+    time="bcrypt in a thread, without the interpreter's lock",
+    addresses="nothing",
+    beyond_bounds="401, or 503 for the address with most that wait; no log line",
+    read=_authorized,
+    worst={
+        "the longest password": lambda: _basic(b"r" * 6000),
+        "a right password behind as many guesses as wait": lambda: (
+            b"".join(_basic(b"%d" % guess) for guess in range(MOST_WAITING - 1)) + _basic(b"r" * 72)
+        ),
+    },
+    beyond={
+        "passwords that wait": lambda: (
+            b"".join(_basic(b"%d" % guess) for guess in range(MOST_WAITING)) + _basic(b"r" * 72)
+        ),
+        "another scheme": lambda: b"Bearer " + b"a" * 8000 + b"\n",
+    },
+)
+
+_HOSTS: Final = Row(
+    name="Host, Origin and Sec-Fetch-Site",
+    kind="header",
+    controlled_by="a browser that a page of another site makes send requests",
+    bytes=f"{_LINE}; a name of 253",
+    items="one Host",
+    time="10 µs",
+    addresses="nothing; with --web.allowed-hosts, the named hosts, addresses and localhost",
+    beyond_bounds="421 for another host, 403 for a change by another site; no log line",
+    read=partial(answered, allowed_hosts=AllowedHosts.parse([_ALLOWED, "*.svc.cluster.local"])),
+    worst={
+        "the longest name": lambda: request().replace(b"localhost", b"a." * 117 + b"svc.cluster.local:7732"),
+        "an origin of the longest line, without a change": lambda: request(header(b"Origin", 8000)),
+        "the own origin": lambda: request(
+            b"Origin: http://localhost", b"Sec-Fetch-Site: same-origin", method=b"POST", path=b"/-/reload"
+        ),
+    },
+    beyond={
+        "host": lambda: request().replace(b"localhost", b"evil.example"),
+        "one Host": lambda: request(b"Host: evil.example"),
+        "origin": lambda: request(b"Origin: https://evil.example", method=b"POST", path=b"/-/reload"),
+        "site": lambda: request(b"Sec-Fetch-Site: cross-site", method=b"POST", path=b"/-/reload"),
+    },
+)
+
+
+async def _connected(data: bytes) -> int:
+    """Open a number of silent connections, in decimal, from one address.
+
+    Raises:
+        RejectedError: one of them was ended.
+    """
+    async with served() as port:
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(int(data))]
+        try:
+            for _ in range(200):
+                await asyncio.sleep(0)
+            # One more that asks shows that connections are taken; it ends one if there is no room.
+            if int(data) < MOST_CONNECTIONS and not await exchange(port, request()):
+                raise RejectedError("a connection was not taken")
+            ended = sum(reader.at_eof() for reader, _ in clients)
+        finally:
+            for _, writer in clients:
+                writer.transport.abort()
+    if ended:
+        raise RejectedError(f"{ended} of {int(data)} connections were ended")
+    return int(data)
+
+
+_CONNECTIONS: Final = Row(
+    name="connections",
+    kind="socket",
+    controlled_by="a client of the port",
+    bytes="10 KiB a connection, 280 KiB with TLS",
+    items=f"{MOST_CONNECTIONS}, and as many of unix sockets",
+    time="one accepted in each round of the event loop",
+    addresses="nothing",
+    beyond_bounds="the address with most connections makes room: connections_full, once",
+    read=_connected,
+    worst={"as many as are taken": lambda: b"%d" % MOST_CONNECTIONS},
+    beyond={"connections": lambda: b"%d" % (MOST_CONNECTIONS + 1)},
+)
+
+
+class _Tls(Plain):
+    """TLS with a certificate of an authority that was made for this."""
+
+    @cache  # noqa: B019  one for the process
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trustme.CA().issue_cert("localhost").configure_cert(context)
+        return context
+
+
+def _client_hello(names: int = 1) -> bytes:
+    context, out = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.MemoryBIO()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols([f"protocol-{name:03}" + "x" * 200 for name in range(names)])
+    client = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost")
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return out.read()
+    raise AssertionError
+
+
+async def _greeted(data: bytes) -> bytes:
+    async with served(_Tls()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(data)
+            answer = await reader.read(1)
+        except ConnectionError:
+            answer = b""
+        finally:
+            writer.transport.abort()
+    if answer != b"\x16":  # a handshake, rather than an alert
+        raise RejectedError("the connection was ended")
+    return answer
+
+
+_HANDSHAKE: Final = Row(
+    name="TLS handshake",
+    kind="socket",
+    controlled_by="a client of the port, with TLS",
+    bytes="16 KiB a record, as OpenSSL has it",
+    items=f"{MOST_CONNECTIONS}, the connections",
+    time=f"2 ms in one go for the server's signature; {HANDSHAKE_SECONDS:.0f} s for all of it",
+    addresses="nothing",
+    beyond_bounds="the connection is ended; no log line",
+    read=_greeted,
+    worst={"a hello": _client_hello, "a hello with 70 names": partial(_client_hello, 70)},
+    beyond={
+        "no handshake": request,
+        "a record that is none": lambda: b"\x16\x03\x01\xff\xff" + b"\0" * 70_000,
+    },
+)
+
+
+async def _environment(data: bytes) -> object:
+    name, _, value = data.decode().partition("=")
+    try:
+        found = parse(["run"], {name: value})
+        return AllowedHosts.parse(found.web_allowed_hosts or ())
+    except (UsageError, ValueError) as error:
+        raise RejectedError(str(error)) from None
+
+
+def _variable(name: str, value: str) -> Callable[[], bytes]:
+    return f"SPEC_DECODE_EXPORTER_{name}={value}".encode
+
+
+_ENVIRONMENT: Final = Row(
+    name="SPEC_DECODE_EXPORTER_* variables",
+    kind="environment",
+    controlled_by="the operator",
+    bytes="as many as the system allows in a variable: 128 KiB",
+    items="one value, or values with commas between them",
+    time="read once, at the start",
+    addresses="what the flags may: targets, files, listen addresses",
+    beyond_bounds="the program ends with status 1 and a line that names the variable or the flag",
+    read=_environment,
+    worst={
+        "as many hosts as a variable holds": _variable("WEB_ALLOWED_HOSTS", "a.b," * 32_000),
+        "as many targets": _variable("TARGET", "a:1," * 32_000),
+    },
+    beyond={
+        "a switch": _variable("WEB_ENABLE_LIFECYCLE", "maybe"),
+        "a host name": _variable("WEB_ALLOWED_HOSTS", "http://exporter"),
+    },
+)
+
+ROWS: Final = (_CONNECTIONS, _HANDSHAKE, _AUTHORIZATION, _HOSTS, _ENVIRONMENT)

@@ -1,0 +1,109 @@
+"""Requests to the port as bytes, and the answers of the application behind its real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from exporter.requests.wire import Batch
+from exporter.requests.wire import read as read_body
+from exporter.web import app
+from exporter.web.api import requests
+from exporter.web.door import Tls
+from exporter.web.listen import parse_listen_address, serve
+from exporter.web.state import AppState
+from tests.hostile.row import RejectedError
+from tests.web.conftest import NOTHING_TO_TELL, plain_state
+
+_LOOPBACK: Final = "127.0.0.1:0"
+
+
+class _Taker:
+    """Reads bodies as the exporter does, and keeps nothing of them."""
+
+    async def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Batch:
+        del dropped
+        return await read_body(body, lines=lines, salt=None)
+
+    def turned_away(self, status: int) -> None:
+        del status
+
+
+async def _reload() -> None:
+    pass
+
+
+def _state(**given: Any) -> AppState:
+    state: AppState = plain_state(api=replace(NOTHING_TO_TELL, intake=_Taker), reload=_reload, **given)
+    return state
+
+
+@asynccontextmanager
+async def served(tls: Tls | None = None, **given: Any) -> AsyncIterator[int]:
+    """Serve the application as the program does; yield the port."""
+    server = await serve(app.create_app(_state(**given)), [parse_listen_address(_LOOPBACK)], tls)
+    try:
+        yield int(server.urls[0].rpartition(":")[2].strip("/"))
+    finally:
+        await server.close()
+
+
+async def exchange(port: int, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+async def answered(data: bytes, **given: Any) -> bytes:
+    """Send a request and return the answer.
+
+    Raises:
+        RejectedError: the status is 400 or more, or there is no answer.
+    """
+    async with served(**given) as port:
+        answer = await exchange(port, data)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not answer:
+        raise RejectedError("the connection was ended")
+    if int(head.split()[1]) >= 400:
+        text = json.loads(body)["detail"] if b"problem+json" in head and body else body.decode()
+        raise RejectedError(text.strip() or head.decode().splitlines()[0])
+    return body
+
+
+def request(*lines: bytes, method: bytes = b"GET", path: bytes = b"/", body: bytes = b"") -> bytes:
+    length = [b"Content-Length: %d" % len(body)] if body else []
+    head = [b"%b %b HTTP/1.1" % (method, path), b"Host: localhost", b"Connection: close", *length, *lines]
+    return b"\r\n".join([*head, b"", body])
+
+
+def metrics(*lines: bytes) -> bytes:
+    return request(*lines, path=b"/metrics")
+
+
+def header(name: bytes, size: int, fill: bytes = b"a") -> bytes:
+    """Return a header of ``size`` bytes, with its name."""
+    value = size - len(name) - 2
+    return name + b": " + (fill * (value // len(fill) + 1))[:value]
+
+
+def posted(body: bytes, content_type: str = requests.JSON) -> bytes:
+    kind = b"Content-Type: " + content_type.encode()
+    return request(kind, method=b"POST", path=requests.PATH.encode(), body=body)
+
+
+def array(record: bytes, count: int) -> bytes:
+    return b"[" + b",".join([record] * count) + b"]"
+
+
+def padded(body: bytes, size: int = requests.MOST_BODY) -> bytes:
+    return body + b" " * (size - len(body))
