@@ -25,8 +25,8 @@ _LOOPBACK: Final = "127.0.0.1:0"
 class _Taker:
     """Reads bodies as the exporter does, and keeps nothing of them."""
 
-    async def take(self, body: bytes, *, lines: bool, dropped: int = 0) -> Batch:
-        del dropped
+    async def take(self, body: bytes, *, lines: bool, unsent: object) -> Batch:
+        del unsent
         return await read_body(body, lines=lines, salt=None)
 
     def turned_away(self, status: int) -> None:

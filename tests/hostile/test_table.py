@@ -12,7 +12,9 @@ from tests.hostile.row import Kind, RejectedError
 from tests.hostile.table import BY_NAME, TABLE
 
 LONGEST_REASON = 500
-"""Characters: a reason goes into the log and onto the page."""
+"""Characters of a line: a reason goes into the log and onto the page."""
+MOST_REASONS = 101
+"""Lines: of a configuration, the first 100 mistakes are reported, and the number of the others."""
 
 WORST = [(row.name, case) for row in TABLE for case in row.worst]
 BEYOND = [(row.name, bound) for row in TABLE for bound in row.beyond]
@@ -47,10 +49,11 @@ async def test_an_input_beyond_a_bound_is_rejected_with_a_short_reason(name, bou
     row = BY_NAME[name]
     with capture_logs() as logs, pytest.raises(RejectedError) as rejected:
         await row.read(row.beyond[bound]())
-    reason = str(rejected.value)
-    assert reason
-    assert len(reason) <= LONGEST_REASON
-    assert reason.isprintable()
+    reasons = str(rejected.value).split("\n")
+    assert all(reasons)
+    assert len(reasons) <= MOST_REASONS
+    assert max(map(len, reasons)) <= LONGEST_REASON
+    assert all(map(str.isprintable, reasons))
     assert sum(log["log_level"] in {"warning", "error"} for log in logs) <= 1
 
 

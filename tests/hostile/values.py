@@ -41,10 +41,12 @@ _ENGINES: Final = 110
 class _Server:
     """Answers with pages of which the last is repeated."""
 
+    spent = 0.0
+
     def __init__(self, *pages: bytes) -> None:
         self._pages = list(pages)
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
         if "metrics" not in url:
             raise PollError("refused", "nothing is here")
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
