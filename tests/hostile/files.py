@@ -1,0 +1,239 @@
+"""Files that are read as a whole: at their bounds, and just beyond them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from structlog.testing import capture_logs
+
+from exporter.config.http_settings import Authorization, HttpSettings
+from exporter.config.load import load
+from exporter.config.problem import ConfigError
+from exporter.config.tree import LARGEST as LARGEST_YAML
+from exporter.config.values import LARGEST_SECRET
+from exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
+from exporter.plan import checkpoint
+from exporter.plan.configuration import ModelError
+from exporter.reference import file as reference
+from exporter.scrape.credentials import headers
+from exporter.scrape.errors import PollError
+from exporter.sealed import Seal
+from exporter.state_file import LARGEST as LARGEST_STATE
+from exporter.state_file import MOST_VALUES as MOST_STATE_VALUES
+from exporter.state_file import StateFile
+from exporter.web.security.load import read_web_config
+from tests.hostile.making import MIB, as_json, filled, in_file
+from tests.hostile.row import RejectedError, Row
+
+
+def _state(path: Path) -> object:
+    with capture_logs() as logs:
+        found = StateFile(path).load()
+    if logs:
+        raise RejectedError(str(logs[0]["reason"]))
+    return found
+
+
+def _secret(path: Path) -> object:
+    return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
+
+
+def _safetensors(path: Path) -> object:
+    (path.parent / "config.json").write_text(json.dumps(_MODEL))
+    return checkpoint.model_of(str(path.parent), None, None)
+
+
+_MODEL: Final = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "torch_dtype": "bfloat16",
+}
+
+
+def _targets(number: int) -> bytes:
+    return b"targets:\n" + b"".join(b"- url: http://h%d:1\n" % place for place in range(number))
+
+
+def _users(number: int) -> bytes:
+    line = b"  user%d: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi\n"
+    return b"basic_auth_users:\n" + b"".join(line % place for place in range(number))
+
+
+_TREE_BEYOND: Final = {
+    "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
+    "values": lambda: b"targets: [" + b"{}," * MOST_NODES + b"]",
+    "a text": lambda: b"a: '" + b"x " * MOST_TEXT + b"'",
+    "nesting": filled(b"", b"[", b""),
+    "mistakes": lambda: b"targets: [" + b"x," * (MOST_NODES // 2) + b"]",
+    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MOST_NODES // 2 - 1)),
+}
+
+_REFERENCE: Final = Seal("spec-decode-exporter reference", 1, "")
+_STATE: Final = Seal("spec-decode-exporter state", 1, "")
+
+
+def _reference(engines: int) -> bytes:
+    measurement = {
+        "seconds": 1.0,
+        "polls": 1,
+        "counts": {f"counter{number}": number for number in range(100)},
+        "position_accepted_tokens": [],
+        "quantities": {"draft_acceptance_ratio": {"value": 0.5, "lower": 0.4, "upper": 0.6}},
+        "position_acceptance_ratio": [],
+        "position_conditional_acceptance_ratio": [],
+        "latency_seconds": {},
+    }
+    names = {"model_name": "m", "method": "mtp", "draft_model": "", "server_version": ""}
+    own = {"target": "t", "engine": "0", "restarts": 0, "broken_checks": []}
+    engine = {**names, **own, "measurement": measurement}
+    return _REFERENCE.written(
+        {
+            "ended": "2026-11-22T00:00:00Z",
+            "seconds": 60.0,
+            "exporter_version": "1",
+            "engines": [engine] * engines,
+            "models": [{**names, "engines": 1, "measurement": measurement}],
+        }
+    )
+
+
+def _learnt(engines: int, values: int) -> bytes:
+    learnt = {"drops": {"numbers": [0.123] * values}}
+    entry = {"target": "t", "model_name": "m", "engine": "0", "seen": 1e9, "learnt": learnt}
+    return _STATE.written({"engines": [entry] * engines})
+
+
+def _rows_of_configuration() -> Iterator[Row]:
+    sizes = f"{LARGEST_YAML // MIB} MiB; {MOST_TEXT // 2**10} KiB of one text"
+    items = f"{MOST_NODES:,} values, 50 levels, 100 mistakes reported"
+    yield Row(
+        name="configuration",
+        kind="file",
+        controlled_by="whoever writes the configuration, who is trusted",
+        bytes=sizes,
+        items=items,
+        time="at the start; at a reload beside the event loop, with single calls of up to a second",
+        addresses="everything: it names the hosts, files and secrets",
+        beyond_bounds="at the start the program ends with the reason; at a reload the old one stays: `reload_failed`",
+        read=in_file(lambda path: load(path, environ={}), ConfigError, name="exporter.yml"),
+        worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
+        beyond=_TREE_BEYOND,
+    )
+    yield Row(
+        name="web configuration",
+        kind="file",
+        controlled_by="whoever writes the web configuration, who is trusted",
+        bytes=sizes,
+        items=items,
+        time="at the start; after a change beside the event loop, with single calls of up to a second",
+        addresses="the certificates and keys that it names",
+        beyond_bounds="at the start the program ends with the reason; later the old one stays: "
+        "`web_config_reload_failed`",
+        read=in_file(read_web_config, ConfigError, name="web.yml"),
+        worst={"users": lambda: _users(1_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
+        beyond=_TREE_BEYOND,
+    )
+    yield Row(
+        name="secret file",
+        kind="file",
+        controlled_by="whoever writes the file, who is trusted",
+        bytes=f"{LARGEST_SECRET // MIB} MiB",
+        items="one line",
+        time="read once after each change; else one `stat` a request",
+        addresses="nothing",
+        beyond_bounds="the request is not sent: the poll fails with `refused`",
+        read=in_file(_secret, PollError),
+        worst={"one line": filled(b"", b"x", b"", LARGEST_SECRET)},
+        beyond={
+            "bytes": filled(b"", b"x", b"", LARGEST_SECRET + 1),
+            "two lines": lambda: b"a\nb",
+            "a byte that is not ASCII": lambda: b"\xff",
+        },
+    )
+
+
+def _rows_of_documents() -> Iterator[Row]:
+    yield Row(
+        name="reference file",
+        kind="file",
+        controlled_by="whoever writes the file, who is trusted",
+        bytes=f"{reference.LARGEST // MIB} MiB",
+        items=f"{reference.MOST_VALUES:,} values",
+        time="at the start, at a reload beside the event loop",
+        addresses="nothing",
+        beyond_bounds="the configuration that names it is rejected, with the reason",
+        read=in_file(reference.read, reference.ReferenceFileError),
+        worst={"engines": lambda: _reference(1_000)},
+        beyond={
+            "bytes": filled(b"", b" ", b"", reference.LARGEST + 1),
+            "values": filled(b"[", b"{},", b"{}]"),
+            "nesting": lambda: b"[" * reference.MOST_VALUES,
+            "a text": filled(b'["', b"x", b'"]'),
+        },
+    )
+    yield Row(
+        name="state file",
+        kind="file",
+        controlled_by="the exporter itself, and whoever may write to its directory",
+        bytes=f"{LARGEST_STATE // MIB} MiB",
+        items=f"{MOST_STATE_VALUES:,} values",
+        time="before the first poll; beside the event loop where a reload names another file",
+        addresses="nothing",
+        beyond_bounds="it is renamed to `<name>.corrupt`: `state_file_set_aside`; the exporter starts without",
+        read=in_file(_state),
+        worst={"engines": lambda: _learnt(2_000, 400)},
+        beyond={
+            "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
+            "values": filled(b"[", b"{},", b"{}]"),
+            "nesting": lambda: b"[" * MOST_STATE_VALUES,
+        },
+    )
+    yield Row(
+        name="config.json of a model",
+        kind="file",
+        controlled_by="whoever made the model's folder",
+        bytes=f"{checkpoint.CONFIG.bytes // MIB} MiB",
+        items=f"{checkpoint.CONFIG.values:,} values",
+        time="a command of its own: `plan`",
+        addresses="nothing",
+        beyond_bounds="the command ends with the reason",
+        read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
+        worst={
+            "values": as_json(lambda: {**_MODEL, "x": [{}] * (checkpoint.CONFIG.values // 2 - 20)}),
+            "a text": as_json(lambda: {**_MODEL, "x": "x" * (checkpoint.CONFIG.bytes - 1000)}),
+        },
+        beyond={
+            "bytes": filled(b"", b" ", b"", checkpoint.CONFIG.bytes + 1),
+            "values": filled(b'{"x":[', b"[],", b"[]]}"),
+            "nesting": lambda: b"[" * checkpoint.CONFIG.values,
+            "a number": lambda: json.dumps({**_MODEL, "hidden_size": 10**4000}).encode(),
+        },
+    )
+    yield Row(
+        name="safetensors header of a model",
+        kind="file",
+        controlled_by="whoever made the model's folder",
+        bytes="8 bytes: its length",
+        items="nothing else is read",
+        time="a command of its own: `plan`",
+        addresses="nothing",
+        beyond_bounds="the weights are counted from config.json instead",
+        read=in_file(_safetensors, ModelError, name="model.safetensors"),
+        worst={
+            "a length beyond the file": lambda: b"\xff" * 8,
+            "no length": lambda: b"\x01",
+            "a long header": filled((2**16).to_bytes(8, "little"), b"[", b"", 2**20),
+        },
+    )
+
+
+ROWS: tuple[Row, ...] = (*_rows_of_configuration(), *_rows_of_documents())
+"""The rows of files."""

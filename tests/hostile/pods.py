@@ -1,0 +1,151 @@
+"""Pods that Kubernetes lists, and the events of a watch: at their bounds, and just beyond them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from aiohttp import web
+
+from exporter.config.kubernetes_settings import KubernetesDiscovery
+from exporter.config.schema import Scrape
+from exporter.targets.group_reader import (
+    MOST_TARGETS,
+)
+from exporter.targets.kubernetes import MOST_PODS, PodDiscovery
+from exporter.targets.kubernetes_api import LARGEST_PAGE, LONGEST_LINE
+from exporter.targets.kubernetes_objects import MOST_CHARACTERS as MOST_POD_CHARACTERS
+from exporter.targets.protocol import DiscoveryError
+from tests.hostile.making import MIB, NO_LIST, Server, as_json, filled, served
+from tests.hostile.row import RejectedError, Row
+
+
+def _pod(name: str, **more: object) -> dict[str, object]:
+    metadata = {"name": name, "namespace": "n", **more}
+    return {"metadata": metadata, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
+
+
+def _pods(data: bytes, events: bytes) -> Server:
+    """Return an API server with a list of pods and the events of a watch."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=events if "watch" in request.query else data)
+
+    return answer
+
+
+def _discovery(url: str) -> PodDiscovery:
+    settings = KubernetesDiscovery(api_server=url, namespaces=("n",), annotations={"note": "note"})
+    return PodDiscovery("n", settings, Scrape())
+
+
+_EMPTY: Final = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
+
+
+async def _pod_list(data: bytes) -> object:
+    async with served(_pods(data, b"")) as url:
+        try:
+            return await _discovery(url).targets()
+        except DiscoveryError as error:
+            raise RejectedError(str(error)) from None
+
+
+async def _pod_events(data: bytes) -> object:
+    """Watch the bytes, and then the event of a new pod, which ends the look."""
+    last = json.dumps({"type": "ADDED", "object": _pod("last")}).encode()
+    async with served(_pods(_EMPTY, data + b"\n" + last + b"\n")) as url:
+        found = _discovery(url)
+        try:
+            await found.targets()
+            return await found.targets()
+        except DiscoveryError as error:
+            raise RejectedError(str(error)) from None
+
+
+def _list(begin: bytes, unit: bytes, end: bytes) -> Callable[[], bytes]:
+    head = b'{"metadata":{"resourceVersion":"1"},"items":['
+    return filled(head + begin, unit, end + b"]}", LARGEST_PAGE)
+
+
+_BEGIN_OF_POD: Final = json.dumps(_pod("p"))[:-1].encode()
+
+
+def _rows_of_pods() -> Iterator[Row]:
+    yield Row(
+        name="Kubernetes list of pods",
+        kind="socket",
+        controlled_by="the API server of `discovery.kubernetes`, and whoever may create pods",
+        bytes=f"{LARGEST_PAGE // MIB} MiB of one response; "
+        f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
+        items=f"{MOST_PODS:,} pods, {MOST_TARGETS:,} targets",
+        time="slices of a millisecond or two, one pod at a time; lists at least 5 s apart",
+        addresses="the addresses of the pods",
+        beyond_bounds=NO_LIST,
+        read=_pod_list,
+        worst={
+            "pods": as_json(
+                lambda: {
+                    "metadata": {"resourceVersion": "1"},
+                    "items": [_pod(f"p{n}") for n in range(MOST_TARGETS)],
+                }
+            ),
+            "a pod with a large part that is not read": _list(_BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}"),
+            "a pod with a large text": _list(_BEGIN_OF_POD + b',"x":"', b"\\u0000", b'"}'),
+            "a pod with many variables": _list(
+                _BEGIN_OF_POD + b',"spec":{"containers":[{"env":[', b'{"name":"a"},', b'{"name":"a"}]}]}}'
+            ),
+            "a pod with many arguments": _list(
+                _BEGIN_OF_POD + b',"spec":{"containers":[{"args":[', b'"--spec",', b'""]}]}}'
+            ),
+        },
+        beyond={
+            "bytes": filled(b"[", b" ", b"]", LARGEST_PAGE + 1),
+            "targets": as_json(
+                lambda: {
+                    "metadata": {"resourceVersion": "1"},
+                    "items": [_pod(f"p{n}") for n in range(MOST_TARGETS + 1)],
+                }
+            ),
+            "bytes full of empty pods": _list(b"", b"{},", b"{}"),
+            "members of an object": _list(
+                b'{"metadata":{"annotations":{',
+                b",".join(b'"a%d":""' % number for number in range(20_000)) + b",",
+                b'"":""}}}',
+            ),
+        },
+    )
+    yield Row(
+        name="Kubernetes watch event",
+        kind="socket",
+        controlled_by="the API server of `discovery.kubernetes`, and whoever may create pods",
+        bytes=f"{LONGEST_LINE // MIB} MiB of one event; "
+        f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
+        items=f"{MOST_TARGETS:,} targets",
+        time="slices of a millisecond or two, one event at a time; a pause of 1 s after each change of a target",
+        addresses="the address of the pod",
+        beyond_bounds=NO_LIST,
+        read=_pod_events,
+        worst={
+            "an event with a large part that is not read": filled(
+                b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}}", LONGEST_LINE
+            ),
+            "many events": lambda: b"\n".join(
+                [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}'] * 20_000
+            ),
+            "empty lines": filled(b"", b"\n", b"", LONGEST_LINE),
+        },
+        beyond={
+            "bytes": filled(
+                b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[',
+                b"[],",
+                b"[]]}}",
+                LONGEST_LINE + MIB,
+            ),
+            "an event that is no object": lambda: b"[]",
+        },
+    )
+
+
+ROWS: tuple[Row, ...] = tuple(_rows_of_pods())
+"""The rows of pods."""
