@@ -16,6 +16,7 @@ from exporter.clock import Clock
 from exporter.config.schema import Config
 from exporter.event_log import EventLog
 from exporter.internal_errors import InternalErrors
+from exporter.scrape.budget import PollBudget
 from exporter.targets.target import CONFIGURED, Target
 from exporter.tasks import Background, cancel, keep_running, spawn
 from exporter.watch import TargetWatch
@@ -56,6 +57,7 @@ class Fleet:
         self._changes = asyncio.Lock()
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
+        self._budget = PollBudget(clock, self._capacity.most)
         self.not_watched = 0
         """The number of targets that were found and are not watched, since the limit is reached."""
         self._background = Background()
@@ -76,6 +78,7 @@ class Fleet:
         """
         self._capacity.most = self.config.limits.engines or self._default_limit
         watched = _within(targets, self._capacity.most)
+        self._budget.engines, self._budget.targets = self._capacity.most, len(watched)
         self._note_not_watched(len(targets) - len(watched))
         self._found = watched
         self._background.start(self._follow(watched))
@@ -153,6 +156,7 @@ class Fleet:
             self._baselines,
             self._events,
             capacity=self._capacity,
+            budget=self._budget,
             errors=self._errors,
         )
 

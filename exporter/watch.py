@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ from exporter.export.models import TargetView
 from exporter.export.snapshot import id_of
 from exporter.export.status import TargetStatus
 from exporter.internal_errors import InternalErrors
+from exporter.scrape.budget import PollBudget
 from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
 from exporter.scrape.plan import MOST_ENGINES, MOST_NAMES_TOGETHER
@@ -57,14 +59,15 @@ class TargetWatch:
         events: EventLog | None = None,
         *,
         capacity: Capacity | None = None,
+        budget: PollBudget | None = None,
         spread: bool = True,
         errors: InternalErrors | None = None,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
         What happens goes through ``events``; without them it is written to the log and not kept for others.
-        ``capacity`` limits its engines together with those of other targets; without it, the target has as
-        many as one page may show.
+        ``capacity`` limits its engines, ``budget`` what its polls take, both together with those of other
+        targets; without them, the target has as much as one page may take.
         With ``spread`` it has moments of its own for what is done less often than polled, so that a fleet
         does not do it all at once; without, they are those of its first poll.
         """
@@ -73,10 +76,12 @@ class TargetWatch:
         self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
         self._errors = errors or InternalErrors(clock.monotonic)
         self._engines: dict[EngineName, EngineWatch] = {}
-        self._reading: Reading | None = None
+        self._server = Reading("", "", {})
+        """What the newest page shows of the server, without samples: a large page has megabytes of them."""
         self._record = PollRecord()
         self._crowd = Crowd()
         self._capacity = capacity or Capacity(MOST_ENGINES)
+        self._budget = budget or PollBudget(clock, MOST_ENGINES)
         self._places = MOST_ENGINES
         self._not_watched = 0
         self._phase = phase if spread else lambda _: 0.0
@@ -163,11 +168,11 @@ class TargetWatch:
 
     def status(self) -> TargetStatus:
         """Return how the polls go."""
-        record, reading = self._record, self._reading
+        record, server = self._record, self._server
         return TargetStatus(
             up=record.up,
-            engine_kind=reading.engine_kind if reading else "",
-            front_end=reading.front_end if reading else "",
+            engine_kind=server.engine_kind,
+            front_end=server.front_end,
             page=record.page,
             version=record.version,
             polls=record.polls,
@@ -182,7 +187,7 @@ class TargetWatch:
 
     def view(self) -> TargetView:
         """Return what JSON says of the target."""
-        record, reading, parts = self._record, self._reading, urlsplit(self.target.url)
+        record, server, parts = self._record, self._server, urlsplit(self.target.url)
         return TargetView(
             target=self.target.name,
             address=f"{address(self.target.url)}{parts.path}",
@@ -190,8 +195,8 @@ class TargetWatch:
             discovery=self.target.discovery,
             up=record.up,
             error=f"{record.error}: {record.message}" if record.error else "",
-            engine_kind=reading.engine_kind if reading else "",
-            front_end=reading.front_end if reading else "",
+            engine_kind=server.engine_kind,
+            front_end=server.front_end,
             page=record.page,
             version=record.version,
             polls=record.polls,
@@ -257,6 +262,7 @@ class TargetWatch:
             tell=lambda event: self._events.record(event, self._clock.wall(), target.name),
             attempted=lambda: self._errors.attempt("gone", self.item, self._tell_gone),
             record=self._record,
+            budget=self._budget,
         )
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
@@ -283,7 +289,7 @@ class TargetWatch:
 
     def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine began anew."""
-        self._reading = polled.reading
+        self._server = replace(polled.reading, samples={})
         self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)

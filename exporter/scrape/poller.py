@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter as Tally
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit, urlunsplit
@@ -14,6 +15,7 @@ import structlog
 
 from exporter.clock import Clock
 from exporter.event import Event
+from exporter.scrape.budget import LARGE_PAGE, PollBudget
 from exporter.scrape.client import Answer, Client
 from exporter.scrape.errors import PollError, Reason, StatusError
 from exporter.scrape.filter import PageChoice
@@ -101,6 +103,10 @@ class PollRecord:
         return Event("server_details_not_used", {"source": source, "reason": reason}, is_bad=True)
 
 
+class _LargePageError(Exception):
+    """The page is large, and there is no permit for it yet."""
+
+
 class Poller:
     """Asks one server for its page, on a beat of its own, never twice at a time."""
 
@@ -116,13 +122,14 @@ class Poller:
         tell: Callable[[Event], None],
         attempted: Callable[[], None],
         record: PollRecord,
+        budget: PollBudget,
     ) -> None:
         """Poll ``url`` by ``client`` and hand what comes to ``receive``.
 
         ``receive`` returns whether the server's counters began anew; then what was learnt of the server
         is forgotten, since it may be another one. ``tell`` takes what is worth a line in the log.
         ``attempted`` is called after each poll, also one that failed. ``record`` goes on over changes of the
-        configuration.
+        configuration. ``budget`` is shared with the polls of other targets.
         """
         self._url = url
         self._client = client
@@ -131,7 +138,10 @@ class Poller:
         self._receive = receive
         self._tell = tell
         self._attempted = attempted
-        self._reader = Reader()
+        self._budget = budget
+        self._large: set[bool] = set()
+        """Whether the last pages without and with histograms were large."""
+        self._reader = Reader(lambda: budget.layout_bytes)
         self._choice = PageChoice(url, enabled=pace.filtered)
         self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window, record.cost)
         self._meter = Meter(clock.processor)
@@ -141,6 +151,7 @@ class Poller:
         self._with_latencies = Seldom(pace.histogram_interval, pace.histogram_phase)
         self._log = structlog.get_logger(target=name)
         self._foreign = False
+        self._permitted = False
         self._details_wanted = True
         self._speculation_wanted = False
         self._crashed = False
@@ -163,8 +174,7 @@ class Poller:
         # Histograms are most of a page's cost: they are read now and then, beginning with the first poll.
         with_latencies = self._with_latencies.is_due(self._clock.monotonic(), self.interval / 2)
         try:
-            answer, reading = await self._ask(with_latencies=with_latencies)
-            await self._succeeded(answer, reading, with_latencies=with_latencies)
+            await self._poll_within_budget(with_latencies=with_latencies)
         except PollError as error:
             self._failed(error.reason, str(error))
         except Exception:  # noqa: BLE001
@@ -177,6 +187,28 @@ class Poller:
             self._crashed = False
         self._note_cost()
         self._attempted()
+
+    async def _poll_within_budget(self, *, with_latencies: bool) -> None:
+        """Poll; if the target's pages are large or costly, with a permit that few polls have at a time."""
+        begin = self._clock.monotonic()
+        share = self.record.cost.seconds / self._pace.interval
+        if with_latencies not in self._large and not self._budget.is_costly(share):
+            with suppress(_LargePageError):
+                await self._poll_once(with_latencies=with_latencies)
+                self._duty.waited(0.0)
+                return
+        async with self._budget.permit(self.record.cost.total, self._processor_seconds):
+            self._duty.waited(self._clock.monotonic() - begin)
+            self._large.discard(with_latencies)
+            self._permitted = True
+            try:
+                await self._poll_once(with_latencies=with_latencies)
+            finally:
+                self._permitted = False
+
+    async def _poll_once(self, *, with_latencies: bool) -> None:
+        answer, reading = await self._ask(with_latencies=with_latencies)
+        await self._succeeded(answer, reading, with_latencies=with_latencies)
 
     def _next_moment(self) -> float:
         """Return the beat at which to poll next: the effective interval is some of the configured ones."""
@@ -229,9 +261,28 @@ class Poller:
             self.record.page = page
 
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, Reading]:
-        answer = await self._client.get(url)
-        reading = self._reader.read(answer.body, with_latencies=with_latencies)
-        return answer, await giving_way(self._meter.measured(reading))
+        answer = await self._get_page(url, with_latencies=with_latencies)
+        async with self._budget.reading(len(answer.body)):
+            reading = self._reader.read(answer.body, with_latencies=with_latencies)
+            return answer, await giving_way(self._meter.measured(reading))
+
+    async def _get_page(self, url: str, *, with_latencies: bool) -> Answer:
+        """Return the page; a large one only with a permit.
+
+        Raises:
+            _LargePageError: There is no permit.
+        """
+        try:
+            answer = await self._client.get(url, max_body=None if self._permitted else LARGE_PAGE)
+        except PollError as error:
+            if error.reason == "too_large":
+                self._large.add(with_latencies)
+                if not self._permitted:
+                    raise _LargePageError from None
+            raise
+        if len(answer.body) > LARGE_PAGE:
+            self._large.add(with_latencies)
+        return answer
 
     def _failed(self, reason: Reason, message: str) -> None:
         record = self.record
@@ -268,9 +319,13 @@ class Poller:
         is_late = await self._ask_speculation()
         self._speculation_wanted = first and is_late
 
+    def _processor_seconds(self) -> float:
+        """Return the processor time of all polls so far."""
+        return self._meter.seconds + self._client.spent
+
     def _note_cost(self) -> None:
         """Take note of what the poll cost us, and log once why the target is polled less often."""
-        now, spent = self._clock.monotonic(), self._meter.seconds + self._client.spent
+        now, spent = self._clock.monotonic(), self._processor_seconds()
         self.record.cost.polled(now, spent - self._spent)
         self._spent = spent
         cause, slowed = self._duty.cause, self.record.slowed

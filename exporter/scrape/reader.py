@@ -12,6 +12,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from exporter.capacity import fair_share
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PageError
 from exporter.scrape.page import SLICE, Layout, read_page, read_values
@@ -23,6 +24,9 @@ MOST_COUNT = 2**53
 """From here on a float no longer counts by ones, so no server's counter can be right."""
 MOST_REQUESTS = 2.0**20
 """More requests than this cannot run or wait on one engine: the gauge is absent."""
+
+SMALL_LAYOUT = 8 * 1024
+"""Bytes of a page whose layout is always kept: it takes some 100 kB."""
 
 _NANOSECONDS = 10**9
 _ENGINES_SLICE = 16
@@ -36,13 +40,15 @@ class _Known:
 
     layout: Layout
     plan: Plan
+    size: int
+    """Bytes of the page: its layout takes 10 to 18 times as much."""
 
 
 _shared: WeakValueDictionary[int, _Known] = WeakValueDictionary()
 """Replicas have pages of one layout, of 50 kB and more: those of a fleet share it, as long as one has it."""
 
 
-def _known(layout: Layout) -> Pausing[_Known]:
+def _known(layout: Layout, size: int) -> Pausing[_Known]:
     """Return what is known of the layout, which another target's reader may have found out already."""
     key = hash((tuple(layout.starts), tuple(layout.places)))
     if len(layout.places) > SLICE:
@@ -50,14 +56,19 @@ def _known(layout: Layout) -> Pausing[_Known]:
     known = _shared.get(key)
     if known is None or known.layout != layout:
         plan = yield from plan_of(layout)
-        known = _shared[key] = _Known(layout, plan)
+        known = _shared[key] = _Known(layout, plan, size)
     return known
 
 
 class Reader:
     """Reads the pages of one target; keeps the layout of the last one, so that the next costs less."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout_bytes: Callable[[], float] = lambda: inf) -> None:
+        """Keep layouts as long as those of all readers are of ``layout_bytes`` bytes of pages at most.
+
+        Beyond that, a page that is larger than its fair share is read as a new one each time.
+        """
+        self._layout_bytes = layout_bytes
         self._known: dict[bool, _Known] = {}
         self.shown = Shown()
         """What the newest page shows; of its histograms only if they were read."""
@@ -81,6 +92,7 @@ class Reader:
             if number % _ENGINES_SLICE == 0:
                 yield
         self.shown = plan.shown
+        self._release_layouts()
         return Reading(plan.kind, plan.front_end, samples)
 
     def _read_again(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[Plan, list[float]] | None]:
@@ -97,7 +109,7 @@ class Reader:
         values = yield from read_values(layout, page)
         if values is None:
             return None
-        plan = yield from self._keep(layout, with_latencies=False)
+        plan = yield from self._keep(layout, len(page), with_latencies=False)
         return plan, values
 
     def _read_first(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[Plan, list[float]]]:
@@ -106,12 +118,22 @@ class Reader:
         layout, values = yield from read_page(page, _NAMES[with_latencies])
         if with_latencies:
             self._known.pop(False, None)
-        plan = yield from self._keep(layout, with_latencies=with_latencies)
+        plan = yield from self._keep(layout, len(page), with_latencies=with_latencies)
         return plan, values
 
-    def _keep(self, layout: Layout, *, with_latencies: bool) -> Pausing[Plan]:
-        known = self._known[with_latencies] = yield from _known(layout)
+    def _keep(self, layout: Layout, size: int, *, with_latencies: bool) -> Pausing[Plan]:
+        known = self._known[with_latencies] = yield from _known(layout, size)
         return known.plan
+
+    def _release_layouts(self) -> None:
+        """Release layouts of large pages, if those of all readers are too many."""
+        largest = max((known.size for known in self._known.values()), default=0)
+        if largest <= SMALL_LAYOUT:
+            return
+        sizes = [known.size for known in _shared.values()]
+        most = self._layout_bytes()
+        if sum(sizes) > most and largest > fair_share(sizes, int(most)):
+            self._known.clear()
 
 
 def _sample(

@@ -24,6 +24,8 @@ LARGEST_SHARE = 1 / 6
 """The longest effective interval, as a share of the shortest window."""
 REFUSED_BACK_OFF = 5.0
 """The longest wait, in seconds, after a refused connection: asking nobody costs nobody anything."""
+LONGEST_WAIT: Final = 60.0
+"""The longest interval, in seconds, that waiting for a turn leads to."""
 BACK_OFF = 30.0
 """The longest wait after other failures."""
 
@@ -98,6 +100,8 @@ class ProcessingCost:
         self._polls: deque[tuple[float, float]] = deque()
         self.seconds = 0.0
         """The mean processor seconds of a poll over the last minute, the costliest few left out."""
+        self.total = 0.0
+        """The processor seconds of all polls of the last minute."""
 
     def polled(self, now: float, seconds: float) -> None:
         """Note the processor seconds of a poll that ended ``now`` (monotonic), successful or not."""
@@ -105,7 +109,9 @@ class ProcessingCost:
         polls.append((now, seconds))
         while polls[0][0] < now - REMEMBERED_SECONDS or len(polls) > MOST_REMEMBERED:
             polls.popleft()
-        usual = sorted(cost for _, cost in polls)[:-COSTLIEST]
+        costs = sorted(cost for _, cost in polls)
+        self.total = sum(costs)
+        usual = costs[:-COSTLIEST]
         self.seconds = sum(usual) / len(usual) if usual else 0.0
 
 
@@ -120,6 +126,7 @@ class DutyCycle:
         self._interval = interval
         self._most = most
         self._own = own
+        self._waited = 0.0
         self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _HARDLY))
         # The shortest answers: each longer than the one before it, the first the shortest of all.
         self._answers: deque[tuple[float, float]] = deque()
@@ -133,6 +140,10 @@ class DutyCycle:
         while answers[0][0] < now - REMEMBERED_SECONDS:
             answers.popleft()
 
+    def waited(self, seconds: float) -> None:
+        """Note how long a poll waited for its turn among the costly polls of all targets."""
+        self._waited = min(seconds, LONGEST_WAIT)
+
     @property
     def beats(self) -> int:
         """How many intervals there are from one poll to the next.
@@ -140,14 +151,15 @@ class DutyCycle:
         By the *shortest* answer of the last minute: the others waited behind the server's load, which
         is not what answering costs. Whole intervals, so that a target keeps its beat as its cost varies.
         """
-        return max(self._beats_of(self._answering()), self._beats_of(self._processing()))
+        own = max(self._beats_of(self._answering()), self._beats_of(self._processing()))
+        return max(own, floor(self._waited / self._interval) + 1)
 
     @property
     def cause(self) -> Cause | None:
         """Why the effective interval is longer than configured; None if it is not."""
         if self.beats == 1:
             return None
-        return "processing" if self._processing() > self._answering() else "answers"
+        return "processing" if self._processing() > self._answering() or self._waited else "answers"
 
     def interval(self) -> float:
         """Return the effective interval in seconds."""

@@ -43,6 +43,8 @@ class Server:
 
     routes: Routes
     headers: tuple[str, ...] = ()
+    every_path: str = ""
+    """The route of every path without one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,11 @@ def watched(attack: Attack, folder: Path, seconds: float) -> Measured:
 def _config(attack: Attack, good: Mapping[str, int], hostile: int) -> dict[str, Any]:
     targets = [{"url": f"http://127.0.0.1:{port}/metrics", "name": name} for name, port in good.items()]
     more = json.loads(json.dumps(attack.config).replace("{url}", f"http://127.0.0.1:{hostile}"))
-    defaults = {"limits": {"engines": engines_that_fit(SIDECAR_MEMORY)}}
+    defaults = {
+        "limits": {"engines": engines_that_fit(SIDECAR_MEMORY)},
+        # The good servers share the processors with the attacker: their answers say nothing of their own cost.
+        "poll": {"max_duty_cycle": 1},
+    }
     return {**defaults, **more, "targets": [*targets, *more.get("targets", ())]}
 
 
@@ -138,7 +144,7 @@ def _hostile(folder: Path, server: Server | None) -> Iterator[int]:
     for number, (path, bodies) in enumerate(server.routes.items()):
         names = [f"{number}-{place}.bin" for place in range(len(bodies))]
         files.update(zip(names, bodies, strict=True))
-        routes[path] = {"files": names, "headers": server.headers}
+        routes["*" if path == server.every_path else path] = {"files": names, "headers": server.headers}
     with _served(folder, {"hostile": routes}, files) as ports:
         yield ports["hostile"]
 

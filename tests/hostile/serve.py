@@ -1,7 +1,7 @@
 """Serve the answers that a folder names, in a process of its own: ``python -m tests.hostile.serve FOLDER``.
 
 ``spec.json`` maps ports' names to routes: ``{"name": {"/path": {"files": ["0.bin"], "headers": ["Content-Type: a"]}}}``.
-The files of a route are answered in turn. ``ports.json`` appears once all listen; ``asked.txt`` gets a line
+The files of a route are answered in turn; the route `*` is that of every other path. ``ports.json`` appears once all listen; ``asked.txt`` gets a line
 ``name path seconds`` (monotonic) for each request.
 """
 
@@ -19,6 +19,9 @@ from typing import TextIO
 
 GOOD = "good"
 """The name of the file that stands for the page of a good engine whose counters move."""
+OWN_ADDRESS = "own-address.test:1"
+"""Stands in a body for the address of the server that sends it."""
+_EVERY_PATH = "*"
 _HEAD = "HTTP/1.1 200 OK\r\n{headers}Content-Length: {length}\r\n\r\n"
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
@@ -44,17 +47,26 @@ def good_page(polls: int, model: str = "good") -> bytes:
     return "\n".join(lines).encode()
 
 
+class _Route:
+    """The answers of one path, in turn."""
+
+    def __init__(self, route: dict[str, list[str]], folder: Path) -> None:
+        self._headers = "".join(f"{header}\r\n" for header in route.get("headers", ()))
+        self._bodies = _bodies(route["files"], folder)
+
+    def answer(self, port: int) -> bytes:
+        body = next(self._bodies).replace(OWN_ADDRESS.encode(), b"127.0.0.1:%d" % port)
+        return _HEAD.format(headers=self._headers, length=len(body)).encode("latin-1") + body
+
+
 class _Server:
     def __init__(
         self, name: str, routes: dict[str, dict[str, list[str]]], folder: Path, asked: TextIO
     ) -> None:
         self._name = name
         self._asked = asked
-        self._bodies = {path: _bodies(route["files"], folder) for path, route in routes.items()}
-        self._headers = {
-            path: "".join(f"{header}\r\n" for header in route.get("headers", ()))
-            for path, route in routes.items()
-        }
+        self._routes = {path: _Route(route, folder) for path, route in routes.items()}
+        self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -68,10 +80,8 @@ class _Server:
             writer.close()
 
     def _answer(self, path: str) -> bytes:
-        if path not in self._bodies:
-            return _NOT_FOUND
-        body = next(self._bodies[path])
-        return _HEAD.format(headers=self._headers[path], length=len(body)).encode("latin-1") + body
+        route = self._routes.get(path) or self._routes.get(_EVERY_PATH)
+        return route.answer(self.port) if route else _NOT_FOUND
 
 
 def _bodies(files: list[str], folder: Path) -> Iterator[bytes]:
@@ -87,7 +97,7 @@ async def _main(folder: Path) -> None:
         for name, routes in spec.items():
             server = _Server(name, routes, folder, asked)
             listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-            ports[name] = listening.sockets[0].getsockname()[1]
+            server.port = ports[name] = listening.sockets[0].getsockname()[1]
         unfinished = folder / "ports.tmp"
         unfinished.write_text(json.dumps(ports))
         unfinished.rename(folder / "ports.json")

@@ -10,6 +10,7 @@ from typing import Final
 
 from exporter.clock import SystemClock
 from exporter.scrape.batch_schedule import KEY, MOST_BATCH, MOST_RANGES
+from exporter.scrape.budget import PollBudget
 from exporter.scrape.client import Answer
 from exporter.scrape.errors import StatusError
 from exporter.scrape.plan import MOST_POSITIONS
@@ -55,6 +56,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         tell=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,
         record=record,
+        budget=PollBudget(SystemClock(), 1),
     )  # fmt: skip
     await poller.poll()
     assert record.up, record.message

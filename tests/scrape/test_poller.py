@@ -9,12 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from exporter.event_log import EventLog
+from exporter.scrape.budget import LARGE_PAGE, PERMITS, PROCESSOR_SHARE, PollBudget
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import PageError, PollError, StatusError
 from exporter.scrape.poller import DETAILS_EVERY, SAID_AGAIN, Pace, Poller, PollRecord, beside
 from exporter.scrape.sample import EngineName
 from exporter.scrape.server_info import MOST_ANSWER, ServedSpeculation
+from tests.conftest import settle
 
 PAGES = Path(__file__).parent.parent / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -68,6 +70,8 @@ class Server:
             self.at_once -= 1
         if isinstance(body, Exception):
             raise body
+        if max_body is not None and len(body) > max_body:
+            raise PollError("too_large", "the body is too large")
         return Answer(body, "text/plain", self.seconds)
 
     def _body(self, url: str):
@@ -106,7 +110,7 @@ def received():
 def make(server, clock, received):
     """Make a poller of the server. Its receiver can be told to report a restart, or to crash."""
 
-    def make(url=URL, *, receive=None, record=None, attempted=lambda: None, **pace) -> Poller:
+    def make(url=URL, *, receive=None, record=None, attempted=lambda: None, budget=None, **pace) -> Poller:
         whole = {
             "interval": 1,
             "histogram_interval": 10,
@@ -130,6 +134,7 @@ def make(server, clock, received):
             tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
             attempted=attempted,
             record=record or PollRecord(),
+            budget=budget or PollBudget(clock, 256),
         )
 
     return make
@@ -227,7 +232,10 @@ async def test_a_server_without_a_filtered_page_is_asked_for_the_whole_one_in_th
         for count in range(41, 56):
             server.page = drafts(NGRAM, count)
             await polls(poller, clock, 1)
-    assert server.kinds() == ["whole", "version", "info", "few", *["whole"] * 9, "many", *["whole"] * 5]
+    # A page that is too large without a permit is asked for again with one.
+    times = 2 if answer is NO_FILTERED_PAGE["too large"] else 1
+    few, many = ["few"] * times, ["many"] * times
+    assert server.kinds() == ["whole", "version", "info", *few, *["whole"] * 9, *many, *["whole"] * 5]
     seen = [polled.reading.samples["tiny-llama", "0"][Counter.DRAFTS] for polled in received]
     assert seen == list(range(41, 56))
     assert not poller.record.failures
@@ -248,7 +256,10 @@ async def test_several_api_servers_answer_the_filtered_request_with_an_empty_pag
 ):
     server.page, server.filtered = DP2, lambda page, url: b""
     await polls(make(), clock, 3)
-    assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
+    # A large page is asked for again with a permit, and with it all that the poll asks for.
+    first = ["whole", "whole", "version", "info"]
+    assert server.kinds() == [*first, "few", "whole", "few", "whole", "whole"]
+    assert len(DP2) > LARGE_PAGE
     assert all(len(polled.reading.samples) == 2 for polled in received)
 
 
@@ -768,8 +779,7 @@ async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, cloc
 
 async def test_what_the_server_says_of_itself_is_read_up_to_a_bound_of_its_own(make, server, clock):
     await polls(make(), clock, 2)
-    assert set(server.limits.values()) == {None, MOST_ANSWER}
-    assert {url for url, limit in server.limits.items() if limit} == {
+    assert {url for url, limit in server.limits.items() if limit == MOST_ANSWER and "metrics" not in url} == {
         "http://vllm:8000/version",
         "http://vllm:8000/server_info?config_format=json",
     }
@@ -910,3 +920,71 @@ async def test_why_it_is_polled_less_often_is_logged_again_after_ten_minutes_at_
             await clock.advance(SAID_AGAIN if len(times) == 3 else 0)
         times.append([log["cause"] for log in logs])
     assert times == [["answers"], [], [], [], ["answers"]]
+
+
+# Large and costly pages.
+
+
+def large(page: bytes = NGRAM) -> bytes:
+    return page + b"#\n" * LARGE_PAGE
+
+
+async def test_a_large_page_is_asked_for_again_with_a_permit_and_then_only_with_one(
+    make, server, clock, received
+):
+    server.page = large()
+    poller = make(filtered=False)
+    await polls(poller, clock, 3)
+    with_histograms, without = ["whole", "whole"], ["whole", "whole"]
+    assert server.kinds() == [*with_histograms, "version", "info", *without, "whole"]
+    assert [URL in server.limits, server.limits[URL]] == [True, None]
+    assert len(received) == poller.record.polls == 3
+    server.page = NGRAM
+    await polls(poller, clock, 2)
+    assert server.limits[URL] == LARGE_PAGE
+    assert len(received) == 5
+
+
+async def test_few_large_pages_are_asked_for_at_a_time(make, server, clock, received):
+    budget, go_on = PollBudget(clock, 256), asyncio.Event()
+    pollers = [make(url=f"http://a:{port}/metrics", budget=budget, filtered=False) for port in range(8)]
+    server.page = large()
+    for poller in pollers:
+        poller._large = {True, False}
+    server.delay = go_on.wait
+    tasks = [asyncio.create_task(poller.poll()) for poller in pollers]
+    await settle(50)
+    assert server.at_once == PERMITS
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert server.most_at_once == PERMITS
+    assert len(received) == len(pollers)
+
+
+async def test_a_target_that_takes_more_than_its_part_of_the_processor_waits_for_a_permit(
+    make, server, clock
+):
+    budget = PollBudget(clock, 256)
+    poller = make(budget=budget, filtered=False)
+    for targets, limit in ((10, LARGE_PAGE), (11, None)):
+        poller.record.cost.seconds = PROCESSOR_SHARE / 10
+        budget.targets = targets
+        await poller.poll()
+        assert server.limits[URL] == limit
+
+
+async def test_a_target_that_waited_for_a_permit_says_so_by_its_interval(make, server, clock):
+    budget = PollBudget(clock, 256)
+    held = [budget.permit(0.0, lambda: 0.0) for _ in range(PERMITS)]
+    for permit in held:
+        await permit.__aenter__()
+    poller = make(budget=budget, filtered=False)
+    poller._large = {True, False}
+    waiting = asyncio.create_task(poller.poll())
+    await clock.advance(4.5)
+    for permit in held:
+        await permit.__aexit__(None, None, None)
+    await waiting
+    assert poller.interval == 5
+    await poller.poll()
+    assert poller.interval == 1

@@ -21,7 +21,7 @@ from exporter.scrape.plan import (
     MOST_POSITIONS,
     MOST_POSITIONS_TOGETHER,
 )
-from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS, Reader
+from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS, SMALL_LAYOUT, Reader
 from exporter.scrape.sample import Buckets, EngineName
 from exporter.scrape.slices import finish
 
@@ -782,3 +782,34 @@ def test_the_old_layout_is_released_before_a_new_one_is_read():
     gc.collect()
     assert old() is None
     assert finish(reading).samples
+
+
+def labelled(names, pages):
+    return [
+        b"".join(
+            b'vllm:num_requests_running{model_name="%b-%d",engine="0"} 1\n' % (name, number)
+            for number in range(pages)
+        )
+        for name in names
+    ]
+
+
+def test_layouts_of_large_pages_are_kept_as_long_as_all_have_room():
+    pages = labelled([b"a", b"b"], 200)
+    readers = [Reader(lambda: 10 * SMALL_LAYOUT) for _ in pages]
+    for reader, page in zip(readers, pages, strict=True):
+        assert len(page) > SMALL_LAYOUT
+        finish(reader.read(page, with_latencies=True))
+    assert all(reader._known for reader in readers)
+
+
+def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each_time(first_readings):
+    pages = labelled([b"c", b"d", b"e"], 200)
+    readers = [Reader(lambda: 2 * SMALL_LAYOUT) for _ in pages]
+    small = Reader(lambda: 2 * SMALL_LAYOUT)
+    finish(small.read(labelled([b"f"], 3)[0], with_latencies=True))
+    for _ in range(2):
+        for reader, page in zip(readers, pages, strict=True):
+            assert len(finish(reader.read(page, with_latencies=True)).samples) == 200
+    assert small._known
+    assert len(first_readings) > 1 + len(pages)

@@ -1,0 +1,62 @@
+"""One hostile source next to nine good targets: the cost of each untrusted input to the installed program.
+
+    python -m benchmarks.hostile [--seconds 10] [--row NAME] [--smoke]
+
+The inputs are those of docs/threat-model.md: the worst within the bounds, and some just beyond one, each
+sent again and again. The exporter has the defaults, and the limit of engines of a sidecar with 128 MiB. The
+goals, on an idle machine: no gap above 2 s between two polls of a good target, /-/healthy under 0.5 s,
+/metrics under 1 s, 128 MiB at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from tests.hostile.attacks import Trial, trials
+from tests.hostile.scene import Measured, watched
+
+MIB = 2**20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each input is sent")
+    parser.add_argument("--row", help="the row of the table; without one, all")
+    parser.add_argument("--smoke", action="store_true", help="the first input of each row, for 3 seconds")
+    arguments = parser.parse_args()
+    chosen = [trial for trial in trials() if arguments.row in (None, trial.row)]
+    if arguments.smoke:
+        chosen = [next(each) for _, each in groupby(chosen, key=lambda trial: trial.row)]
+    seconds = 3.0 if arguments.smoke else arguments.seconds
+    print("| input | case | gap, s | /-/healthy, s | /metrics, s | memory, MiB | warnings |")
+    print("|---|---|--:|--:|--:|--:|--:|")
+    missed = list(_measured(chosen, seconds))
+    print(f"\n{len(chosen)} inputs; {len(missed)} miss a goal." + "".join(f"\n- {miss}" for miss in missed))
+    return 1 if missed else 0
+
+
+def _measured(chosen: Iterable[Trial], seconds: float) -> Iterator[str]:
+    """Measure and print each trial; yield those that miss a goal."""
+    for trial in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            measured = watched(trial.attack(), Path(folder), seconds)
+        print(_line(trial, measured), flush=True)
+        if measured.misses():
+            yield f"{trial.row}, {trial.case}: {', '.join(measured.misses())}"
+
+
+def _line(trial: Trial, measured: Measured) -> str:
+    case = trial.case if trial.within else f"beyond: {trial.case}"
+    figures = f"{measured.gap:.2f} | {measured.healthy:.2f} | {measured.metrics:.2f}"
+    return f"| {trial.row} | {case} | {figures} | {measured.resident / MIB:.0f} | {measured.lines} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
