@@ -1,7 +1,7 @@
 """Metric families to the bytes of a page, without ever holding up the polls.
 
-prometheus_client writes the lines above each family, ``sample_lines`` those of the samples, a slice at a time.
-The page yields to the event loop after each slice, so that no poll waits for more than a millisecond or two.
+prometheus_client writes the lines above a family, ``sample_lines`` those of its samples, slice by slice. The
+page yields to the event loop after each slice, so that no poll waits for more than a millisecond or two.
 """
 
 from __future__ import annotations
