@@ -54,7 +54,7 @@ class TargetWatch:
         config: Config,
         clock: Clock,
         baselines: Baselines,
-        events: EventLog | None = None,
+        events: EventLog | EventBudget | None = None,
         *,
         capacity: Capacity | None = None,
         spread: bool = True,

@@ -38,7 +38,7 @@ class DnsNameDiscovery:
         self.refresh = settings.refresh_interval
         self._looked_up = name
         self._look_up = _service if settings.type == "SRV" else _host(settings.type, settings.port or 0)
-        self._listing = Listing(self.name, self.kind, scrape)
+        self._listing = Listing(self.name, self.kind, scrape, self.key)
 
     async def targets(self) -> Sequence[Target]:
         """Look the name up again.

@@ -90,7 +90,7 @@ class PodDiscovery:
         self._sleep = sleep
         self._listed_at = -_BETWEEN_LISTS[1]
         self._between_lists = _BETWEEN_LISTS[0]
-        self._pods = _Pods(self.name, PodReader(settings, scrape, self.name))
+        self._pods = _Pods(self.name, PodReader(settings, scrape, self.name, self.key))
         self._version = ""
         self._failures = 0
         self._failed = False
