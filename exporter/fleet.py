@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -18,6 +19,7 @@ from exporter.config.schema import Config
 from exporter.event_budget import EventBudget
 from exporter.event_log import EventLog
 from exporter.internal_errors import InternalErrors
+from exporter.scrape.resolver import CONFIGURED, THREADS_OF_A_LIST, Resolver
 from exporter.targets.target import Target
 from exporter.tasks import Background, cancel, keep_running, spawn
 from exporter.token_bucket import TokenBucket
@@ -69,7 +71,7 @@ class Fleet:
         self.not_watched = 0
         """The number of targets that were found and are not watched, since the limit is reached."""
         self._background = Background()
-        self._budgets: dict[str, EventBudget] = {}
+        self._lists: dict[str, _Shared] = {}
         self._lines = TokenBucket(_MOST_LINES, _LINE_EVERY, clock.monotonic)
         self._unlogged = Counter[str]()
 
@@ -165,30 +167,41 @@ class Fleet:
         self._tasks[key] = spawn(keep_running("polling", watch.run, self._errors, self._clock, watch.item))
 
     def _new_watch(self, target: Target) -> TargetWatch:
+        shared = self._shared(target)
         return TargetWatch(
             target,
             self.config,
             self._clock,
             self._baselines,
-            self._events_of(target),
+            shared.events,
             capacity=self._capacity,
             errors=self._errors,
+            resolver=shared.resolver,
         )
 
-    def _events_of(self, target: Target) -> EventLog | EventBudget:
-        """Return what takes the events of a target; those of one list share a rate."""
+    def _shared(self, target: Target) -> _Shared:
+        """Return what the target shares with the others of its list."""
         if not target.found_by:
-            return self._events
-        if target.found_by not in self._budgets:
+            return _Shared(self._events, CONFIGURED)
+        if target.found_by not in self._lists:
             # A list may name others at every look, each of which begins with a budget of its own.
-            self._budgets[target.found_by] = EventBudget(
+            budget = EventBudget(
                 self._events,
                 self._clock.monotonic,
                 burst=_EVENTS_OF_AN_ENGINE * self._capacity.most,
                 every=_LIST_EVENT_EVERY,
                 discovery=target.discovery,
             )
-        return self._budgets[target.found_by]
+            self._lists[target.found_by] = _Shared(budget, Resolver(THREADS_OF_A_LIST))
+        return self._lists[target.found_by]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all targets of one list share, so that they take nothing from the targets of other lists."""
+
+    events: EventLog | EventBudget
+    resolver: Resolver
 
 
 def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:

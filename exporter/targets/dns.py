@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
+from exporter.scrape.resolver import CONFIGURED
 from exporter.targets.groups import Listing
 from exporter.targets.page_url import ip_and_port
 from exporter.targets.protocol import DiscoveryError
@@ -58,16 +59,14 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
     """Return the look-up of A or AAAA records, by the system's resolver."""
 
     async def look_up(name: str) -> set[str]:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_TIMEOUT):
-                found = await loop.getaddrinfo(name, port, family=_FAMILIES[kind], type=socket.SOCK_STREAM)
+                hosts = await CONFIGURED.look_up(name, port, _FAMILIES[kind])
         except socket.gaierror as error:
             gone = () if error.errno in _NO_SUCH_NAME else None
             raise DiscoveryError(error.strerror or "the look-up failed", gone) from None
         except (OSError, UnicodeError):
             raise DiscoveryError("no name server answered in time, or this is no name") from None
-        hosts = {str(address[0]) for *_, address in found}
         try:
             return {ip_and_port(host, port) for host in hosts}
         except ValueError as error:

@@ -113,10 +113,10 @@ async def test_addresses_get_the_port_that_is_configured(urls, kind, name, url):
 async def test_the_system_resolver_tells_what_is_gone_from_what_is_not_known(
     monkeypatch, error, message, targets
 ):
-    async def fail(*_args, **_kwargs):
+    def fail(*_args, **_kwargs):
         raise error
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(DiscoveryError, match=message) as caught:
         await discovery("a.test", type="A", port=1).targets()
     assert caught.value.targets == targets
