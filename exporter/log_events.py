@@ -88,7 +88,7 @@ LOG_EVENTS: Final = tuple(
         (About.DISCOVERY, "discovery_failed", "warning", ("discovery", "reason"), "A list of targets could not be had; the targets stay as they are. At most 10 lines of each list at once with those of `discovery_recovered`, then one in five minutes."),
         (About.DISCOVERY, "discovery_recovered", "info", ("discovery",), "It could be had again."),
         (About.DISCOVERY, "discovered_label_dropped", "warning", ("discovery", "label", "reason"), "Discovery gives a label that a target may not have: by its name, its value or the number of labels. Logged once for each label or limit; `all` is a limit of all targets together."),
-        (About.DISCOVERY, "pod_left_out", "warning", ("discovery", "pod", "reason"), "A pod that asks to be watched cannot be."),
+        (About.DISCOVERY, "pod_left_out", "warning", ("discovery", "pod", "reason"), "A pod that asks to be watched cannot be. At most 100 lines of one namespace at once, then one a minute."),
         (About.EXPORTER, "listening", "info", ("urls", "version"), "It serves."),
         (About.EXPORTER, "stopping", "info", (), "It was told to end."),
         (About.EXPORTER, "reloaded", "info", (), "The configuration was read again, and is in force."),

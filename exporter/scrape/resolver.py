@@ -1,7 +1,7 @@
 """Look up host names by the system's resolver, in threads that nothing else needs.
 
-A look-up whose name server does not answer keeps its thread for 10 s or more. In the threads of the event loop,
-which are few, six such names hold up all other look-ups, files, password checks and the end of the process.
+A look-up whose name server does not answer keeps its thread for 10 s or more. The event loop has few threads:
+six such names hold up all other look-ups, files, password checks and the end of the process.
 """
 
 from __future__ import annotations
