@@ -11,7 +11,12 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 THREADS: Final = 32
 """Look-ups at once of the names in the configuration."""
@@ -38,8 +43,12 @@ class Resolver:
         if _is_address(host):
             return [host]
         look_up = partial(socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        found = await self.run(look_up)
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    async def run(self, look_up: Callable[[], T]) -> T:
+        """Return the result of a look-up by other means than the system's resolver."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
 
 
 def _is_address(host: str) -> bool:

@@ -77,12 +77,13 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
 
 async def _service(name: str) -> set[str]:
     """Look up SRV records, which the system's resolver cannot; dnspython reads the same resolv.conf."""
-    import dns.asyncresolver
     import dns.exception
     import dns.resolver
 
     try:
-        answer = await dns.asyncresolver.Resolver().resolve(name, "SRV", search=True, lifetime=_TIMEOUT)
+        # In a thread: parsing an answer of 64 KiB takes some 0.2 s.
+        resolver = dns.resolver.Resolver()
+        answer = await CONFIGURED.run(lambda: resolver.resolve(name, "SRV", search=True, lifetime=_TIMEOUT))
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         raise DiscoveryError("there is no such record", ()) from None
     except (dns.exception.DNSException, OSError) as error:

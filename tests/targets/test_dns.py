@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import socket
 
-import dns.asyncresolver
 import dns.message
 import dns.rcode
 import dns.resolver
@@ -49,15 +48,15 @@ async def names(monkeypatch):
     transport, responder = await asyncio.get_running_loop().create_datagram_endpoint(
         Responder, local_addr=("127.0.0.1", 0)
     )
-    real = dns.asyncresolver.Resolver
+    real = dns.resolver.Resolver
 
-    def resolver() -> dns.asyncresolver.Resolver:
+    def resolver() -> dns.resolver.Resolver:
         made = real(configure=False)
         made.nameservers = ["127.0.0.1"]
         made.port = transport.get_extra_info("sockname")[1]
         return made
 
-    monkeypatch.setattr(dns.asyncresolver, "Resolver", resolver)
+    monkeypatch.setattr(dns.resolver, "Resolver", resolver)
     yield responder
     transport.close()
 
