@@ -49,8 +49,12 @@ class Baselines:
 
     def keep(self, key: Key, learnt: dict[str, Any], seen: float) -> None:
         """Keep what an engine has learnt until ``seen``, Unix time, unless its names are too long."""
-        if sum(map(len, key)) <= MOST_NAME:
-            self._entries[key] = seen, learnt
+        if sum(map(len, key)) > MOST_NAME:
+            return
+        self._entries[key] = seen, learnt
+        # Not only when they are saved: there may be no file, and targets that come and go every second.
+        if len(self._entries) > 2 * MOST_KEPT:
+            self._forget_surplus()
 
     def known(self, key: Key) -> dict[str, Any] | None:
         """Return what an engine had learnt, or None if nothing is known of it."""

@@ -1,4 +1,4 @@
-"""Limit the events of one target: a server that flaps with every poll must not fill the log."""
+"""Limit events: neither a server that flaps nor a list that changes all its targets may fill the log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporter.event import Event
 from exporter.scrape.plan import MOST_ENGINES
+from exporter.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from exporter.event_log import EventLog
@@ -21,28 +22,46 @@ SAID_AGAIN: Final = 600.0
 
 
 class EventBudget:
-    """Passes on the events of one target to the event log, up to a rate."""
+    """Passes on the events of one target, or of all targets of one list, to the event log, up to a rate."""
 
-    def __init__(self, events: EventLog, now: Callable[[], float]) -> None:
-        """Pass on to ``events``; ``now`` returns monotonic seconds."""
+    def __init__(
+        self,
+        events: EventLog | EventBudget,
+        now: Callable[[], float],
+        *,
+        burst: int = BURST,
+        every: float = EVERY,
+        discovery: str = "",
+    ) -> None:
+        """Pass on to ``events``; ``now`` returns monotonic seconds.
+
+        Args:
+            events: Takes the events that are within the rate.
+            now: Monotonic clock.
+            burst: Events at once.
+            every: Seconds after which one more is allowed.
+            discovery: The kind of the list whose targets share the budget; empty for one target alone.
+        """
         self._events = events
         self._now = now
-        self._left = float(BURST)
-        self._refilled_at = now()
+        self._bucket = TokenBucket(burst, every, now)
+        self._discovery = discovery
         self._omitted = 0
         self._told_at = -inf
 
     def record(self, event: Event, wall: float, target: str, engine: tuple[str, str] | None = None) -> None:
         """Record an event; see ``EventLog``. Beyond the rate count it instead, and log that once."""
-        now = self._now()
-        self._left = min(float(BURST), self._left + (now - self._refilled_at) / EVERY)
-        self._refilled_at = now
-        if self._left >= 1:
-            self._left -= 1
+        if self._bucket.take():
             self._events.record(event, wall, target, engine)
             return
         self._omitted += 1
+        now = self._now()
         if now - self._told_at >= SAID_AGAIN:
             self._told_at = now
-            fields: dict[str, object] = {"omitted": self._omitted, "example": event.name}
-            self._events.record(Event("events_omitted", fields, is_bad=True), wall, target)
+            fields: dict[str, object] = {
+                "omitted": self._omitted,
+                "example": event.name,
+                "discovery": self._discovery,
+            }
+            whose = "" if self._discovery else target
+            self._events.record(Event("events_omitted", fields, is_bad=True), wall, whose)

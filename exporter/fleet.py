@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -14,11 +16,14 @@ from exporter.baselines import Baselines
 from exporter.capacity import Capacity, container_memory, engines_that_fit, shared_evenly
 from exporter.clock import Clock
 from exporter.config.schema import Config
+from exporter.event_budget import EventBudget
 from exporter.event_log import EventLog
 from exporter.internal_errors import InternalErrors
 from exporter.scrape.budget import PollBudget
-from exporter.targets.target import CONFIGURED, Target
+from exporter.scrape.resolver import CONFIGURED, THREADS_OF_A_LIST, Resolver
+from exporter.targets.target import Target
 from exporter.tasks import Background, cancel, keep_running, spawn
+from exporter.token_bucket import TokenBucket
 from exporter.watch import TargetWatch
 
 _log = structlog.get_logger()
@@ -29,6 +34,13 @@ JUDGED_ANEW = 200
 Of more, what was judged when it was its turn is good enough, ``JUDGED_EVERY`` seconds ago at most: to judge a
 thousand anew takes more than a second.
 """
+
+_MOST_LINES: Final = 60
+_LINE_EVERY: Final = 60.0
+"""Lines of the log about changes of the targets at once, and the seconds after which there may be another."""
+_EVENTS_OF_AN_ENGINE: Final = 4
+_LIST_EVENT_EVERY: Final = 1.0
+"""Events of the targets of one list: so many at once for each engine that is watched, then one a second."""
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -61,6 +73,9 @@ class Fleet:
         self.not_watched = 0
         """The number of targets that were found and are not watched, since the limit is reached."""
         self._background = Background()
+        self._lists: dict[str, _Shared] = {}
+        self._lines = TokenBucket(_MOST_LINES, _LINE_EVERY, clock.monotonic)
+        self._unlogged = Counter[str]()
 
     def __iter__(self) -> Iterator[TargetWatch]:
         return iter(list(self._watches.values()))
@@ -74,7 +89,8 @@ class Fleet:
     def follow(self, targets: Sequence[Target]) -> None:
         """Watch just these targets, as soon as earlier changes are done.
 
-        Beyond ``limits.engines``, those of the configuration come first; ways of discovery share the rest.
+        Beyond ``limits.engines``, those of the configuration come first. Lists, DNS names and namespaces
+        share the rest evenly, so that a long list takes no place from another one.
         """
         self._capacity.most = self.config.limits.engines or self._default_limit
         watched = _within(targets, self._capacity.most)
@@ -115,8 +131,7 @@ class Fleet:
             for key, target in wanted.items():
                 await self._errors.attempt_async("target", partial(self._watch, key, target), _item(target))
                 await asyncio.sleep(0)  # a list may bring ten thousand targets at once
-            if added or gone:
-                _log.info("targets_changed", targets=len(wanted), added=len(added), removed=len(gone))
+            self._note_changed(len(wanted), len(added), len(gone))
 
     async def _leave(self, key: Key) -> None:
         await cancel([self._tasks.pop(key, None)])
@@ -124,6 +139,12 @@ class Fleet:
         self._capacity.release(key)
         self._errors.attempt("saving", watch.item, watch.remember)
         await self._errors.attempt_async("closing", watch.close, watch.item)
+
+    def _note_changed(self, targets: int, added: int, removed: int) -> None:
+        self._unlogged.update(added=added, removed=removed)
+        if (added or removed) and self._lines.take():
+            _log.info("targets_changed", targets=targets, **self._unlogged)
+            self._unlogged.clear()
 
     def _note_not_watched(self, number: int) -> None:
         if number and not self.not_watched:
@@ -149,26 +170,52 @@ class Fleet:
         self._tasks[key] = spawn(keep_running("polling", watch.run, self._errors, self._clock, watch.item))
 
     def _new_watch(self, target: Target) -> TargetWatch:
+        shared = self._shared(target)
         return TargetWatch(
             target,
             self.config,
             self._clock,
             self._baselines,
-            self._events,
+            shared.events,
             capacity=self._capacity,
             budget=self._budget,
             errors=self._errors,
+            resolver=shared.resolver,
         )
+
+    def _shared(self, target: Target) -> _Shared:
+        """Return what the target shares with the others of its list."""
+        if not target.found_by:
+            return _Shared(self._events, CONFIGURED)
+        if target.found_by not in self._lists:
+            # A list may name others at every look, each of which begins with a budget of its own.
+            budget = EventBudget(
+                self._events,
+                self._clock.monotonic,
+                burst=_EVENTS_OF_AN_ENGINE * self._capacity.most,
+                every=_LIST_EVENT_EVERY,
+                discovery=target.discovery,
+            )
+            self._lists[target.found_by] = _Shared(budget, Resolver(THREADS_OF_A_LIST))
+        return self._lists[target.found_by]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all targets of one list share, so that they take nothing from the targets of other lists."""
+
+    events: EventLog | EventBudget
+    resolver: Resolver
 
 
 def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
-    """Return at most ``places`` targets, in their order: configured ones first, then evenly by discovery."""
+    """Return at most ``places`` targets, in their order: configured ones first, then evenly by list."""
     if len(targets) <= places:
         return targets
     by_way: dict[str, list[Target]] = {}
     for target in targets:
-        by_way.setdefault(target.discovery, []).append(target)
-    configured = by_way.pop(CONFIGURED, [])[:places]
+        by_way.setdefault(target.found_by, []).append(target)
+    configured = by_way.pop("", [])[:places]
     taken = shared_evenly(by_way, places - len(configured)) if places > len(configured) else {}
     keys = {target.key for chosen in (configured, *taken.values()) for target in chosen}
     return [target for target in targets if target.key in keys]

@@ -32,6 +32,7 @@ from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
 from exporter.scrape.plan import MOST_ENGINES, MOST_NAMES_TOGETHER
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
+from exporter.scrape.resolver import CONFIGURED, Resolver
 from exporter.scrape.sample import EngineName, Reading, Sample
 from exporter.scrape.schedule import phase
 from exporter.scrape.server_info import ServedSpeculation
@@ -56,18 +57,19 @@ class TargetWatch:
         config: Config,
         clock: Clock,
         baselines: Baselines,
-        events: EventLog | None = None,
+        events: EventLog | EventBudget | None = None,
         *,
         capacity: Capacity | None = None,
         budget: PollBudget | None = None,
         spread: bool = True,
         errors: InternalErrors | None = None,
+        resolver: Resolver = CONFIGURED,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
         What happens goes through ``events``; without them it is written to the log and not kept for others.
-        ``capacity`` limits its engines, ``budget`` what its polls take, both together with those of other
-        targets; without them, the target has as much as one page may take.
+        Its name is looked up by ``resolver``. ``capacity`` limits its engines, ``budget`` what its polls take,
+        both together with those of other targets; without them, the target has as much as one page may take.
         With ``spread`` it has moments of its own for what is done less often than polled, so that a fleet
         does not do it all at once; without, they are those of its first poll.
         """
@@ -86,6 +88,7 @@ class TargetWatch:
         self._not_watched = 0
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
+        self._resolver = resolver
         self._configure(target, config)
 
     @property
@@ -244,7 +247,9 @@ class TargetWatch:
         poll = config.poll
         self.target = target
         self._config = config
-        self._client = Client(target.http, timeout=poll.timeout, max_body=poll.max_body)
+        self._client = Client(
+            target.http, timeout=poll.timeout, max_body=poll.max_body, resolver=self._resolver
+        )
         self._poller = Poller(
             target.name,
             target.url,

@@ -26,6 +26,16 @@ def test_what_was_kept_is_known_under_the_same_labels_only():
     assert baselines.known(KEY._replace(engine="1")) is None
 
 
+def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
+    baselines = Baselines()
+    with capture_logs() as logs:
+        for number in range(5 * MOST_KEPT):
+            baselines.keep(KEY._replace(engine=str(number)), {}, float(number))
+    assert len(baselines._entries) <= 2 * MOST_KEPT
+    assert baselines.known(KEY._replace(engine=str(5 * MOST_KEPT - 1))) == {}
+    assert [log["event"] for log in logs] == ["baselines_forgotten"]
+
+
 def test_it_survives_being_written_as_json():
     baselines = Baselines()
     baselines.keep(KEY, {"tokens": 4, "drops": {"mean": 2.5}}, 100.0)

@@ -29,7 +29,11 @@ def test_a_burst_is_passed_on_and_the_rest_is_logged_once(budget, log, clock):
     for _ in range(BURST + 500):
         budget.record(RESET, clock.wall(), "a")
     assert words(log) == ["engine_reset"] * BURST + ["events_omitted"]
-    assert dict(log.since().events[-1].fields) == {"omitted": 1, "example": "engine_reset"}
+    assert dict(log.since().events[-1].fields) == {
+        "omitted": 1,
+        "example": "engine_reset",
+        "discovery": "",
+    }
     assert log.since().events[-1].target == "a"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -9,6 +10,7 @@ from exporter.analysis.engine import JUDGED_EVERY
 from exporter.baselines import Baselines
 from exporter.config.http_settings import HttpSettings
 from exporter.config.schema import Config
+from exporter.event import Event
 from exporter.event_log import EventLog
 from exporter.fleet import JUDGED_ANEW, Fleet
 from exporter.internal_errors import InternalErrors
@@ -120,9 +122,14 @@ async def test_a_target_that_cannot_be_left_cleanly_keeps_no_other_from_coming(f
 # The limit on engines of all targets.
 
 
-def found(way: str, number: int) -> list[Target]:
+def found(way: str, number: int, key: str = "") -> list[Target]:
     return [
-        Target(f"http://{way}-{place}:8000/metrics", f"{way}-{place}", discovery=way)
+        Target(
+            f"http://{way}-{place}:8000/metrics",
+            f"{way}-{place}",
+            discovery=way,
+            found_by="" if way == "static" else key or way,
+        )
         for place in range(number)
     ]
 
@@ -149,6 +156,36 @@ async def test_a_long_list_takes_no_place_from_configured_targets_and_other_ways
     assert by_way == {"static": 9, "http": 8, "kubernetes": 3}
     assert small.not_watched == 4_992
     assert [log["targets"] for log in logs if log["event"] == "targets_not_watched"] == [4_992]
+
+
+async def test_a_long_list_takes_no_place_from_another_list_of_its_kind(small):
+    good = [replace(target, url=f"http://good-{target.name}:1/m") for target in found("http", 3, "good")]
+    good = [replace(target, name=f"good {target.name}") for target in good]
+    await watched(small, found("http", 5_000, "hostile"), good)
+    assert Counter(watch.target.found_by for watch in small) == {"hostile": 17, "good": 3}
+
+
+async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock, monkeypatch):
+    def refused(target, config, *arguments, **keywords):
+        watch = TargetWatch(target, config, *arguments, **keywords)
+        for _ in range(2):
+            watch._events.record(Event("target_failing", {}, is_bad=True), 0.0, target.name)
+        return watch
+
+    monkeypatch.setattr("exporter.fleet.TargetWatch", refused)
+    with capture_logs() as logs:
+        for number in range(1_000):
+            target = Target(f"http://a:1/m?{number}", f"a#{number}", discovery="http", found_by="http x")
+            await watched(small, found("static", 2), [target])
+            await clock.advance(1.0, turns=0)
+    words = Counter(log["event"] for log in logs)
+    assert words["events_omitted"] == 2
+    assert words["target_failing"] <= 4 * 20 + 1_000 + 10
+    assert words["targets_changed"] <= 60 + 1_000 / 60
+    changed = [log for log in logs if log["event"] == "targets_changed"]
+    assert sum(log["added"] for log in changed) >= 900
+    omitted = next(log for log in logs if log["event"] == "events_omitted")
+    assert (omitted["discovery"], omitted["example"]) == ("http", "target_failing")
 
 
 async def test_more_configured_targets_than_the_limit_leave_no_place_for_others(small):

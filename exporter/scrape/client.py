@@ -15,6 +15,7 @@ from exporter.scrape import credentials, url
 from exporter.scrape.answer import AnswerParser
 from exporter.scrape.connection import Connection, UnansweredError
 from exporter.scrape.errors import PollError, Reason
+from exporter.scrape.resolver import CONFIGURED, Resolver
 
 if TYPE_CHECKING:
     from exporter.config.schema import HttpSettings
@@ -52,8 +53,11 @@ class Answer:
 class Client:
     """Asks one server for pages, one after the other: never two requests at once."""
 
-    def __init__(self, http: HttpSettings, *, timeout: float, max_body: int) -> None:
+    def __init__(
+        self, http: HttpSettings, *, timeout: float, max_body: int, resolver: Resolver = CONFIGURED
+    ) -> None:
         self._http = http
+        self._resolver = resolver
         self._timeout = timeout
         self._max_body = max_body
         self._connection: Connection | None = None
@@ -117,15 +121,20 @@ class Client:
     async def _connect(self, origin: url.Origin) -> Connection:
         secure = origin.scheme == "https"
         tls = self._http.tls_config
+        context = credentials.ssl_context(self._http) if secure else None
+        name = ((tls and tls.server_name) or origin.host) if secure else None
         self._origin = origin
-        _, self._connection = await asyncio.get_running_loop().create_connection(
-            Connection,
-            origin.host,
-            origin.port,
-            ssl=credentials.ssl_context(self._http) if secure else None,
-            server_hostname=((tls and tls.server_name) or origin.host) if secure else None,
-        )
-        return self._connection
+        failure: OSError | None = None
+        for host in await self._resolver.look_up(origin.host, origin.port):
+            try:
+                _, self._connection = await asyncio.get_running_loop().create_connection(
+                    Connection, host, origin.port, ssl=context, server_hostname=name
+                )
+            except OSError as error:
+                failure = error
+            else:
+                return self._connection
+        raise failure or OSError("the name has no address")
 
     def _drop(self) -> None:
         """Close the connection without waiting for it."""

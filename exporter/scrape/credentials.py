@@ -6,7 +6,7 @@ import base64
 import ssl
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from exporter.bounded_file import read_bounded
 from exporter.config.values import LARGEST_SECRET, check_file
@@ -14,7 +14,7 @@ from exporter.pem import as_file
 from exporter.scrape.errors import PollError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pydantic import SecretStr
 
@@ -28,6 +28,30 @@ _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLS
 
 Stamp = tuple[int, int, int]
 """A file's modification time, size and inode: if they stay, so did the content."""
+
+K = TypeVar("K")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class _Newest(Generic[K, S, T]):
+    """Cache the newest version of each of the last few keys: a file that keeps changing fills no memory."""
+
+    def __init__(self, read: Callable[[K], T], most: int) -> None:
+        self._read = read
+        self._most = most
+        self._kept: dict[K, tuple[S, T]] = {}
+
+    def get(self, key: K, stamp: S) -> T:
+        """Return what was read of ``key``; read it again if its stamp is another."""
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != stamp:
+            self._kept.pop(key, None)
+            kept = stamp, self._read(key)
+            if len(self._kept) == self._most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = kept
+        return kept[1]
 
 
 def headers(settings: HttpSettings) -> dict[str, str]:
@@ -56,7 +80,7 @@ def ssl_context(settings: HttpSettings) -> ssl.SSLContext:
     if tls is None:
         return _default_context()
     files = (tls.ca_file, tls.cert_file, tls.key_file)
-    return _context(tls, tuple(_stamp(path, "tls") if path else None for path in files))
+    return _contexts.get(tls, tuple(_stamp(path, "tls") if path else None for path in files))
 
 
 def _header(name: str, values: HeaderValues) -> Iterable[str]:
@@ -100,11 +124,10 @@ def _stamp(path: Path, reason: Reason) -> Stamp:
 
 def _content(path: Path) -> str:
     """Return a secret file's text without the white space around it, as Prometheus does."""
-    return _read(path, _stamp(path, _UNREADABLE))
+    return _contents.get(path, _stamp(path, _UNREADABLE))
 
 
-@lru_cache(maxsize=256)
-def _read(path: Path, _unchanged: Stamp) -> str:
+def _read(path: Path) -> str:
     try:
         return read_bounded(path, LARGEST_SECRET).decode().strip()
     except OSError as error:
@@ -118,8 +141,7 @@ def _default_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-@lru_cache(maxsize=64)
-def _context(tls: TlsConfig, _unchanged: tuple[Stamp | None, ...]) -> ssl.SSLContext:
+def _context(tls: TlsConfig) -> ssl.SSLContext:
     """Build a context; that takes some 10 ms, so it is kept for as long as its files stay as they are."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.ca)
@@ -152,3 +174,7 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"not a valid certificate or key, or they do not belong together ({error.reason or 'no PEM'})"
     return getattr(error, "strerror", None) or "cannot be used"
+
+
+_contents: Final = _Newest[Path, Stamp, str](_read, 256)
+_contexts: Final = _Newest["TlsConfig", tuple[Stamp | None, ...], ssl.SSLContext](_context, 64)

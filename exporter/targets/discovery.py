@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from dataclasses import replace
-from itertools import chain, count
+from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import structlog
 
 from exporter.config.kubernetes_settings import POD_LABELS
-from exporter.config.labels import MOST_LABEL_VALUE
+from exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
 from exporter.config.url import address, identity
 from exporter.scrape.slices import Pausing, finish, giving_way
 from exporter.targets.dns import DnsNameDiscovery
@@ -25,6 +25,7 @@ from exporter.targets.protocol import Discovery, DiscoveryError
 from exporter.targets.shard import shard_of
 from exporter.targets.static import static_targets
 from exporter.targets.target import CONFIGURED, Target
+from exporter.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,18 @@ _SLICE: Final = 64
 """Targets from one pause to the next: about a millisecond of work."""
 _LONGEST_NUMBER: Final = 8
 """Characters of ``#`` and the number behind a path that several targets have."""
+
+_MOST_LINES: Final = 10
+_LINE_EVERY: Final = 300.0
+"""Log lines about the failures of one way at once, and the seconds after which there may be another."""
+_MOST_JOINED: Final = MOST_LABELS + 1
+"""Labels of one page from one result. The one beyond the limit has it logged that there are too many.
+
+Without this limit, a list that repeats a page with other labels each time takes the square of its length.
+"""
+
+_Page: TypeAlias = tuple[str, str, str, str]
+"""The identity of a page."""
 
 _NOTHING_KNOWN: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
 
@@ -75,12 +88,11 @@ def merge(results: Iterable[Sequence[Target]]) -> tuple[Target, ...]:
 
 
 def _merging(results: Iterable[Sequence[Target]]) -> Pausing[tuple[Target, ...]]:
-    pages: dict[tuple[str, ...], Target] = {}
-    for number, target in enumerate(chain.from_iterable(results)):
-        page = identity(target.url)
-        pages[page] = _with_labels(pages[page], target) if page in pages else target
-        if number % _SLICE == _SLICE - 1:
-            yield
+    pages: dict[_Page, Target] = {}
+    for targets in results:
+        # Each result by itself: the labels that one list repeats must not crowd out those of another.
+        own = yield from _pages(targets, _MOST_JOINED)
+        yield from _join(pages, own.items())
     named: list[Target] = []
     for target in _named_apart(pages.values()):
         named.append(target)
@@ -89,11 +101,31 @@ def _merging(results: Iterable[Sequence[Target]]) -> Pausing[tuple[Target, ...]]
     return tuple(named)
 
 
-def _with_labels(first: Target, other: Target) -> Target:
-    labels = {**dict(other.labels), **dict(first.labels)}
+def _pages(targets: Sequence[Target], most_labels: int) -> Pausing[dict[_Page, Target]]:
+    """Return the targets of one result, each page once with at most ``most_labels`` labels."""
+    pages: dict[_Page, Target] = {}
+    yield from _join(pages, ((identity(target.url), target) for target in targets), most_labels)
+    return pages
+
+
+def _join(
+    pages: dict[_Page, Target], found: Iterable[tuple[_Page, Target]], most_labels: int | None = None
+) -> Pausing[None]:
+    """Add targets to ``pages``; of a page that is there already, only its further labels."""
+    for number, (page, target) in enumerate(found):
+        pages[page] = _with_labels(pages[page], target, most_labels) if page in pages else target
+        if number % _SLICE == _SLICE - 1:
+            yield
+
+
+def _with_labels(first: Target, other: Target, most: int | None) -> Target:
+    known = dict(first.labels)
+    added = [pair for pair in other.labels if pair[0] not in known]
+    if most is not None:
+        del added[max(0, most - len(known)) :]
     return replace(
         first,
-        labels=tuple(sorted(labels.items())),
+        labels=tuple(sorted((*first.labels, *added))) if added else first.labels,
         method_label=first.method_label or other.method_label,
         pod_arguments=first.pod_arguments or other.pod_arguments,
     )
@@ -138,7 +170,8 @@ class Discoverer:
         self._ways = discoveries(config)
         self._labels = FleetLabels(self._static, _configured_names(config))
         self._publishing = asyncio.Lock()
-        self._failures: dict[str, str] = {}
+        self._logged: defaultdict[str, str] = defaultdict(str)
+        self._lines = {way.key: TokenBucket(_MOST_LINES, _LINE_EVERY, clock.monotonic) for way in self._ways}
         self._targets: tuple[Target, ...] | None = None
         self.found: dict[str, Sequence[Target]] = {way.key: known.get(way.key, ()) for way in self._ways}
         """By the key of each way of discovery, what it found last."""
@@ -157,43 +190,52 @@ class Discoverer:
 
     async def _follow(self, way: Discovery) -> None:
         while True:
-            targets = await self._look(way)
-            if targets is not None and tuple(targets) != self.found[way.key]:
-                self.found[way.key] = tuple(targets)
-                await self._publish()
+            self._note(way, await self._look(way))
             await self._clock.sleep_until(self._clock.monotonic() + way.refresh)
 
-    async def _look(self, way: Discovery) -> Sequence[Target] | None:
-        """Return what ``way`` finds now; None if that is not known."""
+    async def _look(self, way: Discovery) -> str:
+        """Publish what ``way`` finds now, if it is known; return why it is not, or empty."""
         try:
-            targets = await way.targets()
+            await self._found(way, await way.targets())
         except DiscoveryError as error:
-            self._failed(way, str(error))
-            return error.targets
+            if error.targets is not None:
+                await self._found(way, error.targets)
+            return str(error)
         except Exception as error:  # noqa: BLE001  one way's fault must not end the others
-            self._failed(way, f"unexpected: {type(error).__name__}")
-            return None
-        if self._failures.pop(way.key, None) is not None:
-            _log.info("discovery_recovered", discovery=way.name)
-        return targets
+            return f"unexpected: {type(error).__name__}"
+        return ""
 
-    def _failed(self, way: Discovery, reason: str) -> None:
-        """Log a failure when it begins or turns into another, not at every look."""
-        if self._failures.get(way.key) != reason:
-            self._failures[way.key] = reason
+    async def _found(self, way: Discovery, targets: Sequence[Target]) -> None:
+        if tuple(targets) != self.found[way.key]:
+            await self._publish({way.key: tuple(targets)})
+
+    def _note(self, way: Discovery, reason: str) -> None:
+        """Log a failure when it begins or turns into another, and its end; not at every look.
+
+        A server may fail in other words each time: beyond the limit of lines, the next look tries again.
+        """
+        if reason == self._logged[way.key] or not self._lines[way.key].take():
+            return
+        self._logged[way.key] = reason
+        if reason:
             _log.warning("discovery_failed", discovery=way.name, reason=reason)
+        else:
+            _log.info("discovery_recovered", discovery=way.name)
 
-    async def _publish(self) -> None:
+    async def _publish(self, changed: Mapping[str, Sequence[Target]] = _NOTHING_KNOWN) -> None:
         """Call ``on_change`` if the targets are others than before; polls go on between the slices."""
         async with self._publishing:
-            targets = await giving_way(self._ours())
+            found = {**self.found, **changed}
+            targets = await giving_way(self._ours(found.values()))
+            # Only now: a list that cannot be put together with the others must not stay among them.
+            self.found = found
             if targets != self._targets:
                 self._targets = targets
                 self._on_change(targets)
 
-    def _ours(self) -> Pausing[tuple[Target, ...]]:
+    def _ours(self, lists: Iterable[Sequence[Target]]) -> Pausing[tuple[Target, ...]]:
         """Return the targets of this shard, with the labels that they keep."""
-        merged = yield from _merging([self._static, *self.found.values()])
+        merged = yield from _merging([self._static, *lists])
         limited = yield from self._labels.limited(merged)
         found: list[Target] = []
         for number, target in enumerate(limited):

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
+from exporter.scrape.resolver import CONFIGURED
 from exporter.targets.groups import Listing
 from exporter.targets.page_url import ip_and_port
 from exporter.targets.protocol import DiscoveryError
@@ -38,7 +39,7 @@ class DnsNameDiscovery:
         self.refresh = settings.refresh_interval
         self._looked_up = name
         self._look_up = _service if settings.type == "SRV" else _host(settings.type, settings.port or 0)
-        self._listing = Listing(self.name, self.kind, scrape)
+        self._listing = Listing(self.name, self.kind, scrape, self.key)
 
     async def targets(self) -> Sequence[Target]:
         """Look the name up again.
@@ -58,16 +59,14 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
     """Return the look-up of A or AAAA records, by the system's resolver."""
 
     async def look_up(name: str) -> set[str]:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_TIMEOUT):
-                found = await loop.getaddrinfo(name, port, family=_FAMILIES[kind], type=socket.SOCK_STREAM)
+                hosts = await CONFIGURED.look_up(name, port, _FAMILIES[kind])
         except socket.gaierror as error:
             gone = () if error.errno in _NO_SUCH_NAME else None
             raise DiscoveryError(error.strerror or "the look-up failed", gone) from None
         except (OSError, UnicodeError):
             raise DiscoveryError("no name server answered in time, or this is no name") from None
-        hosts = {str(address[0]) for *_, address in found}
         try:
             return {ip_and_port(host, port) for host in hosts}
         except ValueError as error:
@@ -78,12 +77,13 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
 
 async def _service(name: str) -> set[str]:
     """Look up SRV records, which the system's resolver cannot; dnspython reads the same resolv.conf."""
-    import dns.asyncresolver
     import dns.exception
     import dns.resolver
 
     try:
-        answer = await dns.asyncresolver.Resolver().resolve(name, "SRV", search=True, lifetime=_TIMEOUT)
+        # In a thread: parsing an answer of 64 KiB takes some 0.2 s.
+        resolver = dns.resolver.Resolver()
+        answer = await CONFIGURED.run(lambda: resolver.resolve(name, "SRV", search=True, lifetime=_TIMEOUT))
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         raise DiscoveryError("there is no such record", ()) from None
     except (dns.exception.DNSException, OSError) as error:

@@ -83,12 +83,13 @@ class FileDiscovery:
 
     def _found(self) -> Sequence[Target]:
         paths = self._paths()
-        self._files = {path: self._files[path] for path in paths if path in self._files}
+        before, self._files = self._files, {}
         targets: list[Target] = []
         for path in paths:
-            self._files[path] = self._listed(path)
+            self._files[path] = self._listed(path, before.get(path, _Listed()))
             targets += self._files[path].targets or ()
             if len(targets) > MOST_TARGETS:
+                # The files after it are not kept: they could have another list's worth of targets each.
                 raise DiscoveryError(f"has more than {MOST_TARGETS} targets; divide it into several patterns")
         if not paths:
             raise DiscoveryError("there is no such file", targets)
@@ -131,8 +132,7 @@ class FileDiscovery:
                     raise DiscoveryError(f"matches more than {MOST_FILES} files")
         return names
 
-    def _listed(self, path: Path) -> _Listed:
-        before = self._files.get(path, _Listed())
+    def _listed(self, path: Path, before: _Listed) -> _Listed:
         stamp = before.stamp
         try:
             stamp = _stamp(path)

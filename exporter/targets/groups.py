@@ -57,9 +57,12 @@ class _Common:
 class Listing:
     """Makes targets of the groups in one list, and warns once of each label that they cannot have."""
 
-    def __init__(self, name: str, kind: str, scrape: Scrape) -> None:
-        """Read a list that is called ``name`` in the log; ask its targets as ``scrape`` says."""
-        self._name = name
+    def __init__(self, name: str, kind: str, scrape: Scrape, key: str = "") -> None:
+        """Read a list that is called ``name`` in the log; ask its targets as ``scrape`` says.
+
+        ``key`` distinguishes it from all other lists; by default it is the name.
+        """
+        self._key = key or name
         self._kind = kind
         self._scrape = scrape
         self._http = scrape.http
@@ -144,6 +147,7 @@ class Listing:
             labels=common.labels,
             http=self._http,
             discovery=self._kind,
+            found_by=self._key,
             method_label=common.method_label,
         )
 

@@ -34,7 +34,7 @@ class HttpListDiscovery:
         self.refresh = settings.refresh_interval
         self._url = settings.url
         self._http = _announcing(settings.http, self.refresh)
-        self._listing = Listing(self.name, self.kind, scrape)
+        self._listing = Listing(self.name, self.kind, scrape, self.key)
 
     async def targets(self) -> Sequence[Target]:
         """Fetch the list: no redirects, at most ``MOST_BYTES``, within 10 s.

@@ -9,6 +9,7 @@ import random
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import structlog
@@ -22,6 +23,7 @@ from exporter.targets.kubernetes_api import Access, PodsApi, own_namespace, sess
 from exporter.targets.kubernetes_objects import ApiError, ExpiredError, refused
 from exporter.targets.pods import KIND, Pod, PodReader, UnusablePodError
 from exporter.targets.protocol import DiscoveryError
+from exporter.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -53,8 +55,9 @@ _MOST_IN_VAIN: Final = 2
 
 MOST_PODS: Final = 50_000
 """The most pods of a list. Those without targets are not kept."""
-_MOST_WARNINGS: Final = 1_000
-"""Pods that are left out with a line in the log."""
+_MOST_WARNINGS: Final = 100
+_WARNING_EVERY: Final = 60.0
+"""Log lines about pods that are left out at once, and the seconds after which there may be another."""
 
 _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
 
@@ -90,7 +93,7 @@ class PodDiscovery:
         self._sleep = sleep
         self._listed_at = -_BETWEEN_LISTS[1]
         self._between_lists = _BETWEEN_LISTS[0]
-        self._pods = _Pods(self.name, PodReader(settings, scrape, self.name))
+        self._pods = _Pods(self.name, PodReader(settings, scrape, self.name, self.key))
         self._version = ""
         self._failures = 0
         self._failed = False
@@ -217,7 +220,7 @@ class _Pods:
         self._targets: dict[Key, tuple[Target, ...]] = {}
         self._number = 0
         self._left_out: dict[Key, str] = {}
-        self._warnings = 0
+        self._warnings = TokenBucket(_MOST_WARNINGS, _WARNING_EVERY, monotonic)
 
     @property
     def shape(self) -> Mapping[str, Shape]:
@@ -276,9 +279,8 @@ class _Pods:
 
     def _leave_out(self, pod: Pod, reason: str) -> None:
         """Log once why a pod is no target."""
-        if self._left_out.get(pod.key) == reason or self._warnings == _MOST_WARNINGS:
+        if self._left_out.get(pod.key) == reason or not self._warnings.take():
             return
-        self._warnings += 1
         self._left_out[pod.key] = reason
         _log.warning("pod_left_out", discovery=self._discovery, pod="/".join(pod.key), reason=reason)
 

@@ -24,6 +24,7 @@ from exporter.config.kubernetes_settings import NAMESPACE
 from exporter.config.url import host_and_port
 from exporter.json_reader import Shape
 from exporter.scrape import credentials
+from exporter.scrape.answer import LEAST_PIECES, PIECE
 from exporter.scrape.slices import giving_way
 from exporter.targets.kubernetes_objects import (
     ApiError,
@@ -164,10 +165,15 @@ class PodsApi:
         asked = {"limit": str(_PAGE), **({"continue": more} if more else {})}
         body = bytearray()
         async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
-            async for chunk in answer.content.iter_any():
+            pieces = 0
+            async for chunk, _ in answer.content.iter_chunks():
                 body += chunk
+                pieces += 1
                 if len(body) > LARGEST_PAGE:
                     raise ApiError(f"a response with {_PAGE} pods is larger than {size_text(LARGEST_PAGE)}")
+                # Chunks of a byte each cost a thousand times as much as their bytes.
+                if pieces > LEAST_PIECES + len(body) // PIECE:
+                    raise ApiError(f"a response with {_PAGE} pods comes in too many small pieces")
         return bytes(body)
 
     @asynccontextmanager

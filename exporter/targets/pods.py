@@ -140,11 +140,14 @@ class Pod(_Part):
 class PodReader:
     """Makes targets of pods."""
 
-    def __init__(self, settings: KubernetesDiscovery, scrape: Scrape, discovery: str = KIND) -> None:
+    def __init__(
+        self, settings: KubernetesDiscovery, scrape: Scrape, discovery: str = KIND, key: str = ""
+    ) -> None:
         """Take ports and labels as ``settings`` say; ask the targets as ``scrape`` says.
 
-        Log dropped labels as ``discovery``.
+        Log dropped labels as ``discovery``; ``key`` distinguishes the namespace from all others.
         """
+        self._key = key or discovery
         self._settings = settings
         self._scrape = scrape
         self._http = scrape.http
@@ -186,6 +189,7 @@ class PodReader:
                 labels=labels,
                 http=self._http,
                 discovery=KIND,
+                found_by=self._key,
                 pod_arguments=speculation,
             )
             for port, url in zip(ports, urls, strict=True)

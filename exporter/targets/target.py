@@ -32,6 +32,8 @@ class Target:
     """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
     discovery: str = CONFIGURED
     """Which way it was found: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
+    found_by: str = field(default="", compare=False)
+    """The key of its list, DNS name or namespace, which may hold a secret; empty for configured targets."""
     method_label: str = ""
     """The method of speculation, where discovery gave it as the label ``method``."""
     pod_arguments: ServedSpeculation | None = None

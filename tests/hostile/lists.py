@@ -53,6 +53,13 @@ def _groups_of_one(labels: int = MOST_LABELS // MOST_GROUPS) -> list[object]:
     ]
 
 
+def _groups_of_one_page() -> list[object]:
+    return [
+        {"targets": ["host.test:8000"], "labels": {f"l{number}_{place}": "x" for place in range(5)}}
+        for number in range(MOST_GROUPS)
+    ]
+
+
 def _yaml_groups(groups: list[Any]) -> bytes:
     """Write groups as YAML, which takes JSON for a flow."""
     return "".join(f"- {json.dumps(group)}\n" for group in groups).encode()
@@ -85,6 +92,7 @@ def _file_list(suffix: str) -> Read:
 _JSON_WORST: Final = {
     "one group with every target, 64 labels of 1,024 characters": as_json(_group_of_all),
     "a group for every target, with as many labels as a list may have": as_json(_groups_of_one),
+    "one page in every group, each time with other labels": as_json(_groups_of_one_page),
     "groups without anything": as_json(lambda: [{}] * MOST_GROUPS),
     "nothing but spaces": filled(b"[", b" ", b"]"),
     "escapes": as_json(

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from exporter.config.kubernetes_settings import KubernetesDiscovery
 from exporter.config.schema import Scrape
+from exporter.scrape.answer import LEAST_PIECES, PIECE
 from exporter.targets.group_reader import (
     MOST_TARGETS,
 )
@@ -76,7 +77,8 @@ def _rows_of_pods() -> Iterator[Row]:
         name="Kubernetes list of pods",
         kind="socket",
         controlled_by="the API server of `discovery.kubernetes`, and whoever may create pods",
-        bytes=f"{LARGEST_PAGE // MIB} MiB of one response; "
+        bytes=f"{LARGEST_PAGE // MIB} MiB of one response, in {LEAST_PIECES:,} pieces and one more for every "
+        f"{PIECE:,} bytes; "
         f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
         items=f"{MOST_PODS:,} pods, {MOST_TARGETS:,} targets",
         time="slices of a millisecond or two, one pod at a time; lists at least 5 s apart",

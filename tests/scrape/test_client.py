@@ -17,6 +17,7 @@ from exporter.config.schema import Authorization, HeaderValues, HttpSettings, Tl
 from exporter.scrape.answer import AnswerParser
 from exporter.scrape.client import Client
 from exporter.scrape.errors import PollError, StatusError
+from exporter.scrape.resolver import CONFIGURED
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000
@@ -453,7 +454,7 @@ async def test_the_timeout_covers_the_look_up_of_the_name(monkeypatch):
     async def look_up(*_, **__):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
     client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
     assert (await failure(client, "http://vllm.example:8000/")).reason == "timeout"
 
@@ -505,13 +506,31 @@ async def test_a_name_that_is_none_is_a_dns_error(client, host):
 
 
 async def test_a_name_that_nobody_knows_is_said_without_the_number_of_the_error(client, monkeypatch):
-    async def unknown(*_, **__):
+    def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unknown, raising=False)
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     error = await failure(client, "http://nobody:8000/metrics")
     assert (error.reason, str(error)) == ("dns", "nobody:8000: Name or service not known")
+
+
+async def test_the_next_address_of_a_name_is_tried_where_one_refuses(client, fault_server, monkeypatch):
+    server = await fault_server(answer())
+
+    async def look_up(*_):
+        return ["127.0.0.99", "127.0.0.1"]
+
+    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    assert (await client.get(f"http://vllm.example:{server.port}/metrics")).body == PAGE
+
+
+async def test_a_name_without_an_address_is_refused(client, monkeypatch):
+    async def look_up(*_):
+        return []
+
+    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    error = await failure(client, "http://vllm.example:1/metrics")
+    assert (error.reason, str(error)) == ("refused", "vllm.example:1: the name has no address")
 
 
 async def test_an_ipv6_host(client, fault_server):

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from exporter import pem
 from exporter.config.http_settings import Authorization, BasicAuth, HeaderValues, HttpSettings, TlsConfig
+from exporter.scrape import credentials
 from exporter.scrape.credentials import headers, ssl_context
 from exporter.scrape.errors import PollError
 
@@ -44,6 +45,24 @@ def test_a_rotated_token_is_picked_up(secret):
     assert headers(settings) == {"Authorization": "Bearer hunter2"}
     rotate(secret, "hunter3")
     assert headers(settings) == {"Authorization": "Bearer hunter3"}
+
+
+def test_a_file_that_keeps_changing_is_kept_in_memory_once(secret):
+    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
+    before = len(credentials._contents._kept)
+    for number in range(9):
+        rotate(secret, f"hunter{number}")
+        assert headers(settings) == {"Authorization": f"Bearer hunter{number}"}
+    assert len(credentials._contents._kept) == before + 1
+
+
+def test_of_many_files_the_oldest_makes_room():
+    read = []
+    cache = credentials._Newest(lambda key: read.append(key) or key, 2)
+    for key in "abcac":
+        assert cache.get(key, 1) == key
+    assert read == ["a", "b", "c", "a"]
+    assert len(cache._kept) == 2
 
 
 def test_a_file_that_did_not_change_is_not_read_again(secret, monkeypatch):

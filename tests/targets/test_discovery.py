@@ -36,6 +36,27 @@ def test_a_page_found_twice_is_watched_once_under_its_first_name():
     )
 
 
+def test_a_page_that_a_list_repeats_without_end_has_bounded_labels_and_those_of_other_lists():
+    flood = [
+        target("http://a:1/metrics", "a", "http", **{f"l{number}": "x", f"m{number}": "x"})
+        for number in range(200)
+    ]
+    good = target("http://a:1/metrics", "pod", "kubernetes", zone="b")
+    ((one,), (other,)) = merge([flood]), merge([flood, [good]])
+    assert len(one.labels) == MOST_LABELS + 1
+    assert set(other.labels) == {*one.labels, ("zone", "b")}
+    assert list(other.labels) == sorted(other.labels)
+
+
+def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
+    sorted_labels = []
+    monkeypatch.setattr(
+        module, "sorted", lambda labels: sorted_labels.append(len(labels)) or sorted(labels), raising=False
+    )
+    merge([[target("http://a:1/metrics", "a", **{f"l{number}": "x"}) for number in range(1_000)]])
+    assert sum(sorted_labels) <= (MOST_LABELS + 1) ** 2
+
+
 def test_a_configured_page_speculates_as_its_pod_is_told_where_it_is_found_there_too():
     static = target("http://a:1/metrics", "chat", "static")
     told = ServedSpeculation("mtp", 2)
@@ -228,6 +249,61 @@ async def test_a_fault_in_one_way_does_not_end_the_others(start, clock, log):
     assert (broken.asked, sound.asked) == (3, 3)
     assert told[-1] == ["s", "a"]
     assert [entry["reason"] for entry in log] == ["unexpected: KeyError"]
+
+
+async def test_a_list_that_cannot_be_put_together_with_the_others_leaves_them_alone(
+    start, clock, log, monkeypatch
+):
+    bad, sound = Way("bad", 5.0, [B]), Way("sound", 5.0, [A])
+    identity = module.identity
+
+    def defect(url):
+        if url == B.url:
+            raise KeyError(url)
+        return identity(url)
+
+    monkeypatch.setattr(module, "identity", defect)
+    discoverer, told = start(bad, sound)
+    await clock.advance(11)
+    assert told[-1] == ["s", "a"]
+    assert discoverer.found["bad"] == ()
+    assert [(entry["event"], entry["reason"]) for entry in log] == [
+        ("discovery_failed", "unexpected: KeyError")
+    ]
+    monkeypatch.setattr(module, "identity", identity)
+    await clock.advance(5)
+    assert told[-1] == ["s", "b", "a"]
+    assert log[-1]["event"] == "discovery_recovered"
+
+
+async def test_a_server_that_fails_in_other_words_each_time_does_not_fill_the_log(start, clock, log):
+    way = Way("http x", 1.0, None)
+    numbers = count()
+    way.targets = lambda: failing(f"line {next(numbers)} is not JSON")
+    start(way)
+    await clock.advance(3_600)
+    assert len(log) <= 10 + 3_600 / 300
+    assert next(numbers) > 3_000
+
+
+async def test_a_failure_that_lasts_is_logged_as_soon_as_there_may_be_another_line(start, clock, log):
+    way = Way("http x", 1.0, [A])
+    start(way)
+    for _ in range(20):
+        way.answer = DiscoveryError("status 503")
+        await clock.advance(1)
+        way.answer = [A]
+        await clock.advance(1)
+    assert log[-1]["event"] == "discovery_recovered"
+    way.answer = DiscoveryError("status 503")
+    await clock.advance(1)
+    assert log[-1]["event"] == "discovery_recovered"
+    await clock.advance(600)
+    assert log[-1]["event"] == "discovery_failed"
+
+
+async def failing(reason):
+    raise DiscoveryError(reason)
 
 
 async def test_targets_are_counted_by_the_way_they_were_found(start, clock):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import socket
 
-import dns.asyncresolver
 import dns.message
 import dns.rcode
 import dns.resolver
@@ -49,15 +48,15 @@ async def names(monkeypatch):
     transport, responder = await asyncio.get_running_loop().create_datagram_endpoint(
         Responder, local_addr=("127.0.0.1", 0)
     )
-    real = dns.asyncresolver.Resolver
+    real = dns.resolver.Resolver
 
-    def resolver() -> dns.asyncresolver.Resolver:
+    def resolver() -> dns.resolver.Resolver:
         made = real(configure=False)
         made.nameservers = ["127.0.0.1"]
         made.port = transport.get_extra_info("sockname")[1]
         return made
 
-    monkeypatch.setattr(dns.asyncresolver, "Resolver", resolver)
+    monkeypatch.setattr(dns.resolver, "Resolver", resolver)
     yield responder
     transport.close()
 
@@ -113,10 +112,10 @@ async def test_addresses_get_the_port_that_is_configured(urls, kind, name, url):
 async def test_the_system_resolver_tells_what_is_gone_from_what_is_not_known(
     monkeypatch, error, message, targets
 ):
-    async def fail(*_args, **_kwargs):
+    def fail(*_args, **_kwargs):
         raise error
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(DiscoveryError, match=message) as caught:
         await discovery("a.test", type="A", port=1).targets()
     assert caught.value.targets == targets

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -183,6 +184,19 @@ async def test_files_with_too_many_targets_together_are_rejected(put, find, monk
     assert caught.value.targets is None
     put("b.json", "[]")
     assert len(await discovery.targets()) == 2
+
+
+async def test_files_that_grow_one_after_the_other_do_not_add_up_in_memory(put, find, monkeypatch):
+    monkeypatch.setattr(file_sd, "MOST_TARGETS", 2)
+    discovery = find("*.json")
+    names = [f"{number}.json" for number in range(9)]
+    for name in names:
+        put(name, "[]")
+    for name in reversed(names):
+        put(name, '[{"targets": ["a:1", "a:2"]}]')
+        with suppress(DiscoveryError):
+            await discovery.targets()
+        assert sum(len(file.targets or ()) for file in discovery._files.values()) <= 2 * 2
 
 
 async def test_of_many_bad_files_the_first_are_reported(put, find):

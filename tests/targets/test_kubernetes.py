@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import ssl
+from contextlib import suppress
 
 import pytest
 import trustme
@@ -177,6 +178,23 @@ async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, m
     assert len(api.requests) == 5
 
 
+async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(5_000):
+                await response.write(b" ")
+        return response
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        with pytest.raises(DiscoveryError, match="comes in too many small pieces"):
+            await discovery(api_server=str(server.make_url("/"))).targets()
+
+
 async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
     monkeypatch.setattr(kubernetes_api, "LARGEST_PAGE", 2**20)
     large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
@@ -248,6 +266,18 @@ async def test_a_packed_response_is_not_unpacked(api, discovery):
     with pytest.raises(DiscoveryError, match="is not JSON"):
         await discovery().targets()
     assert api.requests[0]["accepts"] == "identity"
+
+
+async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(
+    api, discovery, monkeypatch, log
+):
+    monkeypatch.setattr(kubernetes, "_MOST_WARNINGS", 3)
+    looks = discovery()
+    for number in range(20):
+        api.pods = [pod("a", port="none!" if number % 2 else "8000")]
+        await looks.targets()
+        looks._version = ""
+    assert len(log) == 3
 
 
 @pytest.mark.parametrize("key", ["resourceVersion", "continue"])

@@ -1,0 +1,30 @@
+"""Token bucket: limit how often something happens, with a burst at once and a rate afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TokenBucket:
+    """Tokens that are used up one by one and refilled at a steady rate."""
+
+    def __init__(self, burst: int, every: float, now: Callable[[], float]) -> None:
+        """Begin with ``burst`` tokens, the most; add one ``every`` seconds by ``now``, monotonic seconds."""
+        self._burst = float(burst)
+        self._every = every
+        self._now = now
+        self._left = self._burst
+        self._refilled_at = now()
+
+    def take(self) -> bool:
+        """Take a token; return whether there was one."""
+        now = self._now()
+        self._left = min(self._burst, self._left + (now - self._refilled_at) / self._every)
+        self._refilled_at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
