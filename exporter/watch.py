@@ -68,8 +68,8 @@ class TargetWatch:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
         What happens goes through ``events``; without them it is written to the log and not kept for others.
-        Its name is looked up by ``resolver``. ``capacity`` limits its engines, ``budget`` what its polls take,
-        both together with those of other targets; without them, the target has as much as one page may take.
+        ``resolver`` looks up its name. ``capacity`` limits its engines, ``budget`` what its polls take, both
+        together with those of other targets; without them, the target has as much as one page may take.
         With ``spread`` it has moments of its own for what is done less often than polled, so that a fleet
         does not do it all at once; without, they are those of its first poll.
         """
