@@ -115,9 +115,7 @@ def _positions(value: object, number: int = MOST_POSITIONS) -> dict[str, object]
 
 
 def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
-    buckets = {f'{name} ,le="{bound}"': value for name, bound in product(_NAMES[Latency], bounds)}
-    # Most polls do not read the buckets: the engine is on the page all the same.
-    return {"vllm:num_requests_running": 1, **buckets}
+    return {f'{name} ,le="{bound}"': value for name, bound in product(_NAMES[Latency], bounds)}
 
 
 def _gauges(factor: float) -> dict[str, object]:
