@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass
+from time import thread_time
 from typing import TYPE_CHECKING, Final
 
 from exporter import __version__
@@ -20,8 +21,11 @@ from exporter.scrape.resolver import CONFIGURED, Resolver
 if TYPE_CHECKING:
     from exporter.config.schema import HttpSettings
 
+AGENT: Final = "spec-decode-exporter/"
+"""How the name begins that the exporter has as a client."""
+
 _HEADERS: Final = {
-    "User-Agent": f"spec-decode-exporter/{__version__}",
+    "User-Agent": f"{AGENT}{__version__}",
     # Not a word of OpenMetrics: prometheus_client, behind vLLM's filtered page, would write it whatever the
     # q-values say, and rename what has a colon in its name. Who writes nothing else is read all the same.
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
@@ -48,6 +52,8 @@ class Answer:
     """As the server wrote it; empty if it did not."""
     seconds: float
     """From the request to the last byte of the answer, without the time to connect."""
+    busy: float = 0.0
+    """Seconds of these in which our own event loop did other work, so that they tell nothing of the server."""
 
 
 class Client:
@@ -108,7 +114,9 @@ class Client:
     async def _ask_on(self, connection: Connection, request: bytes, most: int) -> Answer:
         answer = AnswerParser(most)
         try:
+            busy_before = thread_time()
             seconds = await connection.ask(request, answer)
+            busy = thread_time() - busy_before
         except BaseException:
             answer.discard()
             raise
@@ -116,7 +124,7 @@ class Client:
             self.spent += answer.spent
         if not answer.keep_alive:
             self._drop()
-        return Answer(answer.body(), answer.content_type, seconds)
+        return Answer(answer.body(), answer.content_type, seconds, min(busy, seconds))
 
     async def _connect(self, origin: url.Origin) -> Connection:
         secure = origin.scheme == "https"

@@ -295,7 +295,7 @@ class Poller:
 
     async def _succeeded(self, answer: Answer, reading: Reading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
-        self._duty.answered(moment, answer.seconds)
+        self._duty.answered(moment, answer.seconds - answer.busy)
         self._note_engine(reading)
         receiving = self._receive(Polled(reading, moment, wall, self.interval))
         began_anew = await giving_way(self._meter.measured(receiving))

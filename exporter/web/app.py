@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
+from exporter.scrape.client import AGENT
 from exporter.web import lifecycle
 from exporter.web.api.problems import problems
 from exporter.web.api.requests import MOST_BODIES, MOST_BODIES_PER_CLIENT, counted
@@ -64,7 +65,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     _check(state.telemetry_path)
     hosts = host_guard(state.allowed_hosts)
     guards = [guard.middleware] if guard else []
-    app = web.Application(middlewares=[problems, _hide_errors, hosts, *guards, _refuse_bodies])
+    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _refuse_bodies])
     app[STATE] = state
     app[METRICS] = SharedPage(Exposition(state.collectors))
     app[READERS] = Readers()
@@ -128,6 +129,18 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except Exception:  # noqa: BLE001  it is logged with its traceback
         _log.exception("request_failed", method=request.method, path=request.path)
         return web.Response(status=500, text="The exporter failed to answer; its log says why.\n")
+
+
+@web.middleware
+async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Reject the polls of an exporter, this one or another: a list of targets may name our pages.
+
+    Each poll would have a costly page made. ``observe`` reads the requests, and nothing else.
+    """
+    if request.headers.get(hdrs.USER_AGENT, "").startswith(AGENT) and request.path != INTAKE:
+        text = "This is a spec-decode-exporter. A target is the metrics page of a model server.\n"
+        return web.Response(status=400, text=text)
+    return await handler(request)
 
 
 @web.middleware

@@ -7,6 +7,7 @@ import gzip
 import socket
 import ssl
 import struct
+import time
 import zlib
 from contextlib import AsyncExitStack, suppress
 
@@ -18,6 +19,7 @@ from exporter.scrape.answer import AnswerParser
 from exporter.scrape.client import Client
 from exporter.scrape.errors import PollError, StatusError
 from exporter.scrape.resolver import CONFIGURED
+from tests.conftest import until
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000
@@ -105,6 +107,20 @@ async def test_a_page_comes_whole_with_its_type_and_duration(client, fault_serve
     got = await client.get(server.url())
     assert (got.body, got.content_type) == (PAGE, "text/plain; version=0.0.4")
     assert 0 < got.seconds < 5
+
+
+async def test_the_time_in_which_our_own_event_loop_worked_is_told_apart(client, fault_server):
+    def work():
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+
+    server = await fault_server(answer(PAGE))
+    asking = asyncio.create_task(client.get(server.url()))
+    await until(lambda: server.requests)
+    work()
+    got = await asking
+    assert 0.02 <= got.busy <= got.seconds
 
 
 async def test_a_content_type_is_left_to_the_caller(client, fault_server):

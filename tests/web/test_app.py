@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from structlog.testing import capture_logs
 
+from exporter.scrape.client import AGENT
 from exporter.web.app import create_app
 from exporter.web.negotiation import Format
 
@@ -154,6 +155,14 @@ async def test_every_answer_carries_the_security_headers(client_of, make_state, 
     assert EVERYWHERE.items() <= dict(answer.headers).items()
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self';")
     assert answer.headers["Server"] == "spec-decode-exporter"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/history", "/-/healthy"])
+async def test_a_poll_of_an_exporter_is_rejected_before_anything_is_made_for_it(client_of, make_state, path):
+    client = await client_of(make_state())
+    answer = await client.get(path, headers={"User-Agent": f"{AGENT}1.2.3"})
+    assert answer.status == 400
+    assert "model server" in await answer.text()
 
 
 async def test_an_unknown_page_is_not_echoed(client_of, make_state):
