@@ -10,7 +10,6 @@ from typing import Final
 from unittest.mock import patch
 
 from exporter.baselines import Baselines
-from exporter.clock import SystemClock
 from exporter.config.schema import Config
 from exporter.export.snapshot import engine_view
 from exporter.scrape.client import Answer
@@ -22,6 +21,7 @@ from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS
 from exporter.targets.target import Target
 from exporter.watch import TargetWatch
 from exporter.window.counts import MOST_INCREMENT
+from tests.conftest import FakeClock
 from tests.hostile.row import RejectedError, Row
 
 _NAMES: Final = {
@@ -64,14 +64,15 @@ async def _watched(page: bytes) -> TargetWatch:
     """
     zeros = re.sub(rb"(?m) \S+$", b" 0", page)
     config = Config.model_validate({"poll": {"filter": "off", "histogram_interval": "1s"}})
-    server = _Server(zeros, page, page)
+    server, clock = _Server(zeros, page, page), FakeClock()
     with patch("exporter.watch.Client", lambda *_, **__: server):
-        watch = TargetWatch(Target("http://hostile/metrics", "hostile"), config, SystemClock(), Baselines())
+        watch = TargetWatch(Target("http://hostile/metrics", "hostile"), config, clock, Baselines())
     for _ in range(3):
+        clock.now += 1  # so that histograms are due in each
         await watch.poll()
         if not watch.status().up:
             raise RejectedError(watch.view().error)
-    for labels, findings in watch.findings(SystemClock().monotonic()):
+    for labels, findings in watch.findings(clock.monotonic()):
         engine_view(labels, findings).model_dump_json()
     return watch
 
