@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 WITHOUT_LIMIT: Final = 2_000
 """Engines that are watched where neither the configuration nor a container sets a limit."""
 FEWEST: Final = 16
 """Engines that are watched in the smallest container."""
+
+PLACE_POSITIONS: Final = 16
+"""Draft positions of an engine that takes one place."""
+PLACE_LABELS: Final = 256
+"""Bytes of all label values of an engine that takes one place."""
 
 _OWN_MEMORY: Final = 80 * 2**20
 """Bytes of the process without engines, with a page under way."""
@@ -20,6 +26,9 @@ _MEMORY_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 """Where Linux shows the container's limit: with cgroups of version 2, of version 1."""
+
+_REST_OF_ENGINE: Final = 16
+"""Draft positions that cost as much as the rest of an engine, in windows and on /metrics."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -41,6 +50,17 @@ def engines_that_fit(memory: int | None) -> int:
     if memory is None:
         return WITHOUT_LIMIT
     return min(WITHOUT_LIMIT, max(FEWEST, (memory - _OWN_MEMORY) // _ENGINE_MEMORY))
+
+
+def places_of(positions: int, label_bytes: int) -> int:
+    """Return how many places an engine takes, by its share of memory and of /metrics.
+
+    Args:
+        positions: Its draft positions.
+        label_bytes: Bytes of all its label values, which every one of its samples repeats.
+    """
+    columns = (_REST_OF_ENGINE + positions) / (_REST_OF_ENGINE + PLACE_POSITIONS)
+    return max(1, ceil(columns * max(1.0, label_bytes / PLACE_LABELS)))
 
 
 def fair_share(demands: Iterable[int], places: int) -> int:
@@ -75,36 +95,65 @@ class Capacity:
     """Shares the places for engines among targets: one that shows many takes none from one that shows few."""
 
     def __init__(self, most: int) -> None:
-        """Watch ``most`` engines in all."""
+        """Give ``most`` places in all: as many engines are watched, or fewer large ones."""
         self._most = most
-        self._demands: dict[Hashable, int] = {}
+        self._demands: dict[Hashable, _Demand] = {}
         self._demanded = 0
-        self._share: int | None = None
+        self._granted: Mapping[Hashable, int] | None = None
 
     @property
     def most(self) -> int:
-        """The number of engines that are watched, of all targets together."""
+        """The number of places, of all targets together."""
         return self._most
 
     @most.setter
     def most(self, most: int) -> None:
         self._most = most
-        self._share = None
+        self._granted = None
 
-    def places(self, target: Hashable, demand: int) -> int:
-        """Note that ``target`` shows ``demand`` engines; return how many of them may be watched."""
-        known = self._demands.get(target, 0)
-        if demand != known:
-            self._demands[target] = demand
-            self._demanded += demand - known
-            self._share = None
+    def places(self, target: Hashable, demand: int, least: int = 1) -> int:
+        """Note that ``target`` shows engines of ``demand`` places; return how many of these it may take.
+
+        ``least`` is the places of its smallest engine: fewer are of no use to it.
+        """
+        wanted = _Demand(demand, min(least, demand))
+        known = self._demands.get(target, _NO_DEMAND)
+        if wanted != known:
+            self._demands[target] = wanted
+            self._demanded += demand - known.places
+            self._granted = None
         if self._demanded <= self._most:
             return demand
-        if self._share is None:
-            self._share = fair_share(self._demands.values(), self._most)
-        return min(demand, self._share)
+        if self._granted is None:
+            self._granted = _grants(self._demands, self._most)
+        return self._granted[target]
 
     def release(self, target: Hashable) -> None:
         """Give back the places of a target that is no longer watched."""
-        self._demanded -= self._demands.pop(target, 0)
-        self._share = None
+        self._demanded -= self._demands.pop(target, _NO_DEMAND).places
+        self._granted = None
+
+
+class _Demand(NamedTuple):
+    """The places that a target asks for, and those without which none is of use to it."""
+
+    places: int
+    least: int
+
+
+_NO_DEMAND: Final = _Demand(0, 0)
+
+
+def _grants(demands: Mapping[Hashable, _Demand], places: int) -> dict[Hashable, int]:
+    """Share the places fairly. A share that is of no use goes to the first targets that can use it."""
+    share = fair_share((demand.places for demand in demands.values()), places)
+    granted = {
+        target: min(demand.places, share) if demand.least <= share else 0
+        for target, demand in demands.items()
+    }
+    left = places - sum(granted.values())
+    for target, demand in demands.items():
+        if share < demand.least <= left:
+            granted[target] = demand.least
+            left -= demand.least
+    return granted

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from exporter.admission import Admission
 from exporter.analysis.cost import Cost
 from exporter.analysis.engine import EngineWatch, Findings
 from exporter.analysis.experiment import Member
@@ -30,7 +31,7 @@ from exporter.internal_errors import InternalErrors
 from exporter.scrape.budget import PollBudget
 from exporter.scrape.client import Client
 from exporter.scrape.errors import REASONS
-from exporter.scrape.plan import MOST_ENGINES, MOST_NAMES_TOGETHER
+from exporter.scrape.plan import MOST_ENGINES
 from exporter.scrape.poller import Pace, Polled, Poller, PollRecord
 from exporter.scrape.resolver import CONFIGURED, Resolver
 from exporter.scrape.sample import EngineName, Reading, Sample
@@ -82,9 +83,8 @@ class TargetWatch:
         """What the newest page shows of the server, without samples: a large page has megabytes of them."""
         self._record = PollRecord()
         self._crowd = Crowd()
-        self._capacity = capacity or Capacity(MOST_ENGINES)
+        self._admission = Admission(capacity or Capacity(MOST_ENGINES), self._columns)
         self._budget = budget or PollBudget(clock, MOST_ENGINES)
-        self._places = MOST_ENGINES
         self._not_watched = 0
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
@@ -247,6 +247,7 @@ class TargetWatch:
         poll = config.poll
         self.target = target
         self._config = config
+        self._admission.label(list(self.labels.values()))
         self._client = Client(
             target.http, timeout=poll.timeout, max_body=poll.max_body, resolver=self._resolver
         )
@@ -308,24 +309,22 @@ class TargetWatch:
         return began_anew
 
     def _admitted(self, reading: Reading) -> Mapping[EngineName, Sample]:
-        """Return the samples of the engines for which there is a place; those watched already come first.
+        """Return the samples of the engines for which there is a place; log once that some have none."""
+        tokens = self._assumptions().speculation.tokens or 0
+        samples = self._admission.admitted(self.target.key, reading.samples, list(self._engines), tokens)
+        self._note_not_watched(len(reading.samples) - len(samples), len(samples))
+        return samples
 
-        Engines that the page no longer shows make room for new ones.
-        """
-        shown = len(reading.samples)
-        kept = len(self._engines.keys() | reading.samples.keys())
-        self._places = self._capacity.places(self.target.key, min(kept, MOST_ENGINES))
-        self._note_not_watched(max(0, shown - self._places))
-        if not self._not_watched:
-            return reading.samples
-        by_rank = sorted(reading.samples, key=lambda name: name not in self._engines)
-        return {name: reading.samples[name] for name in by_rank[: self._places]}
+    def _columns(self, name: EngineName) -> int:
+        """Return the draft positions of an engine so far; 0 if it is not watched."""
+        engine = self._engines.get(name)
+        return engine.history.columns if engine else 0
 
-    def _note_not_watched(self, number: int) -> None:
+    def _note_not_watched(self, number: int, kept: int) -> None:
         if number and not self._not_watched:
             fields: dict[str, object] = {
                 "engines": number,
-                "kept": self._places,
+                "kept": kept,
                 "remedy": "raise limits.engines and the memory limit of the container",
             }
             event = Event("engines_not_watched", fields, is_bad=True)
@@ -380,21 +379,11 @@ class TargetWatch:
     def _forget(self, now: float) -> list[Event]:
         """Forget engines that are long gone, and the longest gone where a server keeps inventing new ones."""
         by_age = sorted(self._engines, key=lambda name: self._engines[name].history.last_seen)
-        surplus = _surplus(by_age, self._places)
+        surplus = self._admission.surplus(by_age)
         for place, name in enumerate(by_age):
             if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
                 del self._engines[name]
-        return self._crowd.forget(surplus, now, self._places)
-
-
-def _surplus(by_age: Sequence[EngineName], places: int) -> int:
-    """Return how many of the first engines exceed the ``places``, or the limit on characters of names."""
-    left = MOST_NAMES_TOGETHER
-    for kept, name in enumerate(reversed(by_age)):
-        left -= sum(map(len, name))
-        if left < 0 or kept == places:
-            return len(by_age) - kept
-    return 0
+        return self._crowd.forget(surplus, now, len(self._engines))
 
 
 def _settings(config: Config) -> tuple[object, ...]:

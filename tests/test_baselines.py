@@ -7,7 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.baselines import MOST_KEPT, MOST_NAME, REMEMBERED, Baselines, Key
+from exporter.baselines import MOST_KEPT, MOST_NAME, MOST_OF_TARGET, REMEMBERED, Baselines, Key
 from exporter.state_file import StateFile
 
 KEY = Key("one", "llama", "0")
@@ -30,9 +30,9 @@ def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
     baselines = Baselines()
     with capture_logs() as logs:
         for number in range(5 * MOST_KEPT):
-            baselines.keep(KEY._replace(engine=str(number)), {}, float(number))
-    assert len(baselines._entries) <= 2 * MOST_KEPT
-    assert baselines.known(KEY._replace(engine=str(5 * MOST_KEPT - 1))) == {}
+            baselines.keep(KEY._replace(target=str(number)), {}, float(number))
+    assert len(list(baselines._entries())) <= MOST_KEPT + MOST_OF_TARGET
+    assert baselines.known(KEY._replace(target=str(5 * MOST_KEPT - 1))) == {}
     assert [log["event"] for log in logs] == ["baselines_forgotten"]
 
 
@@ -50,13 +50,13 @@ class TestTooManyEngines:
         """Two more than are kept; the first ones were seen last."""
         baselines = Baselines()
         for number in range(MOST_KEPT + 2):
-            baselines.keep(KEY._replace(engine=str(number)), {}, 10_000.0 - number)
+            baselines.keep(Key(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
         return baselines
 
     def test_those_that_were_not_seen_for_longest_are_forgotten(self, baselines):
         kept = {entry["engine"] for entry in baselines.saved(10_000.0)["engines"]}
         assert kept == set(map(str, range(MOST_KEPT)))
-        assert baselines.known(KEY._replace(engine=str(MOST_KEPT))) is None
+        assert baselines.known(Key("target 0", "llama", str(MOST_KEPT))) is None
 
     def test_the_log_says_so_when_it_begins(self, baselines):
         with capture_logs() as logs:
@@ -85,6 +85,28 @@ class TestTooManyEngines:
         file = StateFile(tmp_path / "state.json")
         file.save({"engines": [entry] * MOST_KEPT})
         assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MOST_KEPT
+
+
+def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
+    baselines = Baselines()
+    baselines.keep(KEY, {"tokens": 4}, 100.0)
+    for number in range(2 * MOST_KEPT):
+        baselines.keep(Key("hostile", "llama", str(number)), {}, 200.0)
+    assert baselines.known(KEY) == {"tokens": 4}
+    assert baselines.known(Key("hostile", "llama", str(2 * MOST_KEPT - 1))) == {}
+    assert baselines.known(Key("hostile", "llama", "0")) is None
+    assert len(baselines.saved(200.0)["engines"]) == MOST_OF_TARGET + 1
+
+
+def test_they_are_bounded_though_nothing_is_ever_saved():
+    baselines = Baselines()
+    with capture_logs() as logs:
+        for number in range(3 * MOST_KEPT):
+            baselines.keep(Key(f"target {number}", "llama", "0"), {}, float(number))
+    known = [baselines.known(Key(f"target {number}", "llama", "0")) for number in range(3 * MOST_KEPT)]
+    assert known.count({}) <= MOST_KEPT + MOST_OF_TARGET
+    assert known[-1] == {}
+    assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
 
 
 def test_an_engine_with_longer_names_is_not_remembered():

@@ -6,13 +6,17 @@ from hypothesis import strategies as st
 
 from exporter.capacity import (
     FEWEST,
+    PLACE_LABELS,
+    PLACE_POSITIONS,
     WITHOUT_LIMIT,
     Capacity,
     container_memory,
     engines_that_fit,
     fair_share,
+    places_of,
     shared_evenly,
 )
+from exporter.scrape.plan import MOST_POSITIONS
 
 MIB = 2**20
 DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
@@ -95,3 +99,42 @@ def test_places_are_never_more_than_there_are(shown, most):
         demands[target] = demand
         capacity.places(target, demand)
     assert sum(capacity.places(target, demand) for target, demand in demands.items()) <= most
+
+
+@pytest.mark.parametrize(
+    ("positions", "label_bytes", "places"),
+    [
+        (0, 0, 1),
+        (PLACE_POSITIONS, PLACE_LABELS, 1),
+        (PLACE_POSITIONS + 1, 0, 2),
+        (MOST_POSITIONS, 0, 5),
+        (0, 2 * PLACE_LABELS, 1),
+        (PLACE_POSITIONS, 8 * PLACE_LABELS, 8),
+        (MOST_POSITIONS, 8 * PLACE_LABELS, 36),
+    ],
+)
+def test_an_engine_with_more_positions_or_longer_labels_takes_more_places(positions, label_bytes, places):
+    assert places_of(positions, label_bytes) == places
+
+
+def test_a_share_that_no_engine_of_a_target_fits_into_goes_to_the_first_targets_that_can_use_it():
+    capacity = Capacity(5)
+    for target in "abcd":
+        capacity.places(target, 2, 2)
+    assert [capacity.places(target, 2, 2) for target in "abcd"] == [2, 2, 0, 0]
+    assert capacity.places("small", 1) == 1
+    assert [capacity.places(target, 2, 2) for target in "abcd"] == [2, 2, 0, 0]
+    capacity.release("a")
+    assert [capacity.places(target, 2, 2) for target in "bcd"] == [2, 2, 0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 256), st.integers(1, 40)), max_size=60),
+    st.integers(6, 400),
+)
+def test_places_for_engines_of_any_size_are_never_more_than_there_are(shown, most):
+    capacity = Capacity(most)
+    demands = {target: (demand, least) for target, demand, least in shown}
+    for target, demand, least in shown:
+        capacity.places(target, demand, least)
+    assert sum(capacity.places(target, *demand) for target, demand in demands.items()) <= most

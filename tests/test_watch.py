@@ -17,7 +17,7 @@ from exporter.export.snapshot import engine_id
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import Counter
 from exporter.scrape.errors import REASONS, PollError, StatusError
-from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
+from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER, MOST_POSITIONS
 from exporter.scrape.server_info import ServedSpeculation
 from exporter.targets.target import Target
 from exporter.watch import ENGINES_SLICE, FORGOTTEN_AFTER, TargetWatch
@@ -33,6 +33,7 @@ class Server:
         self.created = 1_789_000_000.0
         self.failure = None
         self.extra = ""
+        self.draft_tokens = 20
         self.prefix = "vllm:"
         self.asked = []
         self.closed = 0
@@ -58,7 +59,11 @@ class Server:
                 for label, value in zip(("model_name", "engine"), name, strict=True)
                 if value is not None
             )
-            for counter, gain in (("drafts", 10), ("draft_tokens", 20), ("accepted_tokens", 7)):
+            for counter, gain in (
+                ("drafts", 10),
+                ("draft_tokens", self.draft_tokens),
+                ("accepted_tokens", 7),
+            ):
                 stem = f"{self.prefix}spec_decode_num_{counter}"
                 lines += [f"{stem}_total{{{labels}}} {self.engines[name] * gain}"]
             lines += [f"{self.prefix}generation_tokens_total{{{labels}}} {self.engines[name] * 17}"]
@@ -694,6 +699,38 @@ async def test_new_engines_take_the_places_of_those_that_are_gone(clock, server)
         assert set(findings(watch, clock)) == set(server.engines)
         await clock.advance(1)
     assert watch.status().engines_not_watched == 0
+
+
+async def test_positions_that_take_turns_on_the_page_are_watched_of_no_more_engines_than_at_once(
+    clock, server
+):
+    watch = limited(clock, Capacity(24), EventLog("1"))
+    server.engines = {("m", str(number)): 0 for number in range(24)}
+    for turn in range(24):
+        server.extra = positions_of(str(turn))
+        await polls(watch, clock, 1)
+        await clock.advance(1)
+        known = [len(found.totals.positions) for found in findings(watch, clock).values()]
+        assert known.count(MOST_POSITIONS) in {1, 2, 3, 4}
+    assert watch.status().up
+
+
+async def test_an_engine_whose_drafts_say_that_they_have_many_tokens_takes_more_places(clock, server):
+    watch = limited(clock, Capacity(10), EventLog("1"))
+    server.engines = {("m", str(number)): 0 for number in range(10)}
+    await polls(watch, clock, 2)
+    assert len(findings(watch, clock)) == 10
+    server.draft_tokens = 10 * MOST_POSITIONS
+    await clock.advance(1)
+    await polls(watch, clock, 2)
+    assert [found.tokens for found in findings(watch, clock).values()] == [MOST_POSITIONS] * 2
+    assert watch.status().engines_not_watched == 8
+
+
+def positions_of(engine):
+    """The lines of an engine's accepted tokens by position, of as many positions as there may be."""
+    stem = f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{model_name="m",engine="{engine}",position='
+    return "\n".join(f'{stem}"{position}"}} 0' for position in range(MOST_POSITIONS))
 
 
 # Internal errors.

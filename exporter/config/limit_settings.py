@@ -18,7 +18,8 @@ class Limits(Section):
     engines: Annotated[int, Field(ge=1, le=MOST_ENGINES_OF_A_FLEET)] | None = Field(
         default=None,
         description="The number of engines that are watched, of all targets together. A target counts as "
-        "one engine at least. Beyond it, targets from the configuration come first; the remaining places are "
-        "shared evenly. Without a value it follows from the memory limit of the container, "
+        "one engine at least, an engine with more than 16 draft positions or very long labels as several. "
+        "Beyond it, targets from the configuration come first; the remaining places are shared evenly. "
+        "Without a value it follows from the memory limit of the container, "
         "see [kubernetes.md](kubernetes.md#memory): 256 engines at 128 MiB, 2,000 at most.",
     )

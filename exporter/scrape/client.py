@@ -53,7 +53,7 @@ class Answer:
     seconds: float
     """From the request to the last byte of the answer, without the time to connect."""
     busy: float = 0.0
-    """Seconds of these in which our own event loop did other work, so that they tell nothing of the server."""
+    """Seconds of these in which our own event loop worked, so that they tell nothing of the server."""
 
 
 class Client:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from exporter.scrape.engines import BUCKET_NAMES, MEANINGS, Counter, EngineKind, Gauge, Latency, Mark, Meaning
 from exporter.scrape.errors import PageError
-from exporter.scrape.page import SLICE, Layout, Series
+from exporter.scrape.page import MOST_NUMBER, SLICE, Layout, Series
 from exporter.scrape.sample import EngineName
 from exporter.scrape.slices import Pausing
 
@@ -213,7 +213,7 @@ def _place(plan: EnginePlan, sighting: _Sighting) -> None:
 
 def _bound(text: str | None) -> float:
     try:
-        bound = float(text or "")
+        bound = float(text or "") if len(text or "") <= MOST_NUMBER else nan
     except ValueError:
         bound = nan
     # Written so that NaN fails too.

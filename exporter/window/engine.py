@@ -72,6 +72,11 @@ class EngineHistory:
         return max(self._tokens, self._configured_tokens)
 
     @property
+    def columns(self) -> int:
+        """The most draft positions that it had so far: windows and totals have a column for each."""
+        return max(self.tokens, self._most_tokens, len(self._position_totals))
+
+    @property
     def beginnings(self) -> int:
         """How often the windows began anew because the engine came to draft in another way."""
         return self._beginnings

@@ -15,7 +15,7 @@ from exporter.export.snapshot import engine_view
 from exporter.scrape.client import Answer
 from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from exporter.scrape.errors import PollError
-from exporter.scrape.page import MOST_SERIES, SLICE
+from exporter.scrape.page import MOST_NUMBER, MOST_SERIES, SLICE
 from exporter.scrape.plan import MOST_ENGINES, MOST_POSITIONS, MOST_POSITIONS_TOGETHER, MOST_SECONDS
 from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS
 from exporter.targets.target import Target
@@ -136,7 +136,7 @@ ROWS: tuple[Row, ...] = (
         controlled_by="a model server",
         bytes="`poll.max_body` for the page",
         items=f"{MOST_SERIES:,} samples, {MOST_ENGINES} engines, {MOST_POSITIONS} draft positions of an engine, "
-        f"{MOST_POSITIONS_TOGETHER:,} of a page; each below 2^{MOST_COUNT.bit_length() - 1}",
+        f"{MOST_POSITIONS_TOGETHER:,} of a page; each below 2^{MOST_COUNT.bit_length() - 1}, of {MOST_NUMBER} characters",
         time=f"slices of {SLICE} samples",
         addresses="nothing",
         beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. A leap of "
@@ -147,6 +147,9 @@ ROWS: tuple[Row, ...] = (
             "every counter at the most, of many engines": _page(_counters(_MOST), _ENGINES),
             "times that leap as far as is counted": _page(_counters(_LEAPS - 1)),
             "fractions below a nanosecond": _page(_counters(1e-320)),
+            "numbers that are slow to read": _page(
+                _counters("5" * (MOST_NUMBER - 5) + f"e-{MOST_NUMBER}"), _ENGINES
+            ),
             "tokens without drafts": _page({**_counters(_MOST), _DRAFTS: 0}),
             "drafts without tokens": _page({**_counters(0), _DRAFTS: _MOST}),
         },
@@ -154,6 +157,7 @@ ROWS: tuple[Row, ...] = (
             "value": _page(_counters(MOST_COUNT)),
             "sign": _page({_DRAFTS: -1}),
             "number": _page({_DRAFTS: "NaN"}),
+            "characters of a number": _page({_DRAFTS: "5" * MOST_NUMBER + "e-512"}),
             "infinity": _page({_DRAFTS: "+Inf"}),
             "sum": _page({_DRAFTS: _MOST, f'{_DRAFTS} ,pod="1"': _MOST}),
             "draft positions": _page({f'{_POSITION} ,position="{MOST_POSITIONS}"': 1}),

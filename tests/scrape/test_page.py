@@ -20,6 +20,7 @@ from exporter.scrape.page import (
     MOST_LABELS_OF_ONE,
     MOST_LINE,
     MOST_LINES,
+    MOST_NUMBER,
     MOST_SERIES,
     SLICE,
     Series,
@@ -183,6 +184,16 @@ def test_nan_is_a_value():
 def test_what_python_reads_but_prometheus_does_not_write_is_refused(text):
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
         finish(read_page(DRAFTS + b" " + text + b"\n", NAMES))
+
+
+@pytest.mark.parametrize(
+    "after", [b"", b" 1790000000", b' # {trace="' + b"x" * MOST_NUMBER + b'"} 1', b" " * 999]
+)
+def test_a_number_has_so_many_characters_whatever_follows_it(after):
+    digits = b"5" * (MOST_NUMBER - 4) + b"e-99"
+    assert one(DRAFTS + b" " + digits + after)[1] == float(digits)
+    with pytest.raises(PageError, match="line 1 has a value that is not a number"):
+        finish(read_page(DRAFTS + b" 5" + digits + after + b"\n", NAMES))
 
 
 def many(series: int, labels: int = 1) -> bytes:
