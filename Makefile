@@ -89,7 +89,7 @@ wheels: $(READY) ## ask the registry whether what is installed with the exporter
 	$(BIN)/pytest tests/e2e/test_wheels.py -m e2e
 
 bench: $(READY) ## run every benchmark that the README quotes
-	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
+	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
 	$(BIN)/python -m benchmarks
 
 fuzz: $(READY) ## attack the parsers: FUZZ_SECONDS each, by default a minute; FUZZ names some of them

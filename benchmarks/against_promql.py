@@ -22,13 +22,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import isnan
+from math import isnan, sqrt
 from pathlib import Path
 from statistics import median
 
 import yaml
 
-from benchmarks.process import running
+from benchmarks.process import require, running
 from exporter.analysis.acceptance import draft_acceptance_ratio
 from exporter.analysis.drop import DropKind
 from exporter.analysis.engine import EngineWatch, Findings
@@ -243,7 +243,7 @@ def delays(fired: list[tuple[int, int]], seconds: int) -> tuple[list[int], int, 
 def error(values: dict[int, float], truth: dict[int, float], *, only: Callable[[int], bool]) -> float:
     """Return the root mean square of what an expression is off the truth."""
     pairs = [(value, truth[second]) for second, value in values.items() if second in truth and only(second)]
-    return (sum((value - true) ** 2 for value, true in pairs) / len(pairs)) ** 0.5
+    return sqrt(sum((value - true) ** 2 for value, true in pairs) / len(pairs))
 
 
 def main() -> None:
@@ -253,10 +253,15 @@ def main() -> None:
     )
     parser.add_argument("--hours", type=float, default=6.0, help="how long each scenario is")
     seconds = round(parser.parse_args().hours * 3600)
+    require("prometheus", "promtool")
     # Blocks of two hours, in the past.
     begin = (int(time.time()) - 2 * seconds) // 7200 * 7200
-    rows = {way.name: [] for way in WAYS}
-    errors = {"exporter, 30s": [], "raw, rate over 30 s": [], "raw, rate over 1 min": []}
+    rows: dict[str, list[str]] = {way.name: [] for way in WAYS}
+    errors: dict[str, list[str]] = {
+        "exporter, 30s": [],
+        "raw, rate over 30 s": [],
+        "raw, rate over 1 min": [],
+    }
     for name, plan in (("drops", DROPS), ("quiet", QUIET)):
         recorded = record(Scenario.model_validate(plan), seconds)
         with prometheus(recorded, begin) as evaluated:

@@ -7,9 +7,9 @@ polls each URL once a second until it is killed, on beats as the exporter; reads
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import floor
@@ -74,13 +74,20 @@ async def _poll_all(client: str, urls: list[str]) -> None:
 
 
 def main() -> None:
-    client, loop, *urls = sys.argv[1:]
-    if loop == "uvloop":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("client", choices=CLIENTS)
+    parser.add_argument("loop", choices=("asyncio", "uvloop"))
+    parser.add_argument("urls", nargs="+")
+    arguments = parser.parse_args()
+    polling = _poll_all(arguments.client, arguments.urls)
+    if arguments.loop == "uvloop":
         import uvloop
 
-        uvloop.run(_poll_all(client, urls))
+        uvloop.run(polling)
     else:
-        asyncio.run(_poll_all(client, urls))
+        asyncio.run(polling)
 
 
 if __name__ == "__main__":

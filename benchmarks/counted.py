@@ -69,5 +69,5 @@ def _run_counted(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 if __name__ == "__main__":
-    run.run_loop = _run_counted
+    run.run_loop = _run_counted  # type: ignore[assignment, attr-defined]
     cli.main()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import log, sqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,10 +30,11 @@ from exporter.analysis.cost import Cost, CostSource
 from exporter.analysis.estimate import Estimate
 from exporter.analysis.speedup import speedup_estimate
 from exporter.scrape.engines import Counter
-from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window
+from exporter.window.counts import Increment
+from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window, rows_of
 from exporter.window.ring import Rows
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 COST = Cost(0.05, 0.02, CostSource.CONFIGURED, None)
 ESTIMATES: dict[str, Callable[[Window], Estimate | None]] = {
@@ -170,7 +171,10 @@ def arrive(random: np.random.Generator, mix: Mix, load: Load, seconds: float) ->
 
 
 def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Array:
-    """Return running totals at every second's end, as rows that ``Increments`` takes, the first all 0."""
+    """Return running totals at every second's end, the first all 0.
+
+    The columns are the time covered in nanoseconds, the counters, the gauges and the positions.
+    """
     requests, begins = arrive(random, mix, load, seconds)
     ends = begins + requests.steps / mix.steps_per_second
     seen = (ends > 0) & (begins < seconds)
@@ -237,8 +241,21 @@ def window(totals: Array, begin: int, length: int) -> Window:
         counters=tuple(sums[: len(Counter)]),
         positions=tuple(sums[gauges:]),
         gauges=tuple(total / length for total in sums[len(Counter) : gauges]),
-        increments=Increments(Rows.of(rows), [float(second) for second in range(begin, begin + length)]),
+        increments=Increments(_totals(rows), [float(second) for second in range(begin, begin + length)]),
     )
+
+
+def _totals(rows: list[list[int]]) -> list[Rows]:
+    """Return running totals of ``trace`` in the groups of columns of ``Increments``."""
+    gauges = 1 + len(Counter)
+    positions = gauges + len(MEAN_GAUGES)
+    groups = [
+        rows_of(
+            Increment(0.0, row[0] / NANO, tuple(row[1:gauges]), tuple(row[positions:])), row[gauges:positions]
+        )
+        for row in rows
+    ]
+    return [Rows.of(group) for group in zip(*groups, strict=True)]
 
 
 def as_if_independent(seen: Window) -> Estimate:

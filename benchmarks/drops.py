@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import log1p
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from exporter.analysis.drop import DropChange, DropKind
 from exporter.analysis.drops import DropWatch
 from exporter.config.policy import DropPolicy
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 K = 3
 ACCEPTED = 1.1
@@ -64,7 +64,7 @@ class Requests:
 
 def accepted(acceptance: Array) -> Array:
     """Return how many tokens of a draft are accepted on average, p + p² + … + p^K."""
-    powers: Array = sum(acceptance**position for position in range(1, K + 1))  # type: ignore[assignment]
+    powers: Array = sum(acceptance**position for position in range(1, K + 1))
     return powers
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.inside_limits import answers, bodies, floods
+from benchmarks.inside_limits import EFFORT, SMOKE, answers, bodies, floods
 from benchmarks.process import cpu_seconds
 from exporter.inside import spec_decode_requests as inside
 
@@ -85,16 +85,16 @@ def _no_thread(reporter: Any) -> None:
     del reporter
 
 
-def alone() -> None:
+def alone(messages: int) -> None:
     """Print what a message costs, a request, and the reading of it in the thread."""
     wrapped = inside.Middleware(application)
     reporter = wrapped._reporter  # noqa: SLF001 - the thread's work is done here, and timed
     assert reporter is not None
-    inside.Reporter._start = _no_thread  # type: ignore[method-assign]  # noqa: SLF001
+    inside.Reporter._start = _no_thread  # type: ignore[method-assign, assignment]  # noqa: SLF001
     costs = defaultdict(list)
     for _ in range(7):
         for way, app in zip(WAYS, (application, wrapped), strict=True):
-            costs[way].append(asyncio.run(passing(app, MESSAGES)) / MESSAGES)
+            costs[way].append(asyncio.run(passing(app, messages)) / messages)
     print("| The middleware alone | µs |\n|---|---|")
     for way in WAYS:
         print(f"| a message, {way} | {median(costs[way]) * 1e6:.2f} |")
@@ -190,8 +190,8 @@ async def round_of(server: Any, streams: int, tokens: int, figures: Figures) -> 
 def servers() -> Iterator[dict[str, Any]]:
     """Run both; the records of the one go to a receiver in this process."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e" / "vllm"))
-    import inside as loaded
-    from vllm_server import QUIET, ngram, vllm
+    import inside as loaded  # type: ignore[import-not-found]
+    from vllm_server import QUIET, ngram, vllm  # type: ignore[import-not-found]
 
     flags = (*ngram(4), *QUIET, "--disable-uvicorn-access-log")
     with (
@@ -258,11 +258,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=900, help="no round begins later")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--smoke", action="store_true", help="each figure of the middleware from little work")
     arguments = parser.parse_args()
-    floods()  # first, while the thread of each reporter is started
-    alone()
-    bodies()
-    answers()
+    effort = SMOKE if arguments.smoke else EFFORT
+    floods(effort)  # first, while the thread of each reporter is started
+    alone(MESSAGES // 200 if arguments.smoke else MESSAGES)
+    bodies(effort)
+    answers(effort)
     if {"VLLM_VENV", "VLLM_MODELS"} <= os.environ.keys():
         report(measured(arguments), arguments.streams)
     else:

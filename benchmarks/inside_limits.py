@@ -7,6 +7,8 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import mul
 from statistics import quantiles
 from typing import Any
 
@@ -15,12 +17,23 @@ from tests.inside.adversarial import HOSTILE, HOSTILE_ANSWERS, TYPICAL
 
 PIECE = 64 << 10
 """Bytes of a message in which a server hands out a body."""
-REPETITIONS = 5
 FLOOD = 'repeated `"n":1,`'
 FLOODS = (("2 a second", 1, 0.5), ("100 a second", 1, 0.01), ("1,000 at once, each second", 1000, 1.0))
 """A name, requests at a time, and seconds between."""
-SECONDS = 2.0
 UNIT_SECONDS = 200e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The amount of work behind each figure."""
+
+    repetitions: int
+    flood_seconds: float
+    """Seconds of each repetition of a flood."""
+
+
+EFFORT = Effort(5, 2.0)
+SMOKE = Effort(2, 0.05)
 
 Message = dict[str, Any]
 
@@ -61,7 +74,7 @@ def messages(text: bytes, size: int = PIECE) -> list[Message]:
     ]
 
 
-async def application(_scope: Message, receive: Any, send: Any) -> None:
+async def application(_scope: Any, receive: Any, send: Any) -> None:
     while (await receive())["more_body"]:
         pass
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -77,7 +90,7 @@ def on_loop(app: Any, incoming: Sequence[Message], headers: Sequence[tuple[bytes
         async def receive() -> Message:
             return next(waiting)
 
-        async def send(_message: Message) -> None:
+        async def send(_message: Any) -> None:
             pass
 
         begin = time.thread_time()
@@ -87,14 +100,19 @@ def on_loop(app: Any, incoming: Sequence[Message], headers: Sequence[tuple[bytes
     return asyncio.run(passing())
 
 
-def cost(make: Callable[[], bytes], size: int = PIECE, headers: Sequence[tuple[bytes, bytes]] = ()) -> Cost:
+def cost(
+    repetitions: int,
+    make: Callable[[], bytes],
+    size: int = PIECE,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> Cost:
     """Measure a request a few times; return the lowest of each figure."""
     incoming = messages(make(), size)
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001 - the thread's work is done here, and timed
     reporter._send = lambda now: None  # noqa: ARG005, SLF001
     found = []
-    for _ in range(REPETITIONS):
+    for _ in range(repetitions):
         bare = on_loop(application, incoming, headers)
         loop = on_loop(wrapped, incoming, headers) - bare
         watch = Stopwatch()
@@ -105,28 +123,34 @@ def cost(make: Callable[[], bytes], size: int = PIECE, headers: Sequence[tuple[b
         watch.sleep(0.0)
         found.append((loop, thread, watch.longest))
     loop, thread, at_once = (min(figures) for figures in zip(*found, strict=True))
-    too_costly = reporter.too_costly == REPETITIONS
-    return Cost(max(loop, 0.0), thread, at_once, "too costly" if too_costly else _outcome(reporter))
+    too_costly = reporter.too_costly == repetitions
+    return Cost(
+        max(loop, 0.0), thread, at_once, "too costly" if too_costly else _outcome(reporter, repetitions)
+    )
 
 
-def _outcome(reporter: Any) -> str:
-    (record, *_) = reporter._records.take(REPETITIONS, 1 << 20) or [b"{}"]  # noqa: SLF001
+def _outcome(reporter: Any, repetitions: int) -> str:
+    (record, *_) = reporter._records.take(repetitions, 1 << 20) or [b"{}"]  # noqa: SLF001
     temperature = json.loads(record).get("temperature")
     if reporter.dropped:
         return "dropped"
     return f"reported, temperature {temperature}" if temperature is not None else "reported"
 
 
-def bodies() -> None:
+def bodies(effort: Effort) -> None:
     """Print the costs of every kind of body, and the highest of each column."""
     print("\n| A request of 1 MiB | event loop, ms | thread, ms | at once, ms | |\n|---|--:|--:|--:|---|")
-    costs = [(name, cost(make)) for name, make in (TYPICAL | HOSTILE).items()]
+    times = effort.repetitions
+    costs = [(name, cost(times, make)) for name, make in {**TYPICAL, **HOSTILE}.items()]
     costs += [
-        (f"{number:,} messages of 300 bytes", cost(lambda size=number * 300: b" " * size, 300))
+        (f"{number:,} messages of 300 bytes", cost(times, partial(mul, b" ", number * 300), 300))
         for number in (inside.BODY_MESSAGES, inside.BODY_MESSAGES + 1)
     ]
     costs += [
-        (f"{number:,} headers", cost(lambda: b"{}", headers=[(b"x-request-type", b"t" * 1024)] * number))
+        (
+            f"{number:,} headers",
+            cost(times, lambda: b"{}", headers=[(b"x-request-type", b"t" * 1024)] * number),
+        )
         for number in (inside.HEADERS, 100_000)
     ]
     for name, one in costs:
@@ -134,28 +158,29 @@ def bodies() -> None:
     loop, thread = (max(getattr(one, name) for _, one in costs) for name in ("loop", "thread"))
     print(f"| **most** | {_milliseconds(loop, thread, max(one.at_once for _, one in costs))} | |")
     many = 1_000_000
-    endless = cost(lambda: b" " * many, 1)
+    endless = cost(times, lambda: b" " * many, 1)
     print(f"\nA body of {many:,} messages: {endless.loop / many * 1e6:.3f} µs each, {endless.outcome}.")
 
 
-def answers() -> None:
+def answers(effort: Effort) -> None:
     """Print the costs of the ends of hostile answers."""
     print("\n| An answer, its end | thread, ms | at once, ms |\n|---|--:|--:|")
     figures = {
-        name: _answer_cost(make, streamed=streamed) for name, (streamed, make) in HOSTILE_ANSWERS.items()
+        name: _answer_cost(effort.repetitions, make, streamed=streamed)
+        for name, (streamed, make) in HOSTILE_ANSWERS.items()
     }
     for name, (total, at_once) in figures.items():
         print(f"| {name} | {_milliseconds(total, at_once)} |")
     print(f"| **most** | {_milliseconds(*(max(column) for column in zip(*figures.values(), strict=True)))} |")
 
 
-def _answer_cost(make: Callable[[], bytes], *, streamed: bool) -> tuple[float, float]:
+def _answer_cost(repetitions: int, make: Callable[[], bytes], *, streamed: bool) -> tuple[float, float]:
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001
     reporter._send = lambda now: None  # noqa: ARG005, SLF001
     text = make()
     found = []
-    for _ in range(REPETITIONS):
+    for _ in range(repetitions):
         exchange = inside.Exchange(reporter, {"headers": []})
         exchange.stream, exchange.said = streamed, {}
         exchange.answer.add(text)
@@ -175,7 +200,7 @@ def _milliseconds(*seconds: float) -> str:
     return " | ".join(f"{1e3 * one:.2f}" for one in seconds)
 
 
-async def units(number: int, every: float) -> float:
+async def units(seconds: float, number: int, every: float) -> float:
     """Return the units of work a second of a busy event loop, while hostile requests come and are read."""
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001
@@ -188,14 +213,14 @@ async def units(number: int, every: float) -> float:
         async def receive() -> Message:
             return next(waiting)
 
-        async def send(_message: Message) -> None:
+        async def send(_message: Any) -> None:
             pass
 
         await wrapped({"type": "http", "path": "/v1/completions", "headers": []}, receive, send)
 
     done = 0
     begin = due = time.perf_counter()
-    while (now := time.perf_counter()) < begin + SECONDS:
+    while (now := time.perf_counter()) < begin + seconds:
         if number and now >= due:
             due += every
             for _ in range(number):
@@ -208,10 +233,14 @@ async def units(number: int, every: float) -> float:
     return done / (time.perf_counter() - begin)
 
 
-def floods() -> None:
+def floods(effort: Effort) -> None:
     """Print how much less a busy event loop does while hostile requests come."""
     print("\n| Requests of 1 MiB, " + FLOOD + " | work of a busy event loop, with / without |\n|---|--:|")
+    seconds = effort.flood_seconds
     for name, number, every in FLOODS:
-        ratios = [asyncio.run(units(number, every)) / asyncio.run(units(0, 0.0)) for _ in range(REPETITIONS)]
+        ratios = [
+            asyncio.run(units(seconds, number, every)) / asyncio.run(units(seconds, 0, 0.0))
+            for _ in range(effort.repetitions)
+        ]
         low, middle, high = quantiles(ratios, n=4)
         print(f"| {name} | {middle:.2f} ({low:.2f} to {high:.2f}) |")

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from exporter.requests.model import LOSERS_SHARE
 from exporter.requests.modes import Accepted, modes
 from exporter.requests.telling import LEAST_TOKENS, Telling
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Random = np.random.Generator
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Random: TypeAlias = np.random.Generator
 
 BETAS = ((1, 1), (1.2, 1.2), (2, 2), (5, 2), (4, 1), (20, 5), (30, 3), (60, 20), (2, 8), (1, 4))
 DRAFTS: dict[str, Callable[[Random, int], Array]] = {

@@ -22,7 +22,7 @@ import yaml
 from benchmarks.memory import free_port
 from benchmarks.page_server import PageServer, addresses
 from benchmarks.poll_cpu import exporter, prometheus, urls
-from benchmarks.process import cpu_seconds, resident_megabytes, running
+from benchmarks.process import cpu_seconds, require, resident_megabytes, running
 
 WARM_UP = 20.0
 
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60.0)
     arguments = parser.parse_args()
+    require("prometheus", "vmagent", "victoria-metrics")
     print("| targets | | CPU-s a second | ms a page | MB |\n|--:|---|--:|--:|--:|")
     measure(list(WATCHERS), arguments.together, arguments.seconds, "together")
     for name in WATCHERS:

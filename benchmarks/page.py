@@ -1,28 +1,31 @@
 """The page with 100 engines: what a refresh costs the exporter, and how smoothly it scrolls meanwhile.
 
-The engines are simulated, on a clock that is moved. The frames are of a Chromium without a graphics card.
+    python -m benchmarks.page [--engines 100] [--minutes 6] [--rounds 20]
+
+The engines are simulated, on a clock that is moved. The frames are of a Chromium without a graphics card;
+without playwright the second part is skipped.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import shutil
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 import structlog
 from multidict import MultiDict
 
 from exporter.web.exposition import compress, each
 from exporter.web.page.content import content
+from exporter.web.page.data import ShownEngine
 from exporter.web.page.query import Query
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 
-ENGINES = 100
-MINUTES = 6
-ROUNDS = 20
 COST = {"cost": {"draft_cost_ratio": 0.08}}
 
 SCROLL = """async ([seconds]) => {
@@ -59,13 +62,14 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[int(share * (len(values) - 1))]
 
 
-async def refreshes(fleet: MovedFleet, opened: int) -> None:
+async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     """Make the page's content again and again, as one viewer does."""
     state = fleet.state
-    ids = [one.view.id for one in state.page().engines][:opened]
-    query = Query.read(MultiDict(("engine", one) for one in ids))
+    await state.prepare()
+    ids = [one.view.id for one in state.page().engines if isinstance(one, ShownEngine)]
+    query = Query.read(MultiDict(("engine", one) for one in ids[:opened]))
     seconds, longest = [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         await fleet.advance(1)
         await state.prepare()
         loop = Loop()
@@ -81,7 +85,7 @@ async def refreshes(fleet: MovedFleet, opened: int) -> None:
     hold = f"{1000 * percentile(longest, 0.5):.1f} ms (p95 {1000 * percentile(longest, 0.95):.1f})"
     made = f"{1000 * percentile(seconds, 0.5):.0f} ms (p95 {1000 * percentile(seconds, 0.95):.0f})"
     size = f"{len(text) / 1000:.0f} kB, {len(packed) / 1000:.0f} kB packed"
-    print(f"{ENGINES} engines, {opened} open: made in {made}, longest hold of the loop {hold}, {size}")
+    print(f"{len(ids)} engines, {opened} open: made in {made}, longest hold of the loop {hold}, {size}")
 
 
 async def frames(fleet: MovedFleet) -> None:
@@ -112,15 +116,29 @@ async def _move(fleet: MovedFleet) -> None:
         await asyncio.sleep(1)
 
 
-async def measure() -> None:
+async def measure(engines: int, minutes: int, rounds: int) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    servers = [Server(f"chat-{number}", told=COST) for number in range(ENGINES)]
+    servers = [Server(f"chat-{number}", told=COST) for number in range(engines)]
     async with moved_fleet(servers) as fleet:
-        await fleet.advance(60 * MINUTES)
+        await fleet.advance(60 * minutes)
         for opened in (0, 1, 8):
-            await refreshes(fleet, opened)
-        await frames(fleet)
+            await refreshes(fleet, opened, rounds)
+        if find_spec("playwright") is None:
+            print("Frames not measured: playwright is not installed; it is in the dependency group `page`.")
+        else:
+            await frames(fleet)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--engines", type=int, default=100)
+    parser.add_argument("--minutes", type=int, default=6, help="minutes that the engines have been watched")
+    parser.add_argument("--rounds", type=int, default=20, help="refreshes of each row")
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments.engines, arguments.minutes, arguments.rounds))
 
 
 if __name__ == "__main__":
-    asyncio.run(measure())
+    main()

@@ -139,6 +139,7 @@ class _Protocol(asyncio.Protocol):
         self._request = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._address: str = transport.get_extra_info("sockname")[0]
 

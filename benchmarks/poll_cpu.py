@@ -19,13 +19,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
 from benchmarks.page_server import RECORDED, PageServer, addresses
-from benchmarks.process import cpu_seconds, running
+from benchmarks.process import cpu_seconds, require, running
 from exporter.scrape.engines import MEANINGS
 from exporter.scrape.filter import filtered_url, wanted_names
 
@@ -60,12 +61,15 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=30.0)
     arguments = parser.parse_args()
+    require("prometheus")
     compare = compare_clients if arguments.clients else compare_exporter
     sys.exit(compare(arguments.targets, arguments.seconds))
 
 
 def compare_clients(targets: int, seconds: float) -> int:
     """Print what fetching alone costs, for each client and event loop."""
+    if find_spec("uvloop") is None:
+        sys.exit("not installed: uvloop, an extra of the exporter")
     print("| client | event loop | page | ms a poll | Prometheus, ms a scrape | ratio |")
     print("|---|---|---|--:|--:|--:|")
     for client, loop in CLIENTS:
@@ -127,7 +131,7 @@ def filtered_names() -> list[str]:
 @contextmanager
 def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[list[str]]:
     """Yield the command of the installed exporter that watches these targets; ``listen`` is its own port."""
-    config = {
+    config: dict[str, object] = {
         "poll": {"filter": "auto" if page == "filtered" else "off", "max_duty_cycle": 1},
         "targets": [{"url": url} for url in urls(port, targets, "whole")],
     }
@@ -146,7 +150,7 @@ def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[li
 def prometheus(port: int, targets: int, page: str) -> Iterator[int]:
     """Run a Prometheus that scrapes each target's page once a second; yield its process id."""
     parts = urlsplit(urls(port, 1, page)[0])
-    job = {
+    job: dict[str, object] = {
         "job_name": "vllm",
         "metrics_path": parts.path,
         "params": parse_qs(parts.query),

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def require(*programs: str) -> None:
+    """End the benchmark with a message unless all these programs are installed."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        sys.exit(f"not installed: {', '.join(missing)}")
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from exporter.scrape.engines import Counter, Gauge, Latency
 from exporter.scrape.sample import Buckets, Sample
 from exporter.web.app import create_app
 from exporter.web.listen import parse_listen_address, serve
-from exporter.web.state import AppState
+from tests.web.conftest import plain_state
 
 POSITIONS = 8
 WINDOWS = (30.0, 300.0)
@@ -156,7 +156,7 @@ class Blocks:
             run(handle)
             self.longest = max(self.longest, time.thread_time() - start)
 
-        asyncio.Handle._run = timed  # type: ignore[method-assign]  # noqa: SLF001
+        asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]  # noqa: SLF001
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -164,8 +164,7 @@ class Blocks:
 
 
 def ours(targets: int) -> web.Application:
-    collectors = [Engines(targets).collector()]
-    state = AppState(collectors, "benchmark", targets=list, config_text=str, ready=lambda: True)
+    state = plain_state(collectors=[Engines(targets).collector()])  # type: ignore[no-untyped-call]
     return create_app(state)
 
 

@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import gc
 import os
+import re
 import sys
 import tempfile
 import time
@@ -58,6 +59,7 @@ phases:
   - {{at: {restart}s, restart: {{down: 20s}}}}
 repeat: 30m
 """
+_WATCHED = re.compile(rb"^spec_decode_exporter_target_up\{.*\} 1(?:\.0)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Held:
     tasks: int
     descriptors: int
     series: int
+    watched: int
+    """Targets whose newest poll succeeded."""
 
     def cells(self) -> str:
         """Return a row of the table."""
@@ -113,9 +117,10 @@ class Client:
 
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
+        self.spent = 0.0
 
-    async def get(self, url: str) -> Answer:
-        """Return a page of the server that the port of ``url`` names."""
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:  # noqa: ARG002
+        """Return a page of the server that the port of ``url`` names; its size has no limit."""
         parts = urlsplit(url)
         if not parts.path.startswith("/metrics"):
             raise StatusError(404)
@@ -139,12 +144,12 @@ def main() -> None:
     hours = asyncio.run(_day(arguments.hours, arguments.targets, arguments.interval))
     before, after = next(held for held in hours if held.hour >= min(WARM_UP, arguments.hours)), hours[-1]
     print(f"\n{time.process_time():.0f} s of processor time")
-    missed = list(_missed(before, after))
+    missed = list(_missed(before, after, arguments.targets))
     print(*(f"missed: {goal}" for goal in missed), sep="\n")
     sys.exit(bool(missed))
 
 
-def _missed(before: Held, after: Held) -> Iterator[str]:
+def _missed(before: Held, after: Held, targets: int) -> Iterator[str]:
     growth = after.resident / before.resident - 1
     print(f"memory: {before.resident:.1f} MB, then {after.resident:.1f} MB: {growth:+.1%}")
     if growth > GROWTH_GOAL:
@@ -153,6 +158,8 @@ def _missed(before: Held, after: Held) -> Iterator[str]:
         more = getattr(after, name) - getattr(before, name)
         if more > 0:
             yield f"{more} {name} were left behind"
+    if after.watched < targets:
+        yield f"polls of {targets - after.watched} targets failed"
 
 
 async def _day(hours: int, targets: int, interval: float) -> list[Held]:
@@ -184,6 +191,7 @@ def _held(hour: int, page: bytes) -> Held:
         len(asyncio.all_tasks()),
         len(list(Path("/proc/self/fd").iterdir())),
         sum(1 for line in page.splitlines() if not line.startswith(b"#")),
+        len(_WATCHED.findall(page)),
     )
 
 
