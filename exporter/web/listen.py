@@ -18,7 +18,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.web import unix
 from exporter.web.answering import Answering
-from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls, in_hand
+from exporter.web.connection import MOST_RECEIVED, in_hand
+from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls
 
 if TYPE_CHECKING:
     import ssl
@@ -174,6 +175,7 @@ def _limits() -> dict[str, Any]:
         "max_field_size": _MOST_LINE,
         "max_headers": _MOST_HEADERS,
         "max_line_size": _MOST_LINE,
+        "read_bufsize": MOST_RECEIVED,
     }
 
 

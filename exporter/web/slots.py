@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs, web
 
 from exporter.web.client_address import client_address
-from exporter.web.door import MOST_CONNECTIONS, Connection
+from exporter.web.connection import Connection
+from exporter.web.door import MOST_CONNECTIONS
 from exporter.web.fair_queue import BusyError, FairQueue
 from exporter.web.turns import Turns
 
