@@ -1,4 +1,4 @@
-"""One connection of a client: the time that each part of a request may take, and the bytes that it may hold."""
+"""One connection of a client: limits of time for each part of a request, and of the bytes that are held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOW_SECONDS: Final = 2.0
 MOST_HEAD: Final = 32 * 1024
 """Bytes of a request's head. aiohttp bounds its lines, and their number."""
 MOST_RECEIVED: Final = 16 * 1024
-"""Bytes that are read from a connection in one go. asyncio's own 256 KiB may stay in memory while it waits."""
+"""Bytes that are read from a connection in one go. asyncio's own 256 KiB may be held while it waits."""
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 

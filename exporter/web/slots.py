@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-MOST: Final = 16
+MOST: Final = 8
 """Requests of a kind that are answered at a time."""
-MOST_PER_CLIENT: Final = 4
+MOST_PER_CLIENT: Final = 2
 """Of these, requests of one client address."""
 MOST_SCRAPES: Final = 64
 """Scrapes that are answered at a time. They share a rendering, so they cost no more than to be sent."""

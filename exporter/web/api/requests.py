@@ -60,7 +60,7 @@ _TURNED_AWAY: Final = frozenset(
 """By these answers a body is lost, unless its sender keeps it. One above the rate is asked to come again."""
 
 
-async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
+async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResponse:
     """Serve what the requests say that are asked for."""
     state = request.app[STATE]
     check_windows(query.window, state.api.windows())
@@ -87,7 +87,7 @@ def counted(handler: Handler) -> Handler:
     return handle
 
 
-async def take(request: web.Request, _query: Query) -> web.Response:
+async def take(request: web.Request, _query: Query) -> web.StreamResponse:
     """Take the requests of a body."""
     taker = request.app[STATE].api.intake()
     if taker is None:
