@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.web import unix
-from exporter.web.answering import Answering
+from exporter.web.answering import Answering, refuse_expectations
 from exporter.web.connection import MOST_RECEIVED, in_hand
 from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls
 
@@ -152,6 +152,7 @@ async def serve(
     runner = web.AppRunner(app, shutdown_timeout=DRAIN_SECONDS)
     await runner.setup()
     assert runner.server is not None  # noqa: S101  it is there after the setup
+    runner.server.request_handler = refuse_expectations(runner.server.request_handler)
     tls = tls or Plain()
     answer = partial(Answering, runner.server, loop=asyncio.get_running_loop(), **_limits())
     server = Server(runner, Door(answer, tls, connections), Door(answer, Plain(), connections), files)

@@ -327,6 +327,24 @@ async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("path", [b"/", b"/nothing"])
+async def test_an_expectation_that_is_not_known_is_answered_but_not_logged(serving, caplog, path):
+    await serving.start()
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nExpect: \xff\r\n\r\n")
+        assert b" 417 " in await reader.read()
+    assert caplog.records == []
+
+
+async def test_a_client_may_expect_to_be_asked_for_its_body(serving):
+    await serving.start()
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
+    reader, writer = await serving.connect(head)
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(b"ab")
+    assert await answered(reader) == "2"
+
+
 @pytest.mark.parametrize(
     ("asked", "status"),
     [
@@ -335,6 +353,8 @@ async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
         (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n", 400),
         (b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: <b>mine</b>\r\n\r\n", 417),
+        (b"GET /nothing HTTP/1.1\r\nHost: x\r\nExpect: mine\xff\r\n\r\n", 417),
         (b"GET /fails HTTP/1.1\r\nHost: x\r\n\r\n", 500),
     ],
 )

@@ -160,4 +160,9 @@ async def _body(request: web.Request) -> bytes:
     except TimeoutError:
         detail = f"The body did not arrive within {_BODY_SECONDS:.0f} seconds."
         raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
+    except (
+        ConnectionError,
+        web.RequestPayloadError,
+    ):  # it is no error of ours, and clients may do it for ever
+        raise RequestError(HTTPStatus.BAD_REQUEST, "The body ended before its end.") from None
     return b"".join(parts)
