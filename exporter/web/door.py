@@ -22,6 +22,7 @@ from exporter.tasks import spawn
 from exporter.web.client_address import counted_address
 from exporter.web.connection import MOST_RECEIVED, Connection
 from exporter.web.connection_table import ConnectionTable
+from exporter.web.fair_queue import FairQueue
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS: Final = 128
 """With TLS, each takes a third of a megabyte while it lasts."""
 HANDSHAKE_SECONDS: Final = 10.0
-"""For a TLS handshake."""
+"""For a TLS handshake, the wait for its first byte and for its turn included."""
+BEGUN_HANDSHAKE_SECONDS: Final = 2.0
+"""For a TLS handshake from its turn on."""
+MOST_HANDSHAKES: Final = 16
+"""TLS handshakes at a time: each signature takes milliseconds of the event loop."""
+MOST_HANDSHAKES_PER_CLIENT: Final = 4
+"""Of these, handshakes of one client address."""
 IDLE_SECONDS: Final = 180.0
 """Between two requests: longer than the usual intervals of Prometheus, so that it need not connect anew."""
 
@@ -65,6 +72,7 @@ class Door:
         self.buffer = memoryview(bytearray(MOST_RECEIVED))
         """What is read from a connection, until it is passed on."""
         self._open: ConnectionTable[Connection] = ConnectionTable()
+        self._handshakes: FairQueue[str] = FairQueue(MOST_HANDSHAKES, MOST_HANDSHAKES_PER_CLIENT, most)
         self._seen_at: dict[str, float] = {}
         """When each event of the log was seen last."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -130,7 +138,7 @@ class Door:
             accepted.close()
             raise
         self._open.add(connection, address)
-        connection.greeting = asyncio.create_task(self._greet(connection, accepted))
+        connection.greeting = asyncio.create_task(self._greet(connection, accepted, address))
         # Not in the task itself: one that is cancelled before it began would do nothing.
         connection.greeting.add_done_callback(partial(self._greeted, connection, accepted))
 
@@ -153,16 +161,29 @@ class Door:
         before, self._seen_at[event] = self._seen_at.get(event, -math.inf), now
         return now - before > _TOLD_AGAIN_AFTER
 
-    async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _greet(self, connection: Connection, accepted: socket.socket, address: str) -> None:
         """Begin a connection, by a handshake where there is TLS."""
         context = self.tls.context()
-        seconds = HANDSHAKE_SECONDS if context else None
+        if context is None:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+            return
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            await _readable(accepted)  # a silent client must not keep others from their turn
+            await self._handshakes.take(address)
+            try:
+                await self._shake_hands(connection, accepted, context)
+            finally:
+                self._handshakes.give_back(address)
+
+    async def _shake_hands(
+        self, connection: Connection, accepted: socket.socket, context: ssl.SSLContext
+    ) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection,
             accepted,
             ssl=context,
-            ssl_handshake_timeout=seconds,
-            ssl_shutdown_timeout=seconds,
+            ssl_handshake_timeout=BEGUN_HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=HANDSHAKE_SECONDS,
         )
 
     def _greeted(self, connection: Connection, accepted: socket.socket, greeting: asyncio.Task[None]) -> None:
@@ -174,3 +195,14 @@ class Door:
         accepted.close()
         if not isinstance(error, (OSError, asyncio.CancelledError)):  # those are the client's concern
             _log.error("task_died", exc_info=error)
+
+
+async def _readable(accepted: socket.socket) -> None:
+    """Return when a client has sent something, or has hung up."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(accepted, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(accepted)

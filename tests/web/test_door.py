@@ -553,6 +553,42 @@ async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkey
     assert await hung_up(reader)
 
 
+async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake(
+    serving, tls, trusting, monkeypatch, until
+):
+    monkeypatch.setattr(module, "MOST_HANDSHAKES", 1)
+    await serving.start(tls)
+    for _ in range(3):
+        await serving.connect()
+    await until(lambda: connections(serving) == 3)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+
+
+async def test_an_address_has_a_few_handshakes_at_a_time_and_each_has_its_time(
+    serving, tls, trusting, monkeypatch, until
+):
+    monkeypatch.setattr(module, "MOST_HANDSHAKES", 3)
+    monkeypatch.setattr(module, "MOST_HANDSHAKES_PER_CLIENT", 2)
+    monkeypatch.setattr(module, "BEGUN_HANDSHAKE_SECONDS", 0.01)
+    await serving.start(tls)
+    turns = serving.server.door._handshakes
+    held = []
+    take = turns.take
+
+    async def noted(address):
+        await take(address)
+        held.append(turns._held[address])
+
+    monkeypatch.setattr(turns, "take", noted)
+    readers = [(await serving.connect(b"\x16\x03\x01"))[0] for _ in range(5)]
+    assert all([await hung_up(reader) for reader in readers])
+    assert max(held) == 2
+    await until(lambda: turns.free == 3)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+
+
 async def test_handshakes_count_as_connections_and_make_room(serving, tls, trusting, until):
     await serving.start(tls, most=2)
     readers = [(await serving.connect())[0] for _ in range(2)]
