@@ -19,6 +19,7 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
 from exporter import REVISION, __version__
 from exporter.baselines import Baselines
+from exporter.batched import Batched
 from exporter.clock import Clock
 from exporter.config.load import ConfigError
 from exporter.config.redact import redacted
@@ -92,6 +93,7 @@ class Service:
         self._reloading = asyncio.Lock()
         self._background = Background()
         self._preparing = Together(self._prepare, clock.monotonic)
+        self._reload_for_clients = Batched(self.reload, clock)
         self._server: Server | None = None
         self._reload_successful = True
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
@@ -188,6 +190,7 @@ class Service:
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
         await self._background.cancel()
+        await self._reload_for_clients.close()
         await cancel([*self._tasks, self._discovery, self._summaries])
         self._events.close()  # whoever reads them as they come would keep the server waiting
         if self._server:
@@ -230,7 +233,7 @@ class Service:
             page=self.overview.page,
             config_text=lambda: self._config_text,
             ready=lambda: True,
-            reload=self.reload if self._options.lifecycle else None,
+            reload=self._reload_for_clients if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
             allowed_hosts=self._options.allowed_hosts,
             errors=self._errors,

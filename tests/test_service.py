@@ -223,6 +223,12 @@ async def test_reloads_at_the_same_time_leave_one_discovery_running(service):
     assert not [task for task in asyncio.all_tasks() if "Discoverer" in repr(task.get_coro())]
 
 
+async def test_reloads_of_clients_share_one(service):
+    with capture_logs() as logs:
+        await asyncio.gather(*(service._reload_for_clients() for _ in range(40)))
+    assert [each["event"] for each in logs].count("reloaded") == 1
+
+
 class TestWhatIsLearnt:
     @pytest.fixture(name="remembering")
     def remembering_fixture(self, file):

@@ -47,7 +47,8 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     from exporter.targets.labels import CHARACTERS_OF_NAMES
     from exporter.web.api.queries import MOST_PARAMETERS
     from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODIES_PER_CLIENT, MOST_BODY
-    from exporter.web.door import MOST_CONNECTIONS, MOST_HEAD
+    from exporter.web.connection import MOST_HEAD
+    from exporter.web.door import MOST_CONNECTIONS
     from exporter.web.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
     from exporter.web.shared_page import MOST_BYTES, SEND_SECONDS
     from exporter.web.slots import MOST, MOST_PER_CLIENT, MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT, WAIT_SECONDS

@@ -29,6 +29,9 @@ SLICE: Final = 128
 _PACKED: Final = 64 * 1024
 """Bytes that are compressed in one go: less than a millisecond of work."""
 
+PIECE: Final = 64 * 1024
+"""Bytes that are sent in one go."""
+
 _END: Final = b"# EOF\n"
 
 _log = structlog.get_logger()
@@ -157,3 +160,16 @@ async def compressed(page: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 async def compress(page: AsyncIterable[bytes]) -> bytes:
     """Return the page as one gzip stream."""
     return b"".join([piece async for piece in compressed(page)])
+
+
+async def joined(page: AsyncIterable[bytes]) -> AsyncIterable[bytes]:
+    """Yield the pieces joined to some that are worth a system call each."""
+    parts: list[bytes] = []
+    size = 0
+    async for piece in page:
+        parts.append(piece)
+        size += len(piece)
+        if size >= PIECE:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)

@@ -17,8 +17,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.web import unix
-from exporter.web.answering import Answering
-from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls, in_hand
+from exporter.web.answering import Answering, refuse_expectations
+from exporter.web.connection import MOST_RECEIVED, in_hand
+from exporter.web.door import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls
 
 if TYPE_CHECKING:
     import ssl
@@ -151,6 +152,7 @@ async def serve(
     runner = web.AppRunner(app, shutdown_timeout=DRAIN_SECONDS)
     await runner.setup()
     assert runner.server is not None  # noqa: S101  it is there after the setup
+    runner.server.request_handler = refuse_expectations(runner.server.request_handler)
     tls = tls or Plain()
     answer = partial(Answering, runner.server, loop=asyncio.get_running_loop(), **_limits())
     server = Server(runner, Door(answer, tls, connections), Door(answer, Plain(), connections), files)
@@ -174,6 +176,7 @@ def _limits() -> dict[str, Any]:
         "max_field_size": _MOST_LINE,
         "max_headers": _MOST_HEADERS,
         "max_line_size": _MOST_LINE,
+        "read_bufsize": MOST_RECEIVED,
     }
 
 

@@ -15,10 +15,10 @@ from weakref import ref
 from aiohttp import hdrs, web
 
 from exporter.together import SHARED_SECONDS
-from exporter.web.exposition import Exposition, compressed, each, same_page
+from exporter.web.exposition import Exposition, compressed, each, joined, same_page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from weakref import ReferenceType
 
     from exporter.web.negotiation import Format
@@ -27,8 +27,6 @@ MOST_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that clients are being sent."""
 SEND_SECONDS: Final = 30.0
 """Seconds for a client to read its answer."""
-_PIECE: Final = 64 * 1024
-"""Bytes that are sent in one go."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -108,7 +106,7 @@ class SharedPage:
             if variant.rendering is None or variant.snapshot < snapshot:
                 plain = self._plain(snapshot, format_)
                 page = each(plain.pieces) if plain else self._exposition.render(format_)
-                made = Rendering([piece async for piece in _joined(compressed(page) if gzip else page)])
+                made = Rendering([piece async for piece in joined(compressed(page) if gzip else page)])
                 self._make_room(made.size)
                 self._made.append(ref(made))
                 variant.keep(made, snapshot)
@@ -126,19 +124,6 @@ class SharedPage:
         while alive and sum(one.size for one in alive) + size > self._most_bytes:
             alive.pop(0).end()
         self._made = list(map(ref, alive))
-
-
-async def _joined(page: AsyncIterable[bytes]) -> AsyncIterable[bytes]:
-    """Yield the pieces joined to some that are worth a system call each."""
-    parts: list[bytes] = []
-    size = 0
-    async for piece in page:
-        parts.append(piece)
-        size += len(piece)
-        if size >= _PIECE:
-            yield b"".join(parts)
-            parts, size = [], 0
-    yield b"".join(parts)
 
 
 async def send(request: web.Request, rendering: Rendering, headers: Mapping[str, str]) -> web.StreamResponse:

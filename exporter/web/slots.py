@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs, web
 
 from exporter.web.client_address import client_address
-from exporter.web.door import MOST_CONNECTIONS, Connection
+from exporter.web.connection import Connection
+from exporter.web.door import MOST_CONNECTIONS
 from exporter.web.fair_queue import BusyError, FairQueue
 from exporter.web.turns import Turns
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-MOST: Final = 16
+MOST: Final = 8
 """Requests of a kind that are answered at a time."""
-MOST_PER_CLIENT: Final = 4
+MOST_PER_CLIENT: Final = 2
 """Of these, requests of one client address."""
 MOST_SCRAPES: Final = 64
 """Scrapes that are answered at a time. They share a rendering, so they cost no more than to be sent."""

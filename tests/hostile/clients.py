@@ -8,7 +8,7 @@ from exporter.requests.records import MOST_CHARACTERS
 from exporter.requests.wire import MOST_REQUESTS
 from exporter.web import app, listen
 from exporter.web.api import queries, requests, stream
-from exporter.web.door import HEAD_SECONDS, MOST_HEAD
+from exporter.web.connection import HEAD_SECONDS, MOST_HEAD, MOST_RECEIVED
 from exporter.web.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
 from exporter.web.page import query as page_query
 from exporter.web.page.content import MOST_ROWS
@@ -25,8 +25,9 @@ _HEAD: Final = Row(
     kind="header",
     controlled_by="a client of the port",
     bytes=f"{_LINE} a line, {MOST_HEAD // _KIB} KiB in total, within {HEAD_SECONDS:.0f} s",
-    items=f"{listen._MOST_HEADERS} headers",
-    time="parsed by C code as it arrives; 1 ms",
+    items=f"{listen._MOST_HEADERS} headers; requests ahead of an answer: {MOST_HEAD // _KIB} KiB, and the "
+    "connection ends with that answer",
+    time=f"parsed by C code as it arrives, {MOST_RECEIVED // _KIB} KiB in one go: 1 ms",
     addresses="nothing",
     beyond_bounds="400, or the connection is ended; no log line",
     read=answered,

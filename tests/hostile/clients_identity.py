@@ -16,7 +16,13 @@ from pydantic import SecretStr
 from exporter.cli import parse
 from exporter.commands.flags import UsageError
 from exporter.web import listen
-from exporter.web.door import HANDSHAKE_SECONDS, MOST_CONNECTIONS
+from exporter.web.door import (
+    BEGUN_HANDSHAKE_SECONDS,
+    HANDSHAKE_SECONDS,
+    MOST_CONNECTIONS,
+    MOST_HANDSHAKES,
+    MOST_HANDSHAKES_PER_CLIENT,
+)
 from exporter.web.listen import Plain
 from exporter.web.security.checks import MOST_WAITING, BusyError
 from exporter.web.security.guard import _credentials
@@ -185,8 +191,9 @@ _HANDSHAKE: Final = Row(
     kind="socket",
     controlled_by="a client of the port, with TLS",
     bytes="16 KiB a record, as OpenSSL has it",
-    items=f"{MOST_CONNECTIONS}, the connections",
-    time=f"2 ms in one go for the server's signature; {HANDSHAKE_SECONDS:.0f} s for all of it",
+    items=f"{MOST_HANDSHAKES} at a time, {MOST_HANDSHAKES_PER_CLIENT} of one address; the others wait in turn",
+    time=f"2 ms in one go for the server's signature; {BEGUN_HANDSHAKE_SECONDS:.0f} s from its turn on, "
+    f"{HANDSHAKE_SECONDS:.0f} s for all of it",
     addresses="nothing",
     beyond_bounds="the connection is ended; no log line",
     read=_greeted,

@@ -12,9 +12,10 @@ import trustme
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from exporter.web import connection as connection_module
 from exporter.web import door as module
 from exporter.web.app import create_app
-from exporter.web.door import HEAD_SECONDS, MOST_HEAD, STALLED_SECONDS, Connection
+from exporter.web.connection import HEAD_SECONDS, MOST_HEAD, MOST_RECEIVED, STALLED_SECONDS, Connection
 from exporter.web.listen import parse_listen_address, serve
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -60,6 +61,7 @@ class Serving:
         app.router.add_get("/large", self.large)
         app.router.add_get("/wait", self.wait)
         app.router.add_get("/fails", self.fails)
+        app.router.add_post("/body", self.body)
         self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, most)
         self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
         return self
@@ -76,6 +78,10 @@ class Serving:
         self.begun += 1
         await self.go_on.wait()
         return web.Response(text="at last")
+
+    async def body(self, request):
+        self.begun += 1
+        return web.Response(text=str(len(await request.read())))
 
     async def fails(self, _request):
         raise ValueError("a defect")
@@ -190,6 +196,18 @@ async def test_when_the_house_is_full_the_longest_waiting_makes_room(serving, un
     assert [entry["event"] for entry in logs] == ["connections_full"]
 
 
+async def test_the_log_says_once_that_connections_make_room_however_often_they_come_and_go(serving, until):
+    await serving.start(most=2)
+    with capture_logs() as logs:
+        for _ in range(3):
+            clients = [await serving.connect() for _ in range(3)]
+            await until(lambda readers=clients: any(reader.at_eof() for reader, _ in readers))
+            for _, writer in clients:
+                writer.transport.abort()
+            await until(lambda: connections(serving) == 0)
+    assert [each["event"] for each in logs] == ["connections_full"]
+
+
 async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
     await serving.start(most=2)
     asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
@@ -218,7 +236,7 @@ async def test_an_address_with_many_busy_connections_makes_room_for_another(serv
 
 @pytest.mark.parametrize("page", [b"large", b"wait"])
 async def test_a_slow_connection_makes_room_for_another_of_its_address(serving, until, monkeypatch, page):
-    monkeypatch.setattr(module, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(connection_module, "SLOW_SECONDS", 0)
     await serving.start(most=1)
     await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
     await until(lambda: any(each.slow for each in serving.server.door._open))
@@ -309,6 +327,24 @@ async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("path", [b"/", b"/nothing"])
+async def test_an_expectation_that_is_not_known_is_answered_but_not_logged(serving, caplog, path):
+    await serving.start()
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nExpect: \xff\r\n\r\n")
+        assert b" 417 " in await reader.read()
+    assert caplog.records == []
+
+
+async def test_a_client_may_expect_to_be_asked_for_its_body(serving):
+    await serving.start()
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
+    reader, writer = await serving.connect(head)
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(b"ab")
+    assert await answered(reader) == "2"
+
+
 @pytest.mark.parametrize(
     ("asked", "status"),
     [
@@ -317,6 +353,8 @@ async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
         (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n", 400),
         (b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: <b>mine</b>\r\n\r\n", 417),
+        (b"GET /nothing HTTP/1.1\r\nHost: x\r\nExpect: mine\xff\r\n\r\n", 417),
         (b"GET /fails HTTP/1.1\r\nHost: x\r\n\r\n", 500),
     ],
 )
@@ -373,6 +411,50 @@ async def test_a_head_is_as_large_as_it_may_be_whatever_the_parts_it_comes_in(se
     await until(lambda: [each._head_bytes for each in serving.server.door._open] == [len(request) - cut])
     writer.write(request[-cut:] + b"a" * 60000)
     assert await answered(reader) == "here"
+
+
+async def test_a_client_that_sends_much_ahead_of_its_answer_is_hung_up_on(serving, until):
+    await serving.start()
+    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"x" * 4000) * 20)
+    assert await hung_up(reader)
+
+
+async def test_a_request_ahead_of_the_last_answer_ends_the_connection_with_that_answer(serving, until):
+    await serving.start()
+    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    ahead = next(iter(serving.server.door._open))
+    writer.write(REQUEST)
+    await until(lambda: ahead.is_ahead)
+    serving.go_on.set()
+    answer = await reader.read()
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
+    assert b"Connection: close\r\n" in answer
+
+
+async def test_a_body_is_not_ahead_of_its_answer(serving, until):
+    await serving.start()
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MOST_HEAD)
+    reader, writer = await serving.connect(head)
+    await until(lambda: serving.begun == 1)
+    writer.write(b"x" * 4 * MOST_HEAD)
+    assert await answered(reader) == str(4 * MOST_HEAD)
+    writer.write(REQUEST)
+    assert await answered(reader) == "here"
+
+
+async def test_no_more_is_read_in_one_go_than_the_bound(serving, monkeypatch):
+    await serving.start()
+    received = []
+    monkeypatch.setattr(
+        Connection, "buffer_updated", lambda connection, nbytes: received.append(nbytes) or connection.abort()
+    )
+    reader, _ = await serving.connect(b"x" * 10 * MOST_RECEIVED)
+    assert await hung_up(reader)
+    assert received
+    assert max(received) <= MOST_RECEIVED
 
 
 @pytest.mark.parametrize(
@@ -469,6 +551,42 @@ async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkey
     await serving.start(tls)
     reader, _ = await serving.connect()
     assert await hung_up(reader)
+
+
+async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake(
+    serving, tls, trusting, monkeypatch, until
+):
+    monkeypatch.setattr(module, "MOST_HANDSHAKES", 1)
+    await serving.start(tls)
+    for _ in range(3):
+        await serving.connect()
+    await until(lambda: connections(serving) == 3)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+
+
+async def test_an_address_has_a_few_handshakes_at_a_time_and_each_has_its_time(
+    serving, tls, trusting, monkeypatch, until
+):
+    monkeypatch.setattr(module, "MOST_HANDSHAKES", 3)
+    monkeypatch.setattr(module, "MOST_HANDSHAKES_PER_CLIENT", 2)
+    monkeypatch.setattr(module, "BEGUN_HANDSHAKE_SECONDS", 0.01)
+    await serving.start(tls)
+    turns = serving.server.door._handshakes
+    held = []
+    take = turns.take
+
+    async def noted(address):
+        await take(address)
+        held.append(turns._held[address])
+
+    monkeypatch.setattr(turns, "take", noted)
+    readers = [(await serving.connect(b"\x16\x03\x01"))[0] for _ in range(5)]
+    assert all([await hung_up(reader) for reader in readers])
+    assert max(held) == 2
+    await until(lambda: turns.free == 3)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
 
 
 async def test_handshakes_count_as_connections_and_make_room(serving, tls, trusting, until):

@@ -20,16 +20,17 @@ from exporter.export.models import View
 from exporter.export.snapshot import engine_view, id_of
 from exporter.web.api.problems import RequestError, wrong_parameter
 from exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery
-from exporter.web.exposition import compress, each
+from exporter.web.exposition import compressed, each
 from exporter.web.negotiation import choose_gzip
 from exporter.web.state import STATE
+from exporter.web.streaming import stream
 
 ENGINE: Final = "engine_id"
 """The part of an engine's path that varies."""
 _NOT_SHOWN: Final = "This engine cannot be shown: an internal error. See the exporter's log."
 
 
-async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
+async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResponse:
     """Serve every engine that is asked for, and groups of them."""
     state = request.app[STATE]
     check_windows(query.window, state.api.windows())
@@ -67,7 +68,7 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.Response:
     return await respond(request, pieces(head, lists))
 
 
-async def engine(request: web.Request, _query: Query) -> web.Response:
+async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve one engine."""
     state = request.app[STATE]
     await state.prepare()
@@ -85,7 +86,7 @@ def _engine(labels: Mapping[str, str], findings: Findings) -> bytes:
     return encoded(engine_view(labels, findings))
 
 
-async def targets(request: web.Request, _query: Query) -> web.Response:
+async def targets(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
     views = state.errors.each(
@@ -94,7 +95,7 @@ async def targets(request: web.Request, _query: Query) -> web.Response:
     return await respond(request, pieces({"time": state.api.now()}, {"targets": views}))
 
 
-async def history(request: web.Request, query: HistoryQuery) -> web.Response:
+async def history(request: web.Request, query: HistoryQuery) -> web.StreamResponse:
     """Serve what the ledgers hold of every engine that is asked for."""
     state = request.app[STATE]
     source = state.api
@@ -113,7 +114,7 @@ async def history(request: web.Request, query: HistoryQuery) -> web.Response:
     return await respond(request, pieces({"time": source.now(), "step_seconds": step}, {"engines": views}))
 
 
-async def events(request: web.Request, query: EventsQuery) -> web.Response:
+async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse:
     """Serve some of the events that are kept."""
     state = request.app[STATE]
     try:
@@ -179,9 +180,9 @@ async def whole(view: View) -> AsyncIterator[bytes]:
     yield encoded(view)
 
 
-async def respond(request: web.Request, answer: AsyncIterator[bytes]) -> web.Response:
+async def respond(request: web.Request, answer: AsyncIterator[bytes]) -> web.StreamResponse:
     """Serve pieces of JSON, packed for those who take it."""
     headers = {"Content-Type": "application/json", "Vary": "Accept-Encoding"}
     if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        return web.Response(body=await compress(answer), headers={**headers, "Content-Encoding": "gzip"})
-    return web.Response(body=b"".join([piece async for piece in answer]), headers=headers)
+        return await stream(request, compressed(answer), {**headers, "Content-Encoding": "gzip"})
+    return await stream(request, answer, headers)

@@ -60,7 +60,7 @@ _TURNED_AWAY: Final = frozenset(
 """By these answers a body is lost, unless its sender keeps it. One above the rate is asked to come again."""
 
 
-async def requests(request: web.Request, query: RequestsQuery) -> web.Response:
+async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResponse:
     """Serve what the requests say that are asked for."""
     state = request.app[STATE]
     check_windows(query.window, state.api.windows())
@@ -87,7 +87,7 @@ def counted(handler: Handler) -> Handler:
     return handle
 
 
-async def take(request: web.Request, _query: Query) -> web.Response:
+async def take(request: web.Request, _query: Query) -> web.StreamResponse:
     """Take the requests of a body."""
     taker = request.app[STATE].api.intake()
     if taker is None:
@@ -160,4 +160,9 @@ async def _body(request: web.Request) -> bytes:
     except TimeoutError:
         detail = f"The body did not arrive within {_BODY_SECONDS:.0f} seconds."
         raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
+    except (
+        ConnectionError,
+        web.RequestPayloadError,
+    ):  # it is no error of ours, and clients may do it for ever
+        raise RequestError(HTTPStatus.BAD_REQUEST, "The body ended before its end.") from None
     return b"".join(parts)

@@ -23,7 +23,7 @@ from exporter.web.api.queries import (
 from exporter.web.exposition import each
 
 
-async def openapi(request: web.Request, _query: Query) -> web.Response:
+async def openapi(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve the description of the API."""
     return await answers.respond(request, each([document(ENDPOINTS)]))
 

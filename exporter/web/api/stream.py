@@ -39,7 +39,7 @@ _KEEP_ALIVE: Final = b": nothing happened\n\n"
 
 
 class Readers:
-    """Who reads the stream now. A slow reader costs nothing but its connection: see ``web.door``.
+    """Who reads the stream now. A slow reader costs nothing but its connection: see ``web.connection``.
 
     Nothing waits in a queue for it. When it is ready for more it gets what the ring holds, and is told if
     that is not all.

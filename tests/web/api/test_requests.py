@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from io import BytesIO
+from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 
 from exporter.config.request_settings import RequestSettings, RequestUsers
 from exporter.config.schema import Config
@@ -15,6 +17,7 @@ from exporter.inside import spec_decode_requests as inside
 from exporter.intake import Intake
 from exporter.requests.request import Refusal
 from exporter.web.api import requests
+from exporter.web.api.problems import RequestError
 from exporter.web.api.source import ApiSource
 from exporter.web.app import create_app
 from tests.requests.test_wire import RECORD, changed
@@ -203,6 +206,20 @@ async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, intake
     answer = await client.post(PATH, data=parts(), headers={"Content-Type": JSON})
     assert answer.status == 408
     assert (await intake.findings()).refused == {Refusal.BODY: 1}
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("Connection lost"), web.RequestPayloadError("zz")])
+async def test_a_body_that_is_cut_is_refused_and_no_error(error):
+    """Whoever goes away in the middle of it could fill the log with tracebacks."""
+
+    async def parts():
+        yield b"["
+        raise error
+
+    cut = SimpleNamespace(content=SimpleNamespace(iter_any=parts))
+    with pytest.raises(RequestError) as refused:
+        await requests._body(cut)
+    assert refused.value.status == 400
 
 
 async def test_a_body_for_which_there_is_no_room_is_counted(client, post, intake, monkeypatch):
