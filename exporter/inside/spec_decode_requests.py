@@ -233,6 +233,7 @@ class Middleware:
                 exchange.received(message)
             except Exception as error:
                 exchange.receiving = exchange.sending = False
+                exchange.body.clear()
                 reporter.failed(error)
             return message
 
@@ -287,9 +288,13 @@ class Ending:
     def take(self) -> bytes:
         """Return the bytes, and forget them."""
         text = b"".join(self.pieces)
+        self.clear()
+        return text
+
+    def clear(self) -> None:
+        """Forget the bytes."""
         self.pieces.clear()
         self.size = 0
-        return text
 
     def _join(self) -> None:
         """Make one of the pieces: where they are small, they take more memory than their bytes."""
@@ -348,8 +353,6 @@ class Exchange:
             return
         self._messages += 1
         if self._messages > BODY_MESSAGES:
-            self.receiving = False
-            self.body.take()
             raise TooCostlyError
         piece = message.get("body")
         if piece:
@@ -373,6 +376,8 @@ class Exchange:
             headers = dict(message.get("headers", ()))
             self.stream = b"text/event-stream" in headers.get(b"content-type", b"")
             self.sending = self._asked and message["status"] == OK and b"content-encoding" not in headers
+            if not self.sending:
+                self.body.clear()
 
 
 Thing = TypeVar("Thing")
@@ -468,7 +473,7 @@ class Reporter:
         """Have a request read that has come, so that it is not held for as long as it is answered."""
         room = self.put(self._read_request, exchange, exchange.body)
         if not room:
-            exchange.body.take()
+            exchange.body.clear()
         return room
 
     def answered(self, exchange: Exchange) -> None:
@@ -810,6 +815,7 @@ MODEL = re.compile(rb'"model"\s*:\s*(?=")')
 EVENT = re.compile(rb"data:[ \t]*(\{[^\r\n]*)")
 NUMBER = re.compile(rb"[-+.0-9A-Za-z]*")
 """A number, or one of JSON's words."""
+BRACKETS = bytes.maketrans(b"[]", b"{}")
 NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 SPACES = 64
 """White space between a key and its colon, and between the colon and its value."""
@@ -984,15 +990,6 @@ def short(text: object) -> str:
     return "".join(filter(str.isprintable, text[: 4 * TEXT_CHARACTERS])).strip()[:TEXT_CHARACTERS]
 
 
-class Found(NamedTuple):
-    """A key in a text."""
-
-    name: bytes
-    begin: int
-    value: int
-    """Where its value begins, white space included."""
-
-
 def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, Any]:
     """Return the value that each of these keys has last in an object of JSON.
 
@@ -1006,27 +1003,29 @@ def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, 
     found = find_keys(text, keys, work)
     if not found:
         return {}
-    places = [0, *(key.begin for key in found), len(text)]
-    gaps = [places[number + 1] - places[number] for number in range(len(found) + 1)]
+    places = [0, *(key.start() for key in found), len(text)]
+    gaps = [end - begin for begin, end in zip(places, places[1:])]
     first = gaps.index(max(gaps)) if whole else 0  # this key and those after it are counted from the end
-    last: dict[bytes, int] = {}
-    depth = at = 0
-    for key in found[:first]:
-        depth += depth_change(text, at, key.begin, work)
-        at = key.begin
-        if depth == 1:
-            last[key.name] = key.value
-    behind: dict[bytes, int] = {}
+    last: dict[bytes, re.Match[bytes]] = {}
     depth, at = 0, len(text)
     for key in reversed(found[first:]):
-        depth -= depth_change(text, key.begin, at, work)
-        at = key.begin
-        if depth == 1:
-            behind.setdefault(key.name, key.value)
-    return {name.decode(): value_at(text, place, work) for name, place in {**last, **behind}.items()}
+        if key.group(1) not in last:
+            depth -= depth_change(text, key.start(), at, work)
+            at = key.start()
+            if depth == 1:
+                last[key.group(1)] = key
+    from_end = set(last)
+    depth = at = 0
+    for key in found[:first]:
+        if key.group(1) not in from_end:
+            depth += depth_change(text, at, key.start(), work)
+            at = key.start()
+            if depth == 1:
+                last[key.group(1)] = key
+    return {name.decode(): value_at(text, key.end(), work) for name, key in last.items()}
 
 
-def find_keys(text: bytes, keys: Keys, work: Work) -> list[Found]:
+def find_keys(text: bytes, keys: Keys, work: Work) -> list[re.Match[bytes]]:
     """Return the keys that a text has at any depth, in their order.
 
     In JSON a quotation mark within a text has a backslash before it. So what looks like a key and its colon
@@ -1035,19 +1034,15 @@ def find_keys(text: bytes, keys: Keys, work: Work) -> list[Found]:
     Raises:
         TooCostlyError: there are more than ``FOUND_KEYS``, or the limit of time or steps is reached.
     """
-    at = 0
     found = []
-    while at < len(text):
+    for begin in range(0, len(text), STRETCH):
         work.step()
-        key = keys.pattern.search(text, at, at + STRETCH + keys.longest)
-        if key is None:
-            at += STRETCH
-            continue
-        at = key.end()
-        if key.start() == 0 or text[key.start() - 1] != BACKSLASH:
-            found.append(Found(key.group(1), key.start(), at))
-            if len(found) > FOUND_KEYS:
-                raise TooCostlyError
+        end = begin + STRETCH
+        for key in keys.pattern.finditer(text, begin, end + keys.longest):
+            if 0 < key.start() < end and text[key.start() - 1] != BACKSLASH:
+                found.append(key)
+                if len(found) > FOUND_KEYS:
+                    raise TooCostlyError
     return found
 
 
@@ -1062,9 +1057,9 @@ def depth_change(text: bytes, begin: int, end: int, work: Work) -> int:
             part = part.replace(rb"\\", b"").replace(rb"\"", b"")
             if part.endswith(b"\\") and stop < end:
                 stop -= 1  # what it escapes is in the next part
-        marks = part.translate(None, NOT_STRUCTURE).split(b'"')
+        marks = part.translate(BRACKETS, NOT_STRUCTURE).split(b'"')
         outside = b"".join(marks[within::2])
-        change += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
+        change += outside.count(b"{") - outside.count(b"}")
         within = (within + len(marks) - 1) % 2
         begin = stop
     return change

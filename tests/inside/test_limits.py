@@ -91,9 +91,9 @@ def test_no_step_reads_more_than_a_stretch(name):
     regions = []
 
     class Watched:
-        def search(self, text, at, end):
+        def finditer(self, text, at, end):
             regions.append((min(end, len(text)) - at, work._steps))
-            return keys.pattern.search(text, at, end)
+            return keys.pattern.finditer(text, at, end)
 
     with contextlib.suppress(inside.TooCostlyError):
         inside.top_level(text, keys._replace(pattern=Watched()), work, whole=True)
@@ -230,6 +230,59 @@ async def test_an_answer_that_is_not_read_passes_without_a_step_between(wrap, mo
     monkeypatch.setattr(inside.Ending, "add", lambda ending, piece: looked.append(piece))
     await run(wrap(application([head, *[body(b"x", more=True)] * 9, body(b"")])), [asked(b"")])
     assert looked == []
+
+
+@pytest.mark.parametrize(
+    "head", [start(400), start(headers=[(b"content-encoding", b"gzip")])], ids=["no success", "compressed"]
+)
+async def test_a_request_that_is_not_reported_is_not_read(wrap, monkeypatch, head):
+    """A client that sends requests that vLLM refuses must not use up the thread's share of time."""
+    texts = []
+    top_level = inside.top_level
+    monkeypatch.setattr(
+        inside, "top_level", lambda text, *words, **named: texts.append(text) or top_level(text, *words, **named)
+    )
+    app = wrap(application([head, body(b"")]))
+    await run(app, [asked(b"{" + b'"n":1,' * 600 + b'"n":1}')])
+    app._reporter.work(0.0)
+    assert texts == [b""]
+    assert (app._reporter.too_costly, app._reporter.dropped) == (0, 0)
+
+
+def test_keys_are_found_with_one_step_for_each_stretch():
+    """A step for each key cost a request of 2 kB 1.7 ms."""
+    work = work_of(Clock(step=0.0))
+    inside.find_keys(b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}', inside.keys_of("n"), work)
+    assert inside.STEPS - work._steps == 1
+
+
+def test_the_depth_of_a_key_is_not_counted_if_its_last_value_is_known():
+    work = work_of(Clock(step=0.0))
+    text = b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}'
+    assert inside.top_level(text, inside.keys_of("n", "temperature"), work, whole=True) == {"n": 2}
+    assert inside.STEPS - work._steps == 3  # to find the keys, to count one's depth, and to read its value
+
+
+@pytest.mark.parametrize("step", [(inside.Reporter, "_start"), (inside.Reporter, "put")])
+async def test_a_request_that_failed_is_not_held_while_it_is_answered(wrap, monkeypatch, step):
+    exchanges, held = [], []
+    make = inside.Exchange
+
+    def exchange(*words):
+        exchanges.append(make(*words))
+        return exchanges[-1]
+
+    def fail(*words):
+        raise RuntimeError
+
+    async def app(scope, receive, send):
+        await receive()
+        held.append(exchanges[0].body.held)
+
+    monkeypatch.setattr(inside, "Exchange", exchange)
+    monkeypatch.setattr(*step, fail)
+    await wrap(app)(SCOPE, Server([asked(b"x" * 100_000)]).receive, None)
+    assert held == [0]
 
 
 @pytest.mark.parametrize(("number", "reported"), [(inside.HEADERS, 1), (inside.HEADERS + 1, 0)])
