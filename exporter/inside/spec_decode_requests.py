@@ -14,6 +14,7 @@ rather than waits. Nothing that was asked or answered goes anywhere. Settings ar
 from __future__ import annotations
 
 import base64
+import codecs
 import http.client
 import io
 import json
@@ -84,8 +85,8 @@ EXCHANGES = 8192
 """The most requests and answers that wait to be read."""
 EXCHANGE_BYTES = 32 << 20
 """The most that they may hold together."""
-OWN_BYTES = 2 << 10
-"""What each of them holds beside its pieces."""
+OWN_BYTES = 4 << 10
+"""What each of them holds beside its pieces: 1 KiB of the answer's beginning, of the type and of the user."""
 RECORDS = 8192
 """The most records that wait to be sent."""
 RECORD_BYTES = 8 << 20
@@ -110,6 +111,8 @@ SETTING_CHARACTERS = 4096
 """Characters of an environment variable of ours."""
 NAME_CHARACTERS = 256
 """Characters of the name of a header or field, and of a name in the log."""
+SECRET_BYTES = 8 << 10
+"""Bytes of a file with a password or token."""
 NAMES = 5
 """Unknown variables that are named in the log."""
 LINES = 20
@@ -205,7 +208,7 @@ class Middleware:
         try:
             unknown = unknown_settings(os.environ)
             if unknown:
-                named = ", ".join(name[:NAME_CHARACTERS] for name in unknown[:NAMES])
+                named = ", ".join(short(name) for name in unknown[:NAMES])
                 more = f" and {len(unknown) - NAMES} more" if len(unknown) > NAMES else ""
                 logger.warning("Requests' speculation: there is no setting %s%s", named, more)
             self._reporter = Reporter(read_settings(os.environ))
@@ -530,6 +533,7 @@ class Reporter:
     def _read_request(self, exchange: Exchange) -> None:
         self._work.begin(REQUEST_SECONDS)
         exchange.said = read_request(exchange, self._keys, self.settings, self._work)
+        exchange.type = exchange.user = b""
 
     def _read_answer(self, exchange: Exchange) -> None:
         """Make the record, unless its request could not be read, which has been counted."""
@@ -766,7 +770,7 @@ def above_rate(answer: http.client.HTTPResponse) -> bool:
     """Tell whether the exporter says that it refused some as above its rate. The batch has arrived anyway."""
     try:
         return bool(json.loads(answer.read1(REPLY_BYTES))["refused"]["rate"])
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError, OverflowError):
         return False
 
 
@@ -785,9 +789,13 @@ CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 def secret(path: str) -> bytes:
     """Return what stands in a file, without the end of its line."""
     try:
-        found = Path(path).read_bytes().strip()
+        with Path(path).open("rb") as file:
+            found = file.read(SECRET_BYTES + 1)
     except OSError as error:
         raise NotSentError(f"{path}: {reason(error)}") from None
+    if len(found) > SECRET_BYTES:
+        raise NotSentError(f"{path} has more than {SECRET_BYTES} bytes")
+    found = found.strip()
     if CONTROL.search(found):
         raise NotSentError(f"{path} has more than one line, or what no header can have")
     return found
@@ -874,18 +882,19 @@ class Work:
 class Keys(NamedTuple):
     """Keys of an object that are looked for."""
 
+    names: Mapping[bytes, str]
+    """Their names, by the bytes that JSON has for them: with and without escapes for what is not ASCII."""
     pattern: re.Pattern[bytes]
     """Finds a key with its colon, at any depth."""
     longest: int
     """Bytes of the longest match."""
 
 
-def keys_of(*names: str) -> Keys:
+def keys_of(*wanted: str) -> Keys:
     """Return what finds keys of these names."""
-    known = sorted({name.encode() for name in names})
-    any_of_them = b"|".join(map(re.escape, known))
-    pattern = re.compile(rb'"(' + any_of_them + rb')"[ \t\r\n]{0,%d}:' % SPACES)
-    return Keys(pattern, max(map(len, known)) + SPACES + len(b'"":'))
+    names = {json.dumps(name, ensure_ascii=way)[1:-1].encode(): name for name in wanted for way in (True, False)}
+    pattern = re.compile(rb'"(%s)"[ \t\r\n]{0,%d}:' % (b"|".join(map(re.escape, sorted(names))), SPACES))
+    return Keys(names, pattern, max(map(len, names)) + SPACES + len(b'"":'))
 
 
 ANSWER_KEYS = keys_of("model", "metrics", "usage")
@@ -972,7 +981,9 @@ def read_request(exchange: Exchange, keys: Keys, settings: Settings, work: Work)
 
 
 def inner(found: object, path: str) -> object:
-    """Return what is at a path such as ``metadata.type``; None where there is nothing."""
+    """Return the value at a path such as ``metadata.type``; None if there is none."""
+    if not path:
+        return None
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     return found
@@ -1006,23 +1017,25 @@ def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, 
     places = [0, *(key.start() for key in found), len(text)]
     gaps = [end - begin for begin, end in zip(places, places[1:])]
     first = gaps.index(max(gaps)) if whole else 0  # this key and those after it are counted from the end
-    last: dict[bytes, re.Match[bytes]] = {}
+    last: dict[str, re.Match[bytes]] = {}
     depth, at = 0, len(text)
     for key in reversed(found[first:]):
-        if key.group(1) not in last:
+        name = keys.names[key.group(1)]
+        if name not in last:
             depth -= depth_change(text, key.start(), at, work)
             at = key.start()
             if depth == 1:
-                last[key.group(1)] = key
+                last[name] = key
     from_end = set(last)
     depth = at = 0
     for key in found[:first]:
-        if key.group(1) not in from_end:
+        name = keys.names[key.group(1)]
+        if name not in from_end:
             depth += depth_change(text, at, key.start(), work)
             at = key.start()
             if depth == 1:
-                last[key.group(1)] = key
-    return {name.decode(): value_at(text, key.end(), work) for name, key in last.items()}
+                last[name] = key
+    return {name: value_at(text, key.end(), work) for name, key in last.items()}
 
 
 def find_keys(text: bytes, keys: Keys, work: Work) -> list[re.Match[bytes]]:
@@ -1077,6 +1090,7 @@ def value_at(text: bytes, place: int, work: Work) -> object:
         number = NUMBER.match(text, place, place + NUMBER_BYTES + 1)
         value = number.group() if number and number.end() - place <= NUMBER_BYTES else b""
     try:
-        return DECODER.raw_decode(value.decode("utf-8", "replace"))[0]
+        # As json.loads; a character that the limit of bytes cuts is left out.
+        return DECODER.raw_decode(codecs.utf_8_decode(value, "surrogatepass")[0])[0]
     except (ValueError, RecursionError):
         return None

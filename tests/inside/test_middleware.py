@@ -301,6 +301,36 @@ async def test_long_requests_that_wait_take_no_more_memory_than_is_said(wrap, mo
     assert waiting.size == len(waiting) == 0
 
 
+@pytest.mark.parametrize("kind", [b"u" * 2000, "😀".encode() * 500])
+async def test_what_waits_holds_no_more_memory_than_is_counted(wrap, settings, kind):
+    """With the longest type, user and beginning of an answer."""
+    settings(USER_HEADER="x-user")
+    outgoing = stream_exchange(pieces=[b"data: {}" + b" " * 4000 + b"\n\n"])[1]
+
+    async def app(scope, receive, send):
+        await receive()
+        (read, exchange), size = waiting._things.pop()
+        waiting.size -= size
+        read(exchange)  # the request; its answer will wait
+        for message in outgoing:
+            await send(message)
+
+    wrapped = wrap(app)
+    waiting = wrapped._reporter._exchanges
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(100):
+            values = [b"%d" % number + kind for _ in range(2)]
+            scope = {**SCOPE, "headers": list(zip((b"x-request-type", b"x-user"), values, strict=True))}
+            await run(wrapped, [asked(b"{%d" % number)], scope)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(waiting) == 100
+    assert held < waiting.size
+
+
 async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporter):
     """Nor is one that is not read: what is under way takes no more memory for long requests."""
     held = []

@@ -175,6 +175,14 @@ def calls(reporter, exporter, now):
     return len(exporter.requests) - before
 
 
+async def test_a_chunk_longer_than_any_memory_is_no_reason_to_wait(reporter, exporter, caplog):
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+    exporter.reply = b"HTTP/1.1 200 OK\r\n" + chunked + b"f" * 50 + b"\r\n{}\r\n"
+    one = await reporter(1, URL=exporter.url)
+    one.work(0.0)
+    assert (one._pause, one.dropped, caplog.records) == (0.0, 0, [])
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b"7", b'{"refused": 3}', b'{"refused": {}}', b"[" * 9000, b"\xff\xfe", b"null"]
 )
@@ -383,6 +391,23 @@ async def test_a_secret_that_no_header_can_have_is_neither_sent_nor_told(
     assert "Rumpel" not in caplog.text
     assert "stilzchen" not in caplog.text
     assert (one.dropped, len(one._records)) == (0, 1)
+
+
+@pytest.mark.parametrize(("more", "sent"), [(0, 1), (1, 0)])
+async def test_a_secret_has_a_limit_of_bytes(reporter, exporter, tmp_path, caplog, more, sent):
+    file = tmp_path / "secret"
+    file.write_text("a" * (inside.SECRET_BYTES + more))
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=file)
+    one.work(0.0)
+    assert len(exporter.requests) == sent
+    assert (f"{file} has more than 8192 bytes" in caplog.text) == bool(more)
+
+
+async def test_a_secret_without_an_end_is_not_read_to_its_end(reporter, exporter, caplog):
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE="/dev/zero")
+    one.work(0.0)
+    assert exporter.requests == []
+    assert "/dev/zero has more than 8192 bytes" in caplog.text
 
 
 @pytest.mark.parametrize("secret", ["Rumpelstilzchen", "Rumpel\u20acstilzchen", "\xe4Rumpelstilzchen"])
