@@ -92,7 +92,7 @@ def cost(make: Callable[[], bytes], size: int = PIECE, headers: Sequence[tuple[b
     incoming = messages(make(), size)
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001 - the thread's work is done here, and timed
-    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    reporter.sender.send = lambda now: None  # noqa: ARG005
     found = []
     for _ in range(REPETITIONS):
         bare = on_loop(application, incoming, headers)
@@ -105,14 +105,14 @@ def cost(make: Callable[[], bytes], size: int = PIECE, headers: Sequence[tuple[b
         watch.sleep(0.0)
         found.append((loop, thread, watch.longest))
     loop, thread, at_once = (min(figures) for figures in zip(*found, strict=True))
-    too_costly = reporter.too_costly == REPETITIONS
+    too_costly = reporter.sender.too_costly == REPETITIONS
     return Cost(max(loop, 0.0), thread, at_once, "too costly" if too_costly else _outcome(reporter))
 
 
 def _outcome(reporter: Any) -> str:
-    (record, *_) = reporter._records.take(REPETITIONS, 1 << 20) or [b"{}"]  # noqa: SLF001
+    (record, *_) = reporter.sender._records.take(REPETITIONS, 1 << 20) or [b"{}"]  # noqa: SLF001
     temperature = json.loads(record).get("temperature")
-    if reporter.dropped:
+    if reporter.sender.dropped:
         return "dropped"
     return f"reported, temperature {temperature}" if temperature is not None else "reported"
 
@@ -152,7 +152,7 @@ def answers() -> None:
 def _answer_cost(make: Callable[[], bytes], *, streamed: bool) -> tuple[float, float]:
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001
-    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    reporter.sender.send = lambda now: None  # noqa: ARG005
     text = make()
     found = []
     for _ in range(REPETITIONS):
@@ -179,7 +179,7 @@ async def units(number: int, every: float) -> float:
     """Return the units of work a second of a busy event loop, while hostile requests come and are read."""
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001
-    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    reporter.sender.send = lambda now: None  # noqa: ARG005
     incoming = messages(HOSTILE[FLOOD]())
 
     async def one() -> None:

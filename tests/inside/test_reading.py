@@ -130,7 +130,7 @@ def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
     one = object.__new__(inside.Exchange)
     text = answer() if text is None else text
     one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
-    one.body, one.answer = inside.Ending(inside.BODY_BYTES), inside.Ending(inside.ANSWER_BYTES)
+    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.ANSWER_BYTES)
     one.body.add(request)
     one.answer.add(text)
     return one
@@ -187,7 +187,10 @@ def test_a_field_that_is_not_set_is_not_read():
 @pytest.mark.parametrize("text", ["\ud800x", "x\udfff", "a\ud83d"])
 def test_a_surrogate_of_its_own_is_left_out_however_it_is_written(text):
     """json.loads reads it from bytes, and from an escape."""
-    for raw in (json.dumps({"user": text}).encode(), b'{"user":"%s"}' % text.encode("utf-8", "surrogatepass")):
+    for raw in (
+        json.dumps({"user": text}).encode(),
+        b'{"user":"%s"}' % text.encode("utf-8", "surrogatepass"),
+    ):
         found = read_request(exchange(raw), inside.Settings(user_field="user"))
         assert found == {"user": inside.short(json.loads(raw)["user"])}
 
@@ -333,7 +336,7 @@ def test_only_numbers_that_are_known_are_taken():
 
 @given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40))
 def test_an_ending_has_the_last_bytes_and_not_much_more(pieces, limit):
-    ending = inside.Ending(limit)
+    ending = inside.Tail(limit)
     for piece in pieces:
         ending.add(piece)
     whole = b"".join(pieces)
