@@ -110,7 +110,7 @@ def cost(
     incoming = messages(make(), size)
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001 - the thread's work is done here, and timed
-    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    reporter.sender.send = lambda now: None  # noqa: ARG005
     found = []
     for _ in range(repetitions):
         bare = on_loop(application, incoming, headers)
@@ -123,16 +123,16 @@ def cost(
         watch.sleep(0.0)
         found.append((loop, thread, watch.longest))
     loop, thread, at_once = (min(figures) for figures in zip(*found, strict=True))
-    too_costly = reporter.too_costly == repetitions
+    too_costly = reporter.sender.too_costly == repetitions
     return Cost(
         max(loop, 0.0), thread, at_once, "too costly" if too_costly else _outcome(reporter, repetitions)
     )
 
 
 def _outcome(reporter: Any, repetitions: int) -> str:
-    (record, *_) = reporter._records.take(repetitions, 1 << 20) or [b"{}"]  # noqa: SLF001
+    (record, *_) = reporter.sender._records.take(repetitions, 1 << 20) or [b"{}"]  # noqa: SLF001
     temperature = json.loads(record).get("temperature")
-    if reporter.dropped:
+    if reporter.sender.dropped:
         return "dropped"
     return f"reported, temperature {temperature}" if temperature is not None else "reported"
 
@@ -177,7 +177,7 @@ def answers(effort: Effort) -> None:
 def _answer_cost(repetitions: int, make: Callable[[], bytes], *, streamed: bool) -> tuple[float, float]:
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001
-    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    reporter.sender.send = lambda now: None  # noqa: ARG005
     text = make()
     found = []
     for _ in range(repetitions):
@@ -204,7 +204,7 @@ async def units(seconds: float, number: int, every: float) -> float:
     """Return the units of work a second of a busy event loop, while hostile requests come and are read."""
     wrapped = inside.Middleware(application)
     reporter: Any = wrapped._reporter  # noqa: SLF001
-    reporter._send = lambda now: None  # noqa: ARG005, SLF001
+    reporter.sender.send = lambda now: None  # noqa: ARG005
     incoming = messages(HOSTILE[FLOOD]())
 
     async def one() -> None:

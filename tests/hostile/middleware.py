@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ async def _pass(
     wrapped = inside.Middleware(application(outgoing))
     reporter: Any = wrapped._reporter
     reporter._start = lambda: None
-    reporter._send = lambda now: None
+    reporter.sender.send = lambda now: None
     reporter._work = inside.Work(lambda: 0.0, lambda seconds: None)
     messages = iter(incoming)
 
@@ -69,11 +69,11 @@ async def _pass(
 
     await wrapped({**SCOPE, "headers": list(headers)}, receive, send)
     reporter.work(0.0)
-    if reporter.too_costly:
+    if reporter.sender.too_costly:
         raise RejectedError("too_costly")
-    if reporter.dropped:
+    if reporter.sender.dropped:
         raise RejectedError("dropped")
-    return reporter._records.take(1, _MIB)  # type: ignore[no-any-return]
+    return reporter.sender._records.take(1, _MIB)  # type: ignore[no-any-return]
 
 
 async def _request(text: bytes, size: int = _PIECE) -> object:
@@ -127,8 +127,18 @@ async def _reply(text: bytes) -> object:
     connection: Any = _Socket(text)
     try:
         return inside.post(connection, inside.API, {}, b"")
-    except (inside.NotSentError, http.client.HTTPException) as error:
+    except inside.NotSentError as error:
         raise RejectedError(inside.reason(error)) from None
+
+
+async def _secret(text: bytes) -> object:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(text)
+        file.flush()
+        try:
+            return inside.secret(file.name)
+        except inside.NotSentError as error:
+            raise RejectedError(str(error)) from None
 
 
 async def _url(text: bytes) -> object:
@@ -250,6 +260,23 @@ ROWS: Final[tuple[Row, ...]] = (
         beyond={
             "bytes": _reply_of(2 * inside.REPLY_BYTES, b"X-Header: 123456\r\n"),
             "status lines": lambda: b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000,
+        },
+    ),
+    Row(
+        name="middleware: file with a password or token",
+        kind="file",
+        controlled_by="whoever may write the file that the environment names",
+        bytes=f"{inside.SECRET_BYTES // _KIB} KiB",
+        items="one line",
+        time="read in the thread, before each batch",
+        addresses="the header Authorization, in requests to the exporter alone",
+        beyond_bounds="Nothing is sent, what waits is kept; one line in vLLM's log",
+        read=_secret,
+        worst={"a long token": lambda: b"t" * inside.SECRET_BYTES},
+        beyond={
+            "bytes": lambda: b"t" * (inside.SECRET_BYTES + 1),
+            "lines": lambda: b"ann:secret\r\nX-Header: value",
+            "NUL": lambda: b"ann:\0secret",
         },
     ),
     Row(

@@ -52,6 +52,10 @@ HOSTILE: Final[Mapping[str, Body]] = {
     'escapes `\\"`': repeated(b'\\"', b'{"n":1,"a":"', b'","n":2}'),
     'escapes `\\\\\\"`': repeated(b'\\\\\\"', b'{"n":1,"a":"', b'","n":2}'),
     'JSON in a string: `\\"n\\":1,`': repeated(b'\\"n\\":1,', b'{"n":1,"a":"', b'","n":2}'),
+    'keys behind a backslash: `\\"n":`': repeated(b'\\"n":', b'{"n":1,"a":"', b'","n":2}'),
+    "as many keys as are read, none at the top level": lambda: (
+        b'{"a":[' + b'{"temperature":1},' * (inside.FOUND_KEYS - 1) + b'0],"n":1}'
+    ),
     "a string without an end": repeated(b"a", b'{"n":1,"a":"', b""),
     "an escape without an end": repeated(b"\\", b'{"n":1,"a":"', b""),
     "a key in every one of many objects": repeated(b'{"n":1},', b'{"n":1,"a":[', b'0],"n":2}'),

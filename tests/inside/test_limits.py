@@ -60,7 +60,7 @@ def work_of(clock):
 def exchange_of(text):
     one = object.__new__(inside.Exchange)
     one.type = one.user = b""
-    one.body = inside.Ending(inside.BODY_BYTES)
+    one.body = inside.Tail(inside.BODY_BYTES)
     one.body.add(text)
     return one
 
@@ -91,9 +91,9 @@ def test_no_step_reads_more_than_a_stretch(name):
     regions = []
 
     class Watched:
-        def search(self, text, at, end):
+        def finditer(self, text, at, end):
             regions.append((min(end, len(text)) - at, work._steps))
-            return keys.pattern.search(text, at, end)
+            return keys.pattern.finditer(text, at, end)
 
     with contextlib.suppress(inside.TooCostlyError):
         inside.top_level(text, keys._replace(pattern=Watched()), work, whole=True)
@@ -153,7 +153,7 @@ def test_the_thread_rests_between_small_requests_too(wrap, monkeypatch):
     reporter = wrap(None)._reporter
     reporter._work = inside.Work(clock, clock.sleep)
     for _ in range(100):
-        reporter.put(reporter._read_request, exchange_of(b"{}"), inside.Ending(1))
+        reporter.put(reporter._read_request, exchange_of(b"{}"), inside.Tail(1))
     reporter.work(0.0)
     assert len(clock.rests) >= 25
     assert max(b - a for a, b in zip(clock.rests, clock.rests[1:], strict=False)) < 1.5 * inside.SLICE_SECONDS
@@ -166,19 +166,19 @@ async def test_a_thousand_hostile_requests_take_no_more_than_the_thread_s_share(
     app = wrap(application(json_exchange()[1]))
     reporter = app._reporter
     reporter._work = inside.Work(clock, clock.sleep)
-    monkeypatch.setattr(inside.Reporter, "_send", lambda reporter, now: None)
+    monkeypatch.setattr(inside.Sender, "send", lambda sender, now: None)
     for _ in range(1000):
         await run(app, [asked(text)])
     waiting = len(reporter._exchanges)
     assert reporter._exchanges.size <= inside.EXCHANGE_BYTES
-    assert reporter.dropped > 900
+    assert reporter.sender.dropped > 900
     for _ in range(100):
         before = clock.now
         reporter.work(0.0)
         assert clock.now - before <= inside.SHARE * inside.SECONDS + inside.REQUEST_SECONDS + 20 * STEP
     assert len(reporter._exchanges) == 0
-    assert reporter.dropped + reporter.too_costly == 1000
-    assert 0 < reporter.too_costly < waiting
+    assert reporter.sender.dropped + reporter.sender.too_costly == 1000
+    assert 0 < reporter.sender.too_costly < waiting
 
 
 @pytest.mark.parametrize(("more", "reported"), [(0, 1), (1, 0)])
@@ -188,7 +188,7 @@ async def test_a_body_has_a_limit_of_messages(wrap, exporter, more, reported):
     incoming = [*(asked(piece, more=True) for piece in pieces[:-1]), asked(pieces[-1])]
     assert await run(app, incoming) == await run(application(json_exchange()[1]), incoming)
     app._reporter.work(0.0)
-    assert [len(exporter.records()), app._reporter.too_costly] == [reported, 0]
+    assert [len(exporter.records()), app._reporter.sender.too_costly] == [reported, 0]
     assert ("X-Spec-Decode-Too-Costly: 1" in exporter.requests[0][0]) == bool(more)
 
 
@@ -219,7 +219,7 @@ async def test_after_the_limit_messages_pass_without_a_step_between(wrap):
     wrapped = wrap(app)
     await wrapped(SCOPE, server.receive, server.send)
     assert seen == [False] * (inside.BODY_MESSAGES + 1) + [True, True]
-    assert wrapped._reporter.too_costly == 1
+    assert wrapped._reporter.sender.too_costly == 1
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,74 @@ async def test_after_the_limit_messages_pass_without_a_step_between(wrap):
 )
 async def test_an_answer_that_is_not_read_passes_without_a_step_between(wrap, monkeypatch, head):
     looked = []
-    monkeypatch.setattr(inside.Ending, "add", lambda ending, piece: looked.append(piece))
+    monkeypatch.setattr(inside.Tail, "add", lambda ending, piece: looked.append(piece))
     await run(wrap(application([head, *[body(b"x", more=True)] * 9, body(b"")])), [asked(b"")])
     assert looked == []
+
+
+@pytest.mark.parametrize(
+    "head", [start(400), start(headers=[(b"content-encoding", b"gzip")])], ids=["no success", "compressed"]
+)
+async def test_a_request_that_is_not_reported_is_not_read(wrap, monkeypatch, head):
+    """A client that sends requests that vLLM refuses must not use up the thread's share of time."""
+    texts = []
+    top_level = inside.top_level
+    monkeypatch.setattr(
+        inside,
+        "top_level",
+        lambda text, *words, **named: texts.append(text) or top_level(text, *words, **named),
+    )
+    app = wrap(application([head, body(b"")]))
+    await run(app, [asked(b"{" + b'"n":1,' * 600 + b'"n":1}')])
+    app._reporter.work(0.0)
+    assert texts == [b""]
+    assert (app._reporter.sender.too_costly, app._reporter.sender.dropped) == (0, 0)
+
+
+def test_keys_are_found_with_one_step_for_each_stretch():
+    """A step for each key cost a request of 2 kB 1.7 ms."""
+    work = work_of(Clock(step=0.0))
+    inside.find_keys(b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}', inside.keys_of("n"), work)
+    assert inside.STEPS - work._steps == 1
+
+
+def test_what_looks_like_a_key_in_a_string_counts_as_one():
+    """Else a step could find thousands."""
+    for number in (inside.FOUND_KEYS, inside.FOUND_KEYS + 1):
+        text = b'{"a' + b'\\"n":' * number + b'"}'
+        with (
+            contextlib.nullcontext() if number == inside.FOUND_KEYS else pytest.raises(inside.TooCostlyError)
+        ):
+            assert inside.find_keys(text, inside.keys_of("n"), work_of(Clock(step=0.0))) == []
+
+
+def test_the_depth_of_a_key_is_not_counted_if_its_last_value_is_known():
+    work = work_of(Clock(step=0.0))
+    text = b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}'
+    assert inside.top_level(text, inside.keys_of("n", "temperature"), work, whole=True) == {"n": 2}
+    assert inside.STEPS - work._steps == 3  # to find the keys, to count one's depth, and to read its value
+
+
+@pytest.mark.parametrize("step", [(inside.Reporter, "_start"), (inside.Reporter, "put")])
+async def test_a_request_that_failed_is_not_held_while_it_is_answered(wrap, monkeypatch, step):
+    exchanges, held = [], []
+    make = inside.Exchange
+
+    def exchange(*words):
+        exchanges.append(make(*words))
+        return exchanges[-1]
+
+    def fail(*words):
+        raise RuntimeError
+
+    async def app(scope, receive, send):
+        await receive()
+        held.append(exchanges[0].body.held)
+
+    monkeypatch.setattr(inside, "Exchange", exchange)
+    monkeypatch.setattr(*step, fail)
+    await wrap(app)(SCOPE, Server([asked(b"x" * 100_000)]).receive, None)
+    assert held == [0]
 
 
 @pytest.mark.parametrize(("number", "reported"), [(inside.HEADERS, 1), (inside.HEADERS + 1, 0)])
@@ -261,7 +326,7 @@ def test_the_end_of_a_hostile_answer_is_read_within_the_limit_of_time(name):
     text = make()
     one = object.__new__(inside.Exchange)
     one.stream, one.head = streamed, text[:1024]
-    one.answer = inside.Ending(inside.ANSWER_BYTES)
+    one.answer = inside.Tail(inside.ANSWER_BYTES)
     one.answer.add(text)
     clock = Clock(step=STEP / 50)
     work = inside.Work(clock, clock.sleep)

@@ -187,7 +187,7 @@ STEPS = {
     "the exchange": (inside.Exchange, "__init__"),
     "a message that comes": (inside.Exchange, "received"),
     "a message that goes": (inside.Exchange, "sent"),
-    "a piece": (inside.Ending, "add"),
+    "a piece": (inside.Tail, "add"),
     "the headers": (inside.Reporter, "attributes"),
     "the queue": (inside.Reporter, "put"),
     "the thread's start": (inside.Reporter, "_start"),
@@ -195,7 +195,7 @@ STEPS = {
     "the request": (inside, "read_request"),
     "the keys": (inside, "top_level"),
     "the value": (inside, "value_at"),
-    "the connection": (inside, "connect"),
+    "the connection": (inside, "connection_to"),
     "the sending": (inside, "post"),
 }
 
@@ -217,10 +217,10 @@ async def test_a_bug_in_any_step_is_nobody_else_s(wrap, exporter, monkeypatch, c
         broken._reporter.work(now)
     sent = any("X-Spec-Decode-Dropped: 1" in head for head, _ in exporter.requests)
     assert (
-        sent or broken._reporter.dropped + len(broken._reporter._records) > 0
+        sent or broken._reporter.sender.dropped + len(broken._reporter.sender._records) > 0
     )  # one that never left is kept
     assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 1
-    assert app._reporter.dropped == 0
+    assert app._reporter.sender.dropped == 0
 
 
 async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
@@ -251,7 +251,7 @@ async def test_an_exporter_that_does_not_answer_is_nobody_else_s(settings, monke
         app._reporter.work(0.0)
         assert len(exporter.requests) == 1
         app._reporter.work(0.0)
-    assert app._reporter.dropped == 1
+    assert app._reporter.sender.dropped == 1
     assert len(caplog.records) == 1
 
 
@@ -266,7 +266,7 @@ async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
         go_on.wait(30)
         raise SystemExit
 
-    monkeypatch.setattr(inside, "connect", hang)
+    monkeypatch.setattr(inside, "connection_to", hang)
     app = await same(wrap, *json_exchange())
     thread = threading.Thread(target=app._reporter._run, daemon=True)
     thread.start()
@@ -296,9 +296,39 @@ async def test_long_requests_that_wait_take_no_more_memory_than_is_said(wrap, mo
         await run(app, [asked(b" " * 2000)])
     waiting = app._reporter._exchanges
     assert 10_000 < waiting.size <= 12_000
-    assert app._reporter.dropped == 4
+    assert app._reporter.sender.dropped == 4
     app._reporter.work(0.0)
     assert waiting.size == len(waiting) == 0
+
+
+@pytest.mark.parametrize("kind", [b"u" * 2000, "😀".encode() * 500])
+async def test_what_waits_holds_no_more_memory_than_is_counted(wrap, settings, kind):
+    """With the longest type, user and beginning of an answer."""
+    settings(USER_HEADER="x-user")
+    outgoing = stream_exchange(pieces=[b"data: {}" + b" " * 4000 + b"\n\n"])[1]
+
+    async def app(scope, receive, send):
+        await receive()
+        (read, exchange), size = waiting._items.pop()
+        waiting.size -= size
+        read(exchange)  # the request; its answer will wait
+        for message in outgoing:
+            await send(message)
+
+    wrapped = wrap(app)
+    waiting = wrapped._reporter._exchanges
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(100):
+            values = [b"%d" % number + kind for _ in range(2)]
+            scope = {**SCOPE, "headers": list(zip((b"x-request-type", b"x-user"), values, strict=True))}
+            await run(wrapped, [asked(b"{%d" % number)], scope)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(waiting) == 100
+    assert held < waiting.size
 
 
 async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporter):
@@ -332,7 +362,7 @@ async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporte
 
 @pytest.mark.parametrize("size", [1, 2, 16, 100, 65_536])
 def test_what_comes_in_small_pieces_is_counted_for_what_it_takes(size):
-    ending = inside.Ending(inside.BODY_BYTES)
+    ending = inside.Tail(inside.BODY_BYTES)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -431,7 +461,7 @@ async def test_what_vllm_keeps_to_itself_is_reported_without_metrics(wrap, expor
 async def test_what_vllm_says_to_a_client_that_has_left_is_no_answer(wrap, exporter):
     app = await same(wrap, *json_exchange(text=b"null"))
     assert reported(app, exporter) == []
-    assert app._reporter.dropped == 0
+    assert app._reporter.sender.dropped == 0
 
 
 async def test_times_alone_are_metrics_without_speculation(wrap, exporter):

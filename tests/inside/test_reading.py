@@ -130,7 +130,7 @@ def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
     one = object.__new__(inside.Exchange)
     text = answer() if text is None else text
     one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
-    one.body, one.answer = inside.Ending(inside.BODY_BYTES), inside.Ending(inside.ANSWER_BYTES)
+    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.ANSWER_BYTES)
     one.body.add(request)
     one.answer.add(text)
     return one
@@ -168,6 +168,42 @@ def test_a_request_type_and_a_user_are_read_from_fields_that_are_named():
         "user": "ann",
     }
     assert said(request, type_field="metadata.deep.type", user_field="user") == {"user": "bob"}
+
+
+@pytest.mark.parametrize("name", ["größe", "日本", 'a"b', "a\\b"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_the_name_of_a_field_may_be_written_as_json_writers_do(name, ascii_only):
+    """Most write what is not ASCII with escapes."""
+    settings = inside.Settings(type_field=f"{name}.type")
+    text = json.dumps({name: {"type": "chat"}, "n": 1}, ensure_ascii=ascii_only).encode()
+    assert read_request(exchange(text), settings) == {"n": 1, "request_type": "chat"}
+
+
+def test_a_field_that_is_not_set_is_not_read():
+    assert said({"": "chat"}, type_field="", user_field=".x") == {}
+    assert said({"": "chat", "user": "ann"}, user_field=".") == {}
+
+
+@pytest.mark.parametrize("text", ["\ud800x", "x\udfff", "a\ud83d"])
+def test_a_surrogate_of_its_own_is_left_out_however_it_is_written(text):
+    """json.loads reads it from bytes, and from an escape."""
+    for raw in (
+        json.dumps({"user": text}).encode(),
+        b'{"user":"%s"}' % text.encode("utf-8", "surrogatepass"),
+    ):
+        found = read_request(exchange(raw), inside.Settings(user_field="user"))
+        assert found == {"user": inside.short(json.loads(raw)["user"])}
+
+
+def test_a_character_that_the_limit_of_a_value_cuts_is_no_reason_to_read_none():
+    for more in range(4):
+        raw = b'{"user":"ann","prompt":"%s"}' % (b"x" * more + "😀".encode() * 5000)
+        assert read_request(exchange(raw), inside.Settings(user_field="user")) == {"user": "ann"}
+
+
+def test_a_key_at_which_a_cut_text_begins_may_be_the_end_of_another():
+    assert top_level(b'"n":1}', whole=False) == {}
+    assert top_level(b',"n":1}', whole=False) == {"n": 1}
 
 
 def test_headers_go_before_fields():
@@ -300,7 +336,7 @@ def test_only_numbers_that_are_known_are_taken():
 
 @given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40))
 def test_an_ending_has_the_last_bytes_and_not_much_more(pieces, limit):
-    ending = inside.Ending(limit)
+    ending = inside.Tail(limit)
     for piece in pieces:
         ending.add(piece)
     whole = b"".join(pieces)

@@ -36,7 +36,7 @@ def reporter(settings):
 
 def keep(reporter, *records):
     for record in records:
-        reporter._keep(record)
+        reporter.sender.keep(record)
 
 
 async def test_batches_are_bounded(reporter, exporter):
@@ -82,34 +82,34 @@ async def test_records_that_never_left_are_sent_when_the_exporter_is_there(repor
     one = await reporter(3, URL=nobody)
     tried = []
     for now in range(100):
-        before = one._not_before
+        before = one.sender._not_before
         one.work(float(now))
-        if one._not_before != before:
+        if one.sender._not_before != before:
             tried.append(now)
     assert tried == [0, 1, 3, 7, 15, 31, 61, 91]
     assert one._exchanges.__len__() == 0
-    assert one.dropped == 0
-    one.settings = one.settings._replace(url=exporter_url)
+    assert one.sender.dropped == 0
+    one.sender.settings = one.sender.settings._replace(url=exporter_url)
     one.work(121.0)
     assert len(exporter.records()) == 3
-    assert one._pause == 0.0
+    assert one.sender._pause == 0.0
 
 
 async def test_records_that_wait_for_the_exporter_are_bounded_and_the_oldest_go(reporter, monkeypatch):
     monkeypatch.setattr(inside, "RECORDS", 4)
     one = await reporter(0, URL="http://127.0.0.1:1/")
     keep(one, *(b"%d" % number for number in range(6)))
-    assert one.dropped == 2
+    assert one.sender.dropped == 2
     one.work(0.0)
-    assert one._records.take(9, 9) == [b"2", b"3", b"4", b"5"]
+    assert one.sender._records.take(9, 9) == [b"2", b"3", b"4", b"5"]
 
 
 async def test_records_that_wait_are_bounded_in_bytes(reporter, monkeypatch):
     monkeypatch.setattr(inside, "RECORD_BYTES", 10)
     one = await reporter(0)
     keep(one, b"123", b"456", b"789", b"12345")
-    assert one._records.size == 8
-    assert one.dropped == 2
+    assert one.sender._records.size == 8
+    assert one.sender.dropped == 2
 
 
 async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, exporter, monkeypatch):
@@ -122,7 +122,7 @@ async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, expor
     def slow(exchange, work):
         app_and_clock["now"] += 0.2
         for _ in range(2):
-            one._exchanges.put((lambda other: one._keep(b"{}"), exchange), 0)
+            one._exchanges.put((lambda other: one.sender.keep(b"{}"), exchange), 0)
             one._exchanges.put((one._read_answer, exchange), 0)
         return read(exchange, work)
 
@@ -145,23 +145,23 @@ async def test_what_was_kept_goes_out_at_a_rate_that_the_exporter_takes(reporter
     assert sent == [1000, 2000, 2600]
     assert RequestSettings().rate >= 2 * sent[0]
     assert b"\n".join(text for _, text in exporter.requests).split() == records
-    assert one.dropped == 0
+    assert one.sender.dropped == 0
 
 
 async def test_an_exporter_that_refuses_some_is_given_time(reporter, exporter, caplog):
     """It counts what is above its rate itself; the batch has arrived, and what was dropped is told."""
     one = await reporter(0, URL=exporter.url)
-    one.dropped = 7
+    one.sender.dropped = 7
     keep(one, *[b"{}"] * (4 * inside.BATCH))
     exporter.reply = reply(b'{"taken": 400, "refused": {"rate": 100}, "mistakes": []}')
     tried = [now for now in range(8) if calls(one, exporter, float(now))]
     assert tried == [0, 1, 3, 7]
-    assert one.dropped == 0
+    assert one.sender.dropped == 0
     assert "above its requests.rate" in caplog.text
     exporter.reply = reply(b'{"refused": {"rate": 0}}')
     keep(one, b"{}")
     one.work(60.0)
-    assert one._pause == 0.0
+    assert one.sender._pause == 0.0
     assert len(caplog.records) == 1
 
 
@@ -175,6 +175,14 @@ def calls(reporter, exporter, now):
     return len(exporter.requests) - before
 
 
+async def test_a_chunk_longer_than_any_memory_is_no_reason_to_wait(reporter, exporter, caplog):
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+    exporter.reply = b"HTTP/1.1 200 OK\r\n" + chunked + b"f" * 50 + b"\r\n{}\r\n"
+    one = await reporter(1, URL=exporter.url)
+    one.work(0.0)
+    assert (one.sender._pause, one.sender.dropped, caplog.records) == (0.0, 0, [])
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b"7", b'{"refused": 3}', b'{"refused": {}}', b"[" * 9000, b"\xff\xfe", b"null"]
 )
@@ -182,7 +190,7 @@ async def test_an_answer_that_is_not_the_exporter_s_is_no_reason_to_wait(reporte
     exporter.reply = reply(text)
     one = await reporter(1, URL=exporter.url)
     one.work(0.0)
-    assert (one._pause, one.dropped, caplog.records) == (0.0, 0, [])
+    assert (one.sender._pause, one.sender.dropped, caplog.records) == (0.0, 0, [])
 
 
 async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(reporter):
@@ -191,40 +199,40 @@ async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(report
         one.work(0.0)
         one.work(60.0)
         assert [len(text) > 0 for _, text in exporter.requests] == [True, False]
-    assert one.dropped == 2
+    assert one.sender.dropped == 2
 
 
 async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(reporter, exporter):
     one = await reporter(1, URL=exporter.url)
-    one.dropped = 7
+    one.sender.dropped = 7
     exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
     one.work(0.0)
-    assert one.dropped == 8
+    assert one.sender.dropped == 8
     exporter.reply = Exporter.OK
     keep(one, b"{}")
     one.work(60.0)
-    assert one.dropped == 0
+    assert one.sender.dropped == 0
     assert ["X-Spec-Decode-Dropped: 7" in exporter.requests[0][0], exporter.requests[1][0][-1]] == [True, "8"]
 
 
 async def test_drops_are_sent_without_a_record_that_waits(reporter, exporter):
     """Else nobody would know of them while every request is dropped."""
     one = await reporter(0, URL=exporter.url)
-    one.dropped, one.too_costly = 7, 2
+    one.sender.dropped, one.sender.too_costly = 7, 2
     one.work(0.0)
     one.work(1.0)
     ((head, text),) = exporter.requests
     assert text == b""
     assert "X-Spec-Decode-Dropped: 9\r\nX-Spec-Decode-Too-Costly: 2\r\n" in head + "\r\n"
-    assert (one.dropped, one.too_costly) == (0, 0)
+    assert (one.sender.dropped, one.sender.too_costly) == (0, 0)
 
 
 async def test_drops_are_kept_until_a_batch_arrives(reporter, exporter):
     one = await reporter(0, URL=exporter.url)
-    one.dropped, one.too_costly = 7, 2
+    one.sender.dropped, one.sender.too_costly = 7, 2
     exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
     one.work(0.0)
-    assert (one.dropped, one.too_costly) == (7, 2)
+    assert (one.sender.dropped, one.sender.too_costly) == (7, 2)
 
 
 class Pieces:
@@ -256,19 +264,20 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_a_reply_without_an_end_is_read_within_limits_and_is_no_success(name):
     sock = Pieces(ENDLESS[name] for _ in range(1_000_000))
-    with pytest.raises((inside.NotSentError, inside.http.client.HTTPException)):
-        inside.read_reply(inside.receive_reply(sock))
+    with pytest.raises(inside.NotSentError):
+        inside.receive_reply(sock)
     assert len(sock.received) == inside.REPLY_PIECES
 
 
 def test_a_reply_of_the_size_limit_is_not_read_further():
     sock = Pieces([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 1024] * 15, b"x" * 1005, b"more"])
-    assert len(inside.receive_reply(sock)) == inside.REPLY_BYTES
+    status, text = inside.receive_reply(sock)
+    assert (status, len(text)) == (200, inside.REPLY_BYTES - len(b"HTTP/1.1 200 OK\r\n\r\n"))
 
 
 def test_a_reply_ends_with_its_length_though_the_connection_stays_open():
     sock = Pieces([b"HTTP/1.1 200 OK\r\nContent-", b"Length: 4\r\n\r\n", b"{}", b"{}", b"more"])
-    assert inside.receive_reply(sock).endswith(b"{}{}")
+    assert inside.receive_reply(sock) == (200, b"{}{}")
     assert len(sock.received) == 4
 
 
@@ -293,25 +302,38 @@ async def test_a_reply_without_a_length_is_understood(reporter, exporter, encodi
     one = await reporter(1, URL=exporter.url)
     exporter.reply = b"HTTP/1.1 200 OK\r\n" + encoding % b'{"refused": {"rate": 100   }}'[:28]
     one.work(0.0)
-    assert (one.dropped, len(one._records)) == (0, 0)
+    assert (one.sender.dropped, len(one.sender._records)) == (0, 0)
+
+
+def test_a_reply_may_come_behind_another_that_is_no_reply():
+    sock = Pieces([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"{}"])
+    assert inside.receive_reply(sock) == (200, b"{}")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 2000 OK\r\n\r\n", b"HTTP/2 200\r\n\r\n"]
+)
+def test_what_is_no_reply_of_http_is_no_success(text):
+    with pytest.raises(inside.NotSentError):
+        inside.receive_reply(Pieces([text]))
 
 
 async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):
     """The exporter counts nothing of it, and asks for it again."""
     one = await reporter(2, URL=exporter.url)
-    one.dropped = 7
+    one.sender.dropped = 7
     exporter.reply = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
     one.work(0.0)
     first = exporter.records()
     assert len(first) == 2
-    assert (one.dropped, len(one._records)) == (7, 2)
-    assert one._records.size == sum(len(record) for record, _ in one._records._things)
-    assert one._pause == inside.SECONDS
+    assert (one.sender.dropped, len(one.sender._records)) == (7, 2)
+    assert one.sender._records.size == sum(len(record) for record, _ in one.sender._records._items)
+    assert one.sender._pause == inside.SECONDS
     exporter.reply = Exporter.OK
     keep(one, b"{}")
     one.work(60.0)
     assert exporter.records() == [*first, *first, {}]
-    assert (one.dropped, len(one._records), one._records.size) == (0, 0, 0)
+    assert (one.sender.dropped, len(one.sender._records), one.sender._records.size) == (0, 0, 0)
 
 
 async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
@@ -366,7 +388,7 @@ async def test_a_secret_that_is_not_there_is_told_and_what_waits_is_kept(
     (tmp_path / "none").write_text("t0ken")
     one.work(60.0)
     assert len(exporter.records()) == 1
-    assert one.dropped == 0
+    assert one.sender.dropped == 0
 
 
 @pytest.mark.parametrize("name", ["BEARER_TOKEN_FILE", "BASIC_AUTH_FILE"])
@@ -382,7 +404,24 @@ async def test_a_secret_that_no_header_can_have_is_neither_sent_nor_told(
     assert f"{file} has more than one line" in caplog.text
     assert "Rumpel" not in caplog.text
     assert "stilzchen" not in caplog.text
-    assert (one.dropped, len(one._records)) == (0, 1)
+    assert (one.sender.dropped, len(one.sender._records)) == (0, 1)
+
+
+@pytest.mark.parametrize(("more", "sent"), [(0, 1), (1, 0)])
+async def test_a_secret_has_a_limit_of_bytes(reporter, exporter, tmp_path, caplog, more, sent):
+    file = tmp_path / "secret"
+    file.write_text("a" * (inside.SECRET_BYTES + more))
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=file)
+    one.work(0.0)
+    assert len(exporter.requests) == sent
+    assert (f"{file} has more than 8192 bytes" in caplog.text) == bool(more)
+
+
+async def test_a_secret_without_an_end_is_not_read_to_its_end(reporter, exporter, caplog):
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE="/dev/zero")
+    one.work(0.0)
+    assert exporter.requests == []
+    assert "/dev/zero has more than 8192 bytes" in caplog.text
 
 
 @pytest.mark.parametrize("secret", ["Rumpelstilzchen", "Rumpel\u20acstilzchen", "\xe4Rumpelstilzchen"])
@@ -432,7 +471,7 @@ async def test_a_redirect_is_not_followed(reporter, exporter, tmp_path, status):
         exporter.reply = head.encode()
         one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
         one.work(0.0)
-        assert (len(exporter.requests), elsewhere.requests, one.dropped) == (1, [], 1)
+        assert (len(exporter.requests), elsewhere.requests, one.sender.dropped) == (1, [], 1)
 
 
 async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path, monkeypatch, caplog):
@@ -457,7 +496,7 @@ async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path
         one.work(0.0)
         trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
         one.work(60.0)
-    assert (len(exporter.records()), len(made), len(one._records)) == (2, 2, 1)
+    assert (len(exporter.records()), len(made), len(one.sender._records)) == (2, 2, 1)
     assert f"{tmp_path}/ca.pem: No such file" in caplog.text
     assert "certificate verify failed" in caplog.text
 
@@ -478,7 +517,7 @@ async def test_the_thread_is_started_with_the_first_request(wrap, monkeypatch):
         patch.setattr(threading.Thread, "start", start)
         await run(app, json_exchange()[0])
     one = app._reporter
-    assert (len(started), len(one._exchanges), one.dropped) == (1, 0, 1)
+    assert (len(started), len(one._exchanges), one.sender.dropped) == (1, 0, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside.Reporter, "_run", lambda reporter: None)
         await run(app, json_exchange()[0])
@@ -499,20 +538,20 @@ app = inside.Middleware(None)
 one = app._reporter
 exchange = inside.Exchange(one, {"headers": []})
 one.asked(exchange)
-one._keep(b"{}")
+one.sender.keep(b"{}")
 one.failed(ValueError())
-for lock in (one._lock, one._exchanges._lock, one._records._lock):
+for lock in (one.sender._lock, one._exchanges._lock, one.sender._records._lock):
     lock.acquire()
 if os.fork() == 0:
-    print(len(one._exchanges), len(one._records), one.dropped)
+    print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
     thread = threading.Thread(target=one.asked, args=(exchange,), daemon=True)
     thread.start()
     thread.join(30)
     one.failed(ValueError())
-    print(len(one._exchanges), one.dropped, flush=True)
+    print(len(one._exchanges), one.sender.dropped, flush=True)
     os._exit(0)
 os.wait()
-print(len(one._exchanges), len(one._records), one.dropped)
+print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
 """
 
 

@@ -43,6 +43,12 @@ def test_of_unknown_settings_a_few_are_named(monkeypatch, caplog):
     assert len(caplog.text) < 2 * inside.NAMES * inside.NAME_CHARACTERS
 
 
+def test_the_name_of_an_unknown_setting_writes_no_line_of_its_own(monkeypatch, caplog):
+    monkeypatch.setenv(f"{inside.PREFIX}X\nERROR vLLM: \x1b[2J\u202efake", "")
+    assert inside.Middleware(None)._reporter is not None
+    assert "there is no setting SPEC_DECODE_REQUESTS_XERROR vLLM: [2Jfake" in caplog.text
+
+
 def test_the_limits_in_the_documents_are_those_of_the_file():
     text = (Path(__file__).parents[2] / "docs" / "requests-inside.md").read_text()
     for limit in (

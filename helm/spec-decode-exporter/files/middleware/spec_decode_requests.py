@@ -1,21 +1,21 @@
-"""Tells spec-decode-exporter what each of vLLM's requests gained from speculation.
+"""Report the speculative decoding of each of vLLM's requests to spec-decode-exporter.
 
-One file for the standard library of Python 3.9 and later, with its folder on PYTHONPATH::
+This file needs only the standard library of Python 3.9 or later. Put its folder on PYTHONPATH::
 
     vllm serve … --middleware spec_decode_requests.Middleware --enable-force-include-usage
         --enable-per-request-metrics --per-request-spec-decode-metrics summary
 
-Every message passes on unchanged, and before it is looked at. What vLLM says of a request at the end of its
-answer, the request's temperature and its type go to the exporter: from a thread, out of a queue that drops
-rather than waits. Nothing that was asked or answered goes anywhere. Settings are environment variables, see
-``Settings``. docs/requests-inside.md says how it is switched on, what it reads, and what it costs.
+The middleware passes on every message unchanged, and reads it afterwards. A thread sends the metrics at the
+end of each response to the exporter, with the request's temperature, ``n``, type and user. If the thread's
+queue is full, the request is dropped; vLLM never waits. No prompt and no completion is sent or logged.
+Settings are environment variables, see ``Settings``. docs/requests-inside.md has the setup, limits and costs.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import http.client
-import io
 import json
 import logging
 import os
@@ -26,8 +26,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -39,116 +40,82 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 PREFIX = "SPEC_DECODE_REQUESTS_"
-OK = 200
-TOO_MANY_REQUESTS = 429
 PATHS = ("/v1/chat/completions", "/v1/completions")
 API = "/api/v1/requests"
+OK = 200
+TOO_MANY_REQUESTS = 429
+DROPPED_HEADER = "X-Spec-Decode-Dropped"  # unreported requests since the last batch that arrived
+TOO_COSTLY_HEADER = "X-Spec-Decode-Too-Costly"  # those of them that exceeded a limit of reading
 
-BODY_BYTES = 1 << 20
-"""The most of a request that is kept until it has been read: the end of it."""
-BODY_MESSAGES = 3072
-"""Messages of a request body that are read. A request in more messages is not reported."""
-HEADERS = 256
-"""Headers of a request that are read. A request with more headers is not reported."""
-ANSWER_BYTES = 16 << 10
-"""The most of an answer's end that is kept."""
-PIECES = 1024
-"""The most pieces in which either is kept."""
-PIECE_BYTES = 64
-"""What a piece takes beside its bytes."""
-VALUE_BYTES = 8 << 10
-"""Bytes of a string, an object or an array that is read as a value."""
-NUMBER_BYTES = 512
-"""Bytes of a number that is read as a value."""
-FOUND_KEYS = 512
-"""Occurrences of keys in a body or an answer, at any depth. A request with more is not reported."""
+# Limits of what is kept of a request. One that exceeds BODY_MESSAGES or HEADERS is not reported.
+BODY_BYTES = 1 << 20  # the end of the request body
+BODY_MESSAGES = 3072  # messages of the request body
+HEADERS = 256  # headers of the request
+ANSWER_BYTES = 16 << 10  # the end of the response body
+HEAD_BYTES = 1 << 10  # the beginning of the response body
+PIECES = 1024  # pieces of either body; more are joined
+PIECE_BYTES = 64  # memory of a piece besides its bytes
+TEXT_CHARACTERS = 256  # of a request type, a user or a model name, as in the exporter
+MOST_TEMPERATURE = 100.0  # the exporter's limit; a higher temperature is reported as this one
 
-REQUEST_SECONDS = 2.8e-3
-"""Processor time of the thread for one request body; then the request counts as too costly."""
-ANSWER_SECONDS = 0.8e-3
-"""Processor time of the thread for one answer; then the request counts as too costly."""
-STEPS = 4096
-"""Steps of reading one body or answer, for systems whose clock of processor time is coarse."""
-SHARE = 0.05
-"""Share of one core that the thread reads with, over ``SECONDS``. What does not fit waits in the queue."""
-SLICE_SECONDS = 250e-6
-"""Processor time after which the thread rests: the event loop cannot run while the thread works."""
+# Limits of reading. A request that exceeds FOUND_KEYS, the seconds or STEPS is not reported.
+VALUE_BYTES = 8 << 10  # a string, an object or an array that is read
+NUMBER_BYTES = 512  # a number that is read
+SPACES = 64  # white space between a key and its colon, and between the colon and the value
+FOUND_KEYS = 512  # occurrences of keys, at any depth
+REQUEST_SECONDS = 2.8e-3  # processor time of the thread for one request body
+ANSWER_SECONDS = 0.8e-3  # processor time of the thread for one response body
+STEPS = 4096  # steps for either: the processor clock of some systems is coarse
+STRETCH = 1 << 14  # bytes of one step: no other thread runs meanwhile
+SLICE_SECONDS = 250e-6  # processor time between two rests: the event loop waits for the thread meanwhile
 REST_SECONDS = 1e-3
-"""Length of each rest. The thread works for a fifth of the time at most."""
-TEXT_CHARACTERS = 256
-"""The most of a request type, a user or a model's name: what the exporter takes."""
-MOST_TEMPERATURE = 100.0
-"""The highest temperature that the exporter takes; above its buckets it makes no difference."""
+SHARE = 0.05  # of one core, for reading; requests beyond it wait in the queue
 
-EXCHANGES = 8192
-"""The most requests and answers that wait to be read."""
+# Limits of the queues.
+EXCHANGES = 8192  # request and response bodies that wait to be read
 EXCHANGE_BYTES = 32 << 20
-"""The most that they may hold together."""
-OWN_BYTES = 2 << 10
-"""What each of them holds beside its pieces."""
-RECORDS = 8192
-"""The most records that wait to be sent."""
+OWN_BYTES = 4 << 10  # memory of each besides its pieces
+RECORDS = 8192  # records that wait to be sent
 RECORD_BYTES = 8 << 20
-"""The most that they may take together."""
-BATCH = 500
-"""The most records that are sent at once."""
-BATCH_BYTES = 512 << 10
-"""The most that they may take, one alone excepted: the exporter takes bodies of up to 1 MiB."""
-BATCHES = 2
-"""The most batches of a round: what was kept goes out at a rate that the exporter takes (2000 by default)."""
-SECONDS = 1.0
-"""How often what has come is sent, and for how long it is read before."""
-TIMEOUT = 2.0
-"""Seconds for each step of sending, and for the exporter's whole reply."""
-LONGEST_PAUSE = 30.0
-"""The longest time without an attempt while the exporter is not there."""
-REPLY_BYTES = 16 << 10
-"""Bytes of the exporter's reply that are read, its headers included."""
+
+# Limits of sending.
+BATCH = 500  # records
+BATCH_BYTES = 512 << 10  # the exporter takes 1 MiB; a longer record is sent alone
+BATCHES = 2  # in each round: half of the exporter's default rate of 2000 records a second
+SECONDS = 1.0  # length of a round
+TIMEOUT = 2.0  # seconds to connect, to send, and for the whole reply
+LONGEST_PAUSE = 30.0  # seconds between two attempts
+REPLY_BYTES = 16 << 10  # of the exporter's reply, headers included
 REPLY_PIECES = 64
-"""Pieces in which the exporter's reply may arrive."""
-SETTING_CHARACTERS = 4096
-"""Characters of an environment variable of ours."""
-NAME_CHARACTERS = 256
-"""Characters of the name of a header or field, and of a name in the log."""
-NAMES = 5
-"""Unknown variables that are named in the log."""
-LINES = 20
-"""The most lines in vLLM's log."""
 
-DROPPED_HEADER = "X-Spec-Decode-Dropped"
-"""Requests that are not reported since the last batch that arrived."""
-TOO_COSTLY_HEADER = "X-Spec-Decode-Too-Costly"
-"""Those of them that were too costly to read."""
+# Limits of settings and the log.
+SETTING_CHARACTERS = 4096  # of an environment variable
+NAME_CHARACTERS = 256  # of the name of a header or field
+SECRET_BYTES = 8 << 10  # of a file with a password or token
+NAMES = 5  # unknown variables in the log
+LINES = 20  # warnings in vLLM's log
 
-logger = logging.getLogger("vllm.spec_decode_requests")
-"""A child of vLLM's own, so that its lines look like vLLM's and go where they go."""
+logger = logging.getLogger("vllm.spec_decode_requests")  # a child of vLLM's logger, for its format
 
 
 class Settings(NamedTuple):
-    """What the environment variables say, each with the prefix ``SPEC_DECODE_REQUESTS_``."""
+    """Environment variables with the prefix ``SPEC_DECODE_REQUESTS_``, in upper case."""
 
-    url: str = f"http://127.0.0.1:7732{API}"
-    """``URL``: where the records go; ``unix:/path`` for a socket."""
-    type_header: str = "x-request-type"
-    """``TYPE_HEADER``: the header of a request that says what kind of work it is; empty for none."""
-    type_field: str = ""
-    """``TYPE_FIELD``: a field of its body that says it, as ``metadata.type`` may; the header goes first."""
-    user_header: str = ""
-    """``USER_HEADER``: the header that says for whom it is. Nobody is asked by default."""
-    user_field: str = ""
-    """``USER_FIELD``: the field that says it, such as ``user``."""
-    target: str = ""
-    """``TARGET``: the exporter's name for this vLLM, where it watches several that serve the same model."""
-    basic_auth_file: str = ""
-    """``BASIC_AUTH_FILE``: a file with ``name:password``."""
-    bearer_token_file: str = ""
-    """``BEARER_TOKEN_FILE``: a file with a token."""
-    ca_file: str = ""
-    """``CA_FILE``: whom to trust where the URL begins with https; the system's authorities if empty."""
+    url: str = f"http://127.0.0.1:7732{API}"  # of the exporter; ``unix:/path`` for a socket
+    type_header: str = "x-request-type"  # header with the request's type; empty for none
+    type_field: str = (
+        ""  # field of the body with the type, such as ``metadata.type``; the header has priority
+    )
+    user_header: str = ""  # header with the user; none by default
+    user_field: str = ""  # field of the body with the user
+    target: str = ""  # the exporter's name of this vLLM, if several serve the same model
+    basic_auth_file: str = ""  # file with ``name:password``
+    bearer_token_file: str = ""  # file with a token
+    ca_file: str = ""  # trusted certificates for https; the system's if empty
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Read the settings; raise ``ValueError`` for those that cannot be used."""
+    """Read the settings; raise ``ValueError`` if one is invalid."""
     names = {f"{PREFIX}{name.upper()}": name for name in Settings._fields}
     settings = Settings(**{name: environ[key].strip() for key, name in names.items() if key in environ})
     for key, name in names.items():
@@ -162,60 +129,57 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return settings
 
 
-def unknown_settings(environ: Mapping[str, str]) -> list[str]:
-    """Return the variables that look like settings. They may be Kubernetes', of a Service."""
+def warn_of_unknown_settings(environ: Mapping[str, str]) -> None:
+    """Log variables with the prefix that are no settings. Kubernetes sets such for a Service of that name."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings._fields}
-    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    if unknown:
+        named = ", ".join(map(short, unknown[:NAMES]))
+        more = f" and {len(unknown) - NAMES} more" if len(unknown) > NAMES else ""
+        logger.warning("Requests' speculation: there is no setting %s%s", named, more)
 
 
 class Address(NamedTuple):
-    """Where the exporter listens."""
+    """Address of the exporter."""
 
     scheme: str
-    place: str
-    """Its host, or the path of its socket."""
+    place: str  # host, or path of a socket
     port: int | None
     path: str
 
 
 def read_address(url: str) -> Address:
-    """Read a URL, or ``unix:/path``; raise ``ValueError`` for what is neither, and repeat nothing of it."""
+    """Parse a URL or ``unix:/path``; raise ``ValueError``, without the URL in it, if it is invalid."""
     if url.startswith("unix:/"):
         return Address("unix", url[len("unix:") :], None, API)
     try:
         parts = urlsplit(url)
         port = parts.port
+        plain = parts.username is None and not parts.query and not parts.fragment
+        if parts.scheme in ("http", "https") and parts.hostname and plain:
+            return Address(parts.scheme, parts.hostname, port, parts.path if parts.path.strip("/") else API)
     except ValueError:
-        raise ValueError(f"{PREFIX}URL: {URL_FORM}") from None
-    plain = parts.username is None and not parts.query and not parts.fragment
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        raise ValueError(f"{PREFIX}URL: {URL_FORM}")
-    return Address(parts.scheme, parts.hostname, port, parts.path if parts.path.strip("/") else API)
-
-
-URL_FORM = f"give http://host:port{API}, https://… or unix:/path, without a name, a password or a query in it"
+        pass
+    form = f"give http://host:port{API}, https://… or unix:/path, without a name, a password or a query in it"
+    raise ValueError(f"{PREFIX}URL: {form}") from None
 
 
 class Middleware:
-    """The ASGI application around vLLM's."""
+    """ASGI application around vLLM's."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
         self._reporter: Reporter | None = None
         try:
-            unknown = unknown_settings(os.environ)
-            if unknown:
-                named = ", ".join(name[:NAME_CHARACTERS] for name in unknown[:NAMES])
-                more = f" and {len(unknown) - NAMES} more" if len(unknown) > NAMES else ""
-                logger.warning("Requests' speculation: there is no setting %s%s", named, more)
+            warn_of_unknown_settings(os.environ)
             self._reporter = Reporter(read_settings(os.environ))
             logger.info("Requests' speculation goes to %s", self._reporter.settings.url)
-        except Exception as error:  # vLLM must start, whatever is wrong with us
+        except Exception as error:  # vLLM must start, whatever fails here
             why = error if type(error) is ValueError else type(error).__name__
             logger.warning("Requests' speculation is not reported: %s", why)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass a connection on; look at it where it asks for a completion."""
+        """Pass on a connection; read the messages of a completion."""
         reporter = self._reporter
         if reporter is None or scope["type"] != "http" or not scope["path"].endswith(PATHS):
             await self._app(scope, receive, send)
@@ -227,38 +191,38 @@ class Middleware:
             await self._app(scope, receive, send)
             return
 
-        async def look_at_received() -> Message:
+        async def receive_and_read() -> Message:
             message = await receive()
             try:
                 exchange.received(message)
             except Exception as error:
-                exchange.receiving = exchange.sending = False
+                exchange.stop()
                 reporter.failed(error)
             return message
 
-        async def look_at_sent(message: Message) -> None:
+        async def send_and_read(message: Message) -> None:
             await send(message)
             try:
                 exchange.sent(message)
             except Exception as error:
-                exchange.sending = False
+                exchange.stop()
                 reporter.failed(error)
 
-        def receive_and_look() -> Awaitable[Message]:
-            return look_at_received() if exchange.receiving else receive()
+        def receive_message() -> Awaitable[Message]:
+            return receive_and_read() if exchange.receiving else receive()
 
-        def send_and_look(message: Message) -> Awaitable[None]:
-            return look_at_sent(message) if exchange.sending else send(message)
+        def send_message(message: Message) -> Awaitable[None]:
+            return send_and_read(message) if exchange.sending else send(message)
 
-        await self._app(scope, receive_and_look, send_and_look)
+        await self._app(scope, receive_message, send_message)
 
 
 class TooCostlyError(Exception):
-    """To read a request would take more of vLLM's time than a request may take."""
+    """A request exceeds a limit of reading."""
 
 
-class Ending:
-    """The last bytes of what comes in pieces, at least ``limit`` of them: the pieces, few copies."""
+class Tail:
+    """The last bytes of a body, at least ``limit`` of them, as the pieces in which they came."""
 
     __slots__ = ("limit", "pieces", "size", "whole")
 
@@ -266,11 +230,10 @@ class Ending:
         self.pieces: deque[bytes] = deque()
         self.size = 0
         self.limit = limit
-        self.whole = True
-        """Whether the beginning is still there."""
+        self.whole = True  # False once the beginning is lost
 
     def add(self, piece: bytes) -> None:
-        """Add a piece, and forget those that are no longer among the last bytes."""
+        """Add a piece; forget those before the last ``limit`` bytes."""
         if len(piece) > self.limit:
             piece = piece[-self.limit :]
             self.whole = False
@@ -281,179 +244,150 @@ class Ending:
         while self.size - len(self.pieces[0]) >= self.limit:
             self.size -= len(self.pieces.popleft())
             self.whole = False
-        if len(self.pieces) > PIECES:
-            self._join()
+        if len(self.pieces) > PIECES:  # small pieces take more memory than their bytes
+            text = self.take()
+            self.whole = self.whole and len(text) <= self.limit
+            self.pieces.append(text[-self.limit :])
+            self.size = min(len(text), self.limit)
 
     def take(self) -> bytes:
         """Return the bytes, and forget them."""
         text = b"".join(self.pieces)
-        self.pieces.clear()
-        self.size = 0
+        self.clear()
         return text
 
-    def _join(self) -> None:
-        """Make one of the pieces: where they are small, they take more memory than their bytes."""
-        text = self.take()
-        self.whole = self.whole and len(text) <= self.limit
-        text = text[-self.limit :]
-        self.pieces.append(text)
-        self.size = len(text)
+    def clear(self) -> None:
+        """Forget the bytes."""
+        self.pieces.clear()
+        self.size = 0
 
     @property
     def held(self) -> int:
-        """The memory that it takes, in bytes."""
+        """Memory in bytes."""
         return self.size + PIECE_BYTES * len(self.pieces)
 
 
 class Exchange:
-    """A request and its answer, as far as they have passed."""
-
-    __slots__ = (
-        "_asked",
-        "_messages",
-        "_reporter",
-        "answer",
-        "body",
-        "head",
-        "receiving",
-        "said",
-        "sending",
-        "stream",
-        "type",
-        "user",
-    )
+    """A request and its response, as far as they have passed."""
 
     def __init__(self, reporter: Reporter, scope: Message) -> None:
         self._reporter = reporter
-        self._asked = False
-        """Whether the whole of the request has come, and will be read."""
+        self._queued = False  # the whole request has come, and the thread will read it
         self._messages = 0
-        self.receiving = self.sending = True
-        """Whether further messages from the client, and to it, are read."""
+        self.receiving = self.sending = True  # messages of the client, and to it, are still read
         self.stream = False
         self.head = b""
-        self.body = Ending(BODY_BYTES)
-        self.answer = Ending(ANSWER_BYTES)
+        self.body = Tail(BODY_BYTES)
+        self.answer = Tail(ANSWER_BYTES)
         self.type, self.user = reporter.attributes(scope["headers"])
-        self.said: dict[str, Any] | None = None
-        """What the request says of itself; None until it has been read, and where that failed."""
+        self.said: dict[str, Any] | None = (
+            None  # attributes of the request; None if it is not or cannot be read
+        )
 
     def received(self, message: Message) -> None:
-        """Look at a message from the client. After the whole of the request there is but its leaving.
-
-        Raises:
-            TooCostlyError: the body comes in more than ``BODY_MESSAGES`` messages.
-        """
+        """Keep a message of the request body; queue the body when it is complete."""
         if message["type"] != "http.request":
             return
         self._messages += 1
         if self._messages > BODY_MESSAGES:
-            self.receiving = False
-            self.body.take()
             raise TooCostlyError
         piece = message.get("body")
         if piece:
             self.body.add(piece)
         if not message.get("more_body", False):
             self.receiving = False
-            self._asked = self._reporter.asked(self)
+            self._queued = self._reporter.asked(self)
 
     def sent(self, message: Message) -> None:
-        """Look at a message that the client has been sent."""
+        """Keep a message of the response body; queue its end when it is complete."""
         if message["type"] == "http.response.body":
             piece = message.get("body")
             if piece:
                 self.answer.add(piece)
                 if not self.head:
-                    self.head = bytes(piece[:1024])
+                    self.head = bytes(piece[:HEAD_BYTES])
             if not message.get("more_body", False):
                 self.sending = False
                 self._reporter.answered(self)
         elif message["type"] == "http.response.start":
             headers = dict(message.get("headers", ()))
             self.stream = b"text/event-stream" in headers.get(b"content-type", b"")
-            self.sending = self._asked and message["status"] == OK and b"content-encoding" not in headers
+            if not self._queued or message["status"] != OK or b"content-encoding" in headers:
+                self.stop()  # so requests that vLLM refuses take no time of the thread
+
+    def stop(self) -> None:
+        """Read no further message, and forget what is kept."""
+        self.receiving = self.sending = False
+        self.body.clear()
+        self.answer.clear()
 
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
-class Waiting(Generic[Thing]):
-    """A queue with an end: so many things at most, and so many bytes together."""
+class BoundedQueue(Generic[Item]):
+    """A queue with a limit of items, and of their bytes together."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self.size = 0
         self._most, self._most_bytes = most, most_bytes
-        self._things: deque[tuple[Thing, int]] = deque()
+        self._items: deque[tuple[Item, int]] = deque()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._items)
 
-    def put(self, thing: Thing, size: int) -> bool:
-        """Take a thing of so many bytes, unless there is no room; return whether there was."""
+    def put(self, item: Item, size: int) -> bool:
+        """Add an item of ``size`` bytes unless a limit is reached; return whether it was added."""
         with self._lock:
-            room = len(self._things) < self._most and self.size + size <= self._most_bytes
+            room = len(self._items) < self._most and self.size + size <= self._most_bytes
             if room:
-                self._things.append((thing, size))
+                self._items.append((item, size))
                 self.size += size
         return room
 
-    def take(self, most: int = 1, most_bytes: int = 0) -> list[Thing]:
-        """Return the oldest one, and those after it that are no more together than this."""
-        taken: list[Thing] = []
+    def take(self, most: int = 1, most_bytes: int = 0) -> list[Item]:
+        """Remove the oldest item, and those after it within these limits; return them."""
+        taken: list[Item] = []
         left = most_bytes
         with self._lock:
-            while self._things and len(taken) < most and (not taken or self._things[0][1] <= left):
-                thing, size = self._things.popleft()
-                taken.append(thing)
+            while self._items and len(taken) < most and (not taken or self._items[0][1] <= left):
+                item, size = self._items.popleft()
+                taken.append(item)
                 self.size -= size
                 left -= size
         return taken
 
-    def put_back(self, things: Iterable[tuple[Thing, int]]) -> None:
-        """Take back, as the oldest, what has been taken, each with its bytes."""
-        back = list(things)
+    def put_back(self, items: Iterable[tuple[Item, int]]) -> None:
+        """Add items that were taken, each with its bytes, as the oldest."""
+        back = list(items)
         with self._lock:
-            self._things.extendleft(reversed(back))
+            self._items.extendleft(reversed(back))
             self.size += sum(size for _, size in back)
 
 
 class Reporter:
-    """Turns exchanges into records and sends them, in a thread of its own."""
+    """Reads exchanges in a thread, and sends a record of each."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._keys = request_keys(settings)
         self._type_header = settings.type_header.lower().encode()
         self._user_header = settings.user_header.lower().encode()
-        self._authorities = Authorities(settings.ca_file)
-        self._told: set[tuple[str, str]] = set()
-        self._pause = 0.0
-        self._not_before = 0.0
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """Begin with nothing. After a fork what waits is the parent's, and so is who held a lock."""
-        self.dropped = 0
-        """Requests that are not reported since the last batch: too many, or sent in vain."""
-        self.too_costly = 0
-        """Requests that are not reported since the last batch: to read them would take too long."""
+        """Set the initial state. After a fork the parent has the records, the thread and the held locks."""
+        self.sender = Sender(self.settings)
         self._work = Work(time.thread_time, time.sleep)
-        self._lock = threading.Lock()
-        self._exchanges: Waiting[tuple[Callable[[Exchange], None], Exchange]] = Waiting(
+        self._exchanges: BoundedQueue[tuple[Callable[[Exchange], None], Exchange]] = BoundedQueue(
             EXCHANGES, EXCHANGE_BYTES
         )
-        self._records: Waiting[bytes] = Waiting(RECORDS, RECORD_BYTES)
         self._thread: threading.Thread | None = None
 
     def attributes(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-        """Return the type and the user that the headers name; empty where they name none.
-
-        Raises:
-            TooCostlyError: there are more than ``HEADERS`` headers.
-        """
+        """Return the type and the user in the headers; empty if absent."""
         kind = user = b""
         for number, (name, value) in enumerate(headers):
             if number == HEADERS:
@@ -465,27 +399,25 @@ class Reporter:
         return kind[: 4 * TEXT_CHARACTERS], user[: 4 * TEXT_CHARACTERS]
 
     def asked(self, exchange: Exchange) -> bool:
-        """Have a request read that has come, so that it is not held for as long as it is answered."""
-        room = self.put(self._read_request, exchange, exchange.body)
-        if not room:
-            exchange.body.take()
-        return room
+        """Queue a request body, so that it is read and released before it is answered."""
+        return self.put(self._read_request, exchange, exchange.body)
 
     def answered(self, exchange: Exchange) -> None:
-        """Have the answer read of a request that is over."""
+        """Queue the end of a response body."""
         self.put(self._read_answer, exchange, exchange.answer)
 
-    def put(self, step: Callable[[Exchange], None], exchange: Exchange, part: Ending) -> bool:
-        """Have the thread do something with a part of an exchange; drop that where too many wait."""
+    def put(self, step: Callable[[Exchange], None], exchange: Exchange, part: Tail) -> bool:
+        """Have the thread read a part of an exchange; drop the request if the queue is full."""
         if self._thread is None or not self._thread.is_alive():
             self._start()
         room = self._exchanges.put((step, exchange), part.held + OWN_BYTES)
         if not room:
-            self._drop(1)
+            part.clear()
+            self.sender.drop(1)
         return room
 
     def _start(self) -> None:
-        """Start the thread: not earlier than there is work, for a fork takes no threads along."""
+        """Start the thread, with the first request: a fork does not copy threads."""
         thread = threading.Thread(target=self._run, name="spec-decode-requests", daemon=True)
         thread.start()
         self._thread = thread
@@ -500,19 +432,14 @@ class Reporter:
             time.sleep(max(0.0, begin + SECONDS - time.monotonic()))
 
     def work(self, now: float) -> None:
-        """Read what has come, and send it unless the exporter has just failed to take some.
-
-        Both end, however much comes meanwhile: the next round goes on. Reading takes ``SHARE`` of a core.
-        """
+        """Read for ``SECONDS`` at most, with ``SHARE`` of a core; then send."""
         end = time.monotonic() + SECONDS
         self._work.begin_round()
         while self._exchanges:
             self._read_one()
             if time.monotonic() >= end or self._work.round_is_over():
                 break
-        for _ in range(BATCHES):
-            if (self._records or self.dropped or self.too_costly) and now >= self._not_before:
-                self._send(now)
+        self.sender.send(now)
 
     def _read_one(self) -> None:
         for step, exchange in self._exchanges.take():
@@ -525,9 +452,10 @@ class Reporter:
     def _read_request(self, exchange: Exchange) -> None:
         self._work.begin(REQUEST_SECONDS)
         exchange.said = read_request(exchange, self._keys, self.settings, self._work)
+        exchange.type = exchange.user = b""
 
     def _read_answer(self, exchange: Exchange) -> None:
-        """Make the record, unless its request could not be read, which has been counted."""
+        """Keep a record, unless the request could not be read: that was counted."""
         if exchange.said is None:
             return
         self._work.begin(ANSWER_SECONDS)
@@ -535,110 +463,139 @@ class Reporter:
         if self.settings.target:
             record["target"] = self.settings.target
         if record["model"]:  # vLLM answers "null" to a client that has left
-            self._keep(json.dumps(record).encode())
+            self.sender.keep(json.dumps(record).encode())
 
-    def _keep(self, record: bytes) -> None:
-        """Keep a record until it is sent; the oldest goes where too many wait."""
+    def failed(self, error: BaseException) -> None:
+        """Count a request that could not be read. An error may quote a request: log its type alone."""
+        if isinstance(error, TooCostlyError):
+            self.sender.drop(0, 1)
+            self.sender.log_once("one was too costly to read", "its body, headers or answer exceed a limit")
+        else:
+            self.sender.drop(1)
+            self.sender.log_once("one was not understood", type(error).__name__)
+
+
+class NotSentError(Exception):
+    """A batch was not sent, or not taken. The message has no untrusted text."""
+
+
+class AboveRateError(Exception):
+    """The exporter counted nothing of a batch, so it can be sent again."""
+
+
+class Sender:
+    """Sends records to the exporter, and the numbers of unreported requests."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.dropped = 0  # unreported requests since the last batch: a queue was full, or sending failed
+        self.too_costly = 0  # unreported requests since the last batch: they exceed a limit of reading
+        self._lock = threading.Lock()
+        self._records: BoundedQueue[bytes] = BoundedQueue(RECORDS, RECORD_BYTES)
+        self._logged: set[tuple[str, str]] = set()
+        self._pause = 0.0
+        self._not_before = 0.0
+
+    def drop(self, number: int, too_costly: int = 0) -> None:
+        """Count unreported requests."""
+        with self._lock:
+            self.dropped += number
+            self.too_costly += too_costly
+
+    def log_once(self, what: str, why: str) -> None:
+        """Log each kind of failure once."""
+        if (what, why) not in self._logged and len(self._logged) < LINES:
+            self._logged.add((what, why))
+            logger.warning("Requests' speculation is not reported, %s: %s. This is told once", what, why)
+
+    def keep(self, record: bytes) -> None:
+        """Keep a record until it is sent; drop the oldest if there are too many."""
         while not self._records.put(record, len(record)):
             self._records.take()
-            self._drop(1)
+            self.drop(1)
 
-    def _send(self, now: float) -> None:
-        """Send a batch, or the numbers of dropped requests alone if no record waits.
+    def send(self, now: float) -> None:
+        """Send batches, unless the exporter failed a short time ago."""
+        for _ in range(BATCHES):
+            if (self._records or self.dropped or self.too_costly) and now >= self._not_before:
+                self._send_batch(now)
 
-        A batch that the exporter may have taken is not sent again: its requests would count twice.
+    def _send_batch(self, now: float) -> None:
+        """Send a batch, or the numbers of unreported requests alone if no record waits.
+
+        A batch that the exporter may have counted is not sent again.
         """
         dropped, too_costly = self.dropped, self.too_costly
         batch: list[bytes] = []
         try:
+            numbers = {DROPPED_HEADER: dropped + too_costly, TOO_COSTLY_HEADER: too_costly}
             headers = authorization(self.settings)
-            headers.update(drop_headers(dropped, too_costly))
-            connection = connect(self.settings, self._authorities)
+            headers.update((name, str(number)) for name, number in numbers.items() if number)
+            address = read_address(self.settings.url)
+            connection = connection_to(address, self.settings.ca_file)
             try:
+                connection.connect()
                 batch = self._records.take(BATCH, BATCH_BYTES)
-                taken = post(connection, read_address(self.settings.url).path, headers, b"\n".join(batch))
+                taken = post(connection, address.path, headers, b"\n".join(batch))
             finally:
                 connection.close()
         except AboveRateError:
             self._records.put_back((record, len(record)) for record in batch)
             taken = False
         except Exception as error:
-            self._drop(len(batch))
+            self.drop(len(batch))
             self._wait(now)
-            self.tell(f"the exporter at {self.settings.url} does not take it", reason(error))
+            self.log_once(f"the exporter at {self.settings.url} does not take it", reason(error))
             return
         else:
-            self._drop(-dropped, -too_costly)
+            self.drop(-dropped, -too_costly)
         if taken:
             self._pause = 0.0
         else:
             self._wait(now)
-            self.tell(f"the exporter at {self.settings.url} refuses some", "they are above its requests.rate")
+            self.log_once(
+                f"the exporter at {self.settings.url} refuses some", "they are above its requests.rate"
+            )
 
     def _wait(self, now: float) -> None:
-        """Send nothing for a while, each time for longer."""
+        """Pause, twice as long with each failure."""
         self._pause = min(LONGEST_PAUSE, 2 * self._pause or SECONDS)
         self._not_before = now + self._pause
 
-    def _drop(self, number: int, too_costly: int = 0) -> None:
-        with self._lock:
-            self.dropped += number
-            self.too_costly += too_costly
-
-    def failed(self, error: BaseException) -> None:
-        """Count a request that could not be read. An error may quote a request: log its kind alone."""
-        if isinstance(error, TooCostlyError):
-            self._drop(0, 1)
-            self.tell("one was too costly to read", "its body, headers or answer exceed a limit")
-        else:
-            self._drop(1)
-            self.tell("one was not understood", type(error).__name__)
-
-    def tell(self, what: str, why: str) -> None:
-        """Log each kind of failure once."""
-        if (what, why) not in self._told and len(self._told) < LINES:
-            self._told.add((what, why))
-            logger.warning("Requests' speculation is not reported, %s: %s. This is told once", what, why)
-
-
-class NotSentError(Exception):
-    """A batch has not been sent, or not been taken; the words are ours."""
-
-
-class AboveRateError(Exception):
-    """The exporter, or what stands before it, has taken and counted nothing of a batch: it may come again."""
-
 
 def reason(error: Exception) -> str:
-    """Say why something was not sent in words of ours or the system's: others repeat what was to be sent."""
+    """Return our own or the system's words for an error: other errors may quote a secret."""
     if isinstance(error, NotSentError):
         return str(error)
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
-class Authorities:
-    """Whom to trust with https: read once, and again when the file is another."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._seen: object = None
-        self._context: ssl.SSLContext | None = None
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context; it takes tens of milliseconds to make one."""
-        seen = signature(self._path)
-        if self._context is None or seen != self._seen:
-            import ssl
-
-            self._context = ssl.create_default_context(cafile=self._path or None)
-            self._seen = seen
-        return self._context
+def authorization(settings: Settings) -> dict[str, str | bytes]:
+    """Return the header with the credentials. Secrets change, so their file is read each time."""
+    if settings.basic_auth_file:
+        return {"Authorization": b"Basic " + base64.b64encode(secret(settings.basic_auth_file))}
+    if settings.bearer_token_file:
+        return {"Authorization": b"Bearer " + secret(settings.bearer_token_file)}
+    return {}
 
 
-def signature(path: str) -> object:
-    """Return what is another when the file is."""
-    if not path:
-        return None
+def secret(path: str) -> bytes:
+    """Return the line in a file."""
+    try:
+        with Path(path).open("rb") as file:
+            found = file.read(SECRET_BYTES + 1)
+    except OSError as error:
+        raise NotSentError(f"{path}: {reason(error)}") from None
+    if len(found) > SECRET_BYTES:
+        raise NotSentError(f"{path} has more than {SECRET_BYTES} bytes")
+    found = found.strip()
+    if re.search(rb"[\x00-\x1f\x7f]", found):
+        raise NotSentError(f"{path} has more than one line, or what no header can have")
+    return found
+
+
+def file_version(path: str) -> object:
+    """Return a value that changes with the file."""
     try:
         status = Path(path).stat()
     except OSError as error:
@@ -646,29 +603,16 @@ def signature(path: str) -> object:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def connect(settings: Settings, authorities: Authorities) -> http.client.HTTPConnection:
-    """Return an open connection to the exporter."""
-    connection = connection_to(read_address(settings.url), authorities)
-    try:
-        connection.connect()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+@lru_cache(maxsize=1)
+def tls_context(ca_file: str, _version: object) -> ssl.SSLContext:
+    """Return a TLS context. It takes tens of milliseconds to make, so it is kept until the file changes."""
+    import ssl
 
-
-def connection_to(address: Address, authorities: Authorities) -> http.client.HTTPConnection:
-    """Return a connection that is not open yet."""
-    if address.scheme == "unix":
-        return UnixConnection(address.place)
-    if address.scheme == "https":
-        context = authorities.context()
-        return http.client.HTTPSConnection(address.place, address.port, timeout=TIMEOUT, context=context)
-    return http.client.HTTPConnection(address.place, address.port, timeout=TIMEOUT)
+    return ssl.create_default_context(cafile=ca_file or None)
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a socket of the file system."""
+    """HTTP over a Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=TIMEOUT)
@@ -681,122 +625,81 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def drop_headers(dropped: int, too_costly: int) -> dict[str, str | bytes]:
-    """Return headers with the number of requests that are not reported, and of those too costly to read."""
-    numbers = {DROPPED_HEADER: dropped + too_costly, TOO_COSTLY_HEADER: too_costly}
-    return {name: str(number) for name, number in numbers.items() if number}
+def connection_to(address: Address, ca_file: str) -> http.client.HTTPConnection:
+    """Return a connection to the exporter that is not open yet."""
+    scheme, place, port, _ = address
+    if scheme == "unix":
+        return UnixConnection(place)
+    if scheme == "https":
+        context = tls_context(ca_file, file_version(ca_file) if ca_file else None)
+        return http.client.HTTPSConnection(place, port, timeout=TIMEOUT, context=context)
+    return http.client.HTTPConnection(place, port, timeout=TIMEOUT)
 
 
 def post(
     connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str | bytes], body: bytes
 ) -> bool:
-    """Send records, one a line; return whether none of them was above the exporter's rate.
-
-    Raise an error where they are not taken.
-    """
+    """Send records, one a line; return whether all were within the exporter's rate; raise if not counted."""
     own = {"Content-Type": "application/x-ndjson", "Connection": "close"}
     connection.request("POST", path, body, {**own, **headers})
-    answer = read_reply(receive_reply(connection.sock))
-    if answer.status == TOO_MANY_REQUESTS:
+    status, reply = receive_reply(connection.sock)
+    if status == TOO_MANY_REQUESTS:
         raise AboveRateError
-    if answer.status != OK:
-        raise NotSentError(f"status {answer.status}")
-    return not above_rate(answer)
+    if status != OK:
+        raise NotSentError(f"status {status}")
+    return not above_rate(reply)
 
 
-def read_reply(received: bytes) -> http.client.HTTPResponse:
-    """Return a reply whose headers have been read."""
-    reply = http.client.HTTPResponse(cast("socket.socket", Received(received)), method="POST")
-    reply.begin()
-    return reply
-
-
-class Received:
-    """The bytes of a reply in a socket's place: ``http.client`` alone would read headers without end."""
-
-    def __init__(self, received: bytes) -> None:
-        self._received = received
-
-    def makefile(self, _mode: str) -> io.BytesIO:
-        """Return the bytes as a file."""
-        return io.BytesIO(self._received)
-
-
+STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
 
 
-def receive_reply(sock: socket.socket) -> bytes:
-    """Return the exporter's reply: ``REPLY_BYTES`` of it, in ``REPLY_PIECES``, within ``TIMEOUT`` in all.
+def receive_reply(sock: socket.socket) -> tuple[int, bytes]:
+    """Return the status and the body of the exporter's reply; the body may be incomplete or chunked.
 
-    Raises:
-        NotSentError: no complete headers arrived within these limits.
+    ``http.client`` would read headers without end.
     """
     end = time.monotonic() + TIMEOUT
     received = b""
     for _ in range(REPLY_PIECES):
         left = end - time.monotonic()
-        if left <= 0 or len(received) >= REPLY_BYTES or is_whole(received):
+        if left <= 0 or len(received) >= REPLY_BYTES or is_complete(received):
             break
         sock.settimeout(left)
         try:
             piece = sock.recv(REPLY_BYTES - len(received))
-        except socket.timeout:  # noqa: UP041 - Python 3.9 has no other name for it
+        except socket.timeout:  # noqa: UP041 - its only name in Python 3.9
             break
         if not piece:
-            return received
+            break
         received += piece
-    if b"\r\n\r\n" not in received:
-        raise NotSentError("no reply within the limits of time and size")
-    return received
+    while received.startswith(b"HTTP/1.1 1"):  # 100 Continue
+        received = received.partition(b"\r\n\r\n")[2]
+    head, end_of_head, body = received.partition(b"\r\n\r\n")
+    status = STATUS.match(head + end_of_head)
+    if not end_of_head or status is None:
+        raise NotSentError("no HTTP reply within the limits of time and size")
+    return int(status.group(1)), body
 
 
-def is_whole(reply: bytes) -> bool:
-    """Return whether a reply has arrived as far as its Content-Length."""
+def is_complete(reply: bytes) -> bool:
+    """Return whether a reply has all bytes of its Content-Length."""
     head, end, body = reply.partition(b"\r\n\r\n")
     length = LENGTH.search(head + end)
     return length is not None and len(body) >= int(length.group(1))
 
 
-def above_rate(answer: http.client.HTTPResponse) -> bool:
-    """Tell whether the exporter says that it refused some as above its rate. The batch has arrived anyway."""
+def above_rate(reply: bytes) -> bool:
+    """Return whether the exporter refused some records as above its rate. It has counted the batch anyway."""
     try:
-        return bool(json.loads(answer.read1(REPLY_BYTES))["refused"]["rate"])
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError):
+        return bool(DECODER.raw_decode(reply[reply.find(b"{") :].decode())[0]["refused"]["rate"])
+    except (ValueError, LookupError, TypeError, RecursionError):
         return False
 
 
-def authorization(settings: Settings) -> dict[str, str | bytes]:
-    """Return the header that says who we are. Its file is read each time: secrets change."""
-    if settings.basic_auth_file:
-        return {"Authorization": b"Basic " + base64.b64encode(secret(settings.basic_auth_file))}
-    if settings.bearer_token_file:
-        return {"Authorization": b"Bearer " + secret(settings.bearer_token_file)}
-    return {}
+# Reading. Prompts and completions are searched as bytes; they never become objects.
 
-
-CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-
-
-def secret(path: str) -> bytes:
-    """Return what stands in a file, without the end of its line."""
-    try:
-        found = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise NotSentError(f"{path}: {reason(error)}") from None
-    if CONTROL.search(found):
-        raise NotSentError(f"{path} has more than one line, or what no header can have")
-    return found
-
-
-# What is read. Nothing else is ever made an object: prompts and completions are passed over as bytes.
-
-TIMES = (
-    "time_to_first_token_ms",
-    "generation_time_ms",
-    "queue_time_ms",
-    "mean_itl_ms",
-    "tokens_per_second",
-)
+TIMES = ("time_to_first_token_ms", "generation_time_ms", "queue_time_ms", "mean_itl_ms", "tokens_per_second")
 SPECULATION = (
     "mean_acceptance_length",
     "draft_acceptance_rate",
@@ -808,21 +711,17 @@ SPECULATION = (
 )
 MODEL = re.compile(rb'"model"\s*:\s*(?=")')
 EVENT = re.compile(rb"data:[ \t]*(\{[^\r\n]*)")
-NUMBER = re.compile(rb"[-+.0-9A-Za-z]*")
-"""A number, or one of JSON's words."""
+NUMBER = re.compile(rb"[-+.0-9A-Za-z]*")  # or a word of JSON
+BRACKETS = bytes.maketrans(b"[]", b"{}")
 NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
-SPACES = 64
-"""White space between a key and its colon, and between the colon and its value."""
 BACKSLASH = 0x5C
 DECODER = json.JSONDecoder()
-STRETCH = 1 << 14
-"""How many bytes are searched at once: nobody else in this process can run meanwhile."""
 
 
 class Work:
-    """Processor time and steps of the thread: when it rests, and when a request or a round has had its share.
+    """Limits of the thread's processor time and steps: for a slice, a body and a round.
 
-    ``clock`` is the processor time of the calling thread: time in which others run is not counted.
+    ``clock`` returns the processor time of the calling thread, so the time of other threads does not count.
     """
 
     __slots__ = ("_clock", "_end", "_rested", "_round_end", "_sleep", "_steps")
@@ -833,31 +732,27 @@ class Work:
         self._steps = 0
 
     def begin_round(self) -> None:
-        """Give the thread its share of a core for the next ``SECONDS``."""
+        """Begin a round of ``SECONDS``."""
         self._rested = self._clock()
         self._round_end = self._rested + SHARE * SECONDS
 
     def round_is_over(self) -> bool:
-        """Return whether the thread has had its share."""
+        """Return whether the round's share of a core is used."""
         return self._clock() >= self._round_end
 
     def begin(self, seconds: float) -> None:
-        """Begin to read a body or an answer, for so many seconds at most."""
+        """Begin a body that may take ``seconds``."""
         self._end = self._clock() + seconds
         self._steps = STEPS
 
     def step(self) -> None:
-        """Account for a step, and rest if it is time to.
-
-        Raises:
-            TooCostlyError: the body or the answer has had its time or steps.
-        """
+        """Count a step, and rest if it is due; raise ``TooCostlyError`` if time or steps are used."""
         self._steps -= 1
         if self.rest_if_due() >= self._end or self._steps < 0:
             raise TooCostlyError
 
     def rest_if_due(self) -> float:
-        """Rest if the thread has worked for a while; return the time of its clock."""
+        """Rest if a slice is used, so that the event loop can run; return the time of the clock."""
         now = self._clock()
         if now - self._rested >= SLICE_SECONDS:
             self._sleep(REST_SECONDS)
@@ -866,27 +761,69 @@ class Work:
 
 
 class Keys(NamedTuple):
-    """Keys of an object that are looked for."""
+    """Search for the keys of an object."""
 
-    pattern: re.Pattern[bytes]
-    """Finds a key with its colon, at any depth."""
-    longest: int
-    """Bytes of the longest match."""
+    names: Mapping[bytes, str]  # by their spellings in JSON: non-ASCII as it is, and escaped
+    pattern: re.Pattern[bytes]  # a key with its colon, at any depth
+    longest: int  # bytes of the longest match
 
 
-def keys_of(*names: str) -> Keys:
-    """Return what finds keys of these names."""
-    known = sorted({name.encode() for name in names})
-    any_of_them = b"|".join(map(re.escape, known))
-    pattern = re.compile(rb'"(' + any_of_them + rb')"[ \t\r\n]{0,%d}:' % SPACES)
-    return Keys(pattern, max(map(len, known)) + SPACES + len(b'"":'))
+def keys_of(*wanted: str) -> Keys:
+    """Return the search for keys of these names."""
+    spellings = [(json.dumps(name, ensure_ascii=way), name) for name in wanted for way in (True, False)]
+    names = {spelling[1:-1].encode(): name for spelling, name in spellings}
+    pattern = re.compile(rb'"(%s)"[ \t\r\n]{0,%d}:' % (b"|".join(map(re.escape, sorted(names))), SPACES))
+    return Keys(names, pattern, max(map(len, names)) + SPACES + len(b'"":'))
 
 
 ANSWER_KEYS = keys_of("model", "metrics", "usage")
 
 
+def request_keys(settings: Settings) -> Keys:
+    """Return the search for the keys of a request."""
+    fields = [path.partition(".")[0] for path in (settings.type_field, settings.user_field) if path]
+    return keys_of("temperature", "n", *fields)
+
+
+def read_request(exchange: Exchange, keys: Keys, settings: Settings, work: Work) -> dict[str, Any]:
+    """Return the attributes that a request has, and release its body."""
+    text = exchange.body.take()
+    work.step()
+    if b"\0" in text[:4] + text[-4:]:  # UTF-16 or UTF-32, in which no key is found
+        raise UnicodeError
+    found = top_level(text, keys, work, whole=exchange.body.whole)
+    said: dict[str, Any] = {name: found[name] for name in ("temperature", "n") if is_number(found.get(name))}
+    if "temperature" in said:
+        said["temperature"] = min(said["temperature"], MOST_TEMPERATURE)
+    fields = (
+        ("request_type", exchange.type, settings.type_field),
+        ("user", exchange.user, settings.user_field),
+    )
+    for name, header, path in fields:
+        value = short(header.decode("utf-8", "replace")) or short(value_of(found, path))
+        if value:
+            said[name] = value
+    return said
+
+
+def value_of(found: object, path: str) -> object:
+    """Return the value at a path such as ``metadata.type``; None if there is none."""
+    if not path:
+        return None
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def short(text: object) -> str:
+    """Return the beginning of a text, without characters that cannot be printed; empty if it is no text."""
+    if not isinstance(text, str):
+        return ""
+    return "".join(filter(str.isprintable, text[: 4 * TEXT_CHARACTERS])).strip()[:TEXT_CHARACTERS]
+
+
 def read_answer(exchange: Exchange, work: Work) -> dict[str, Any]:
-    """Return the model, its metrics and usage. A stream's last event has them all."""
+    """Return the model, its metrics and usage. A stream has them in its last event."""
     text = exchange.answer.take()
     if exchange.stream:
         text = last_event(text, work)
@@ -913,7 +850,7 @@ def last_event(text: bytes, work: Work) -> bytes:
 
 
 def only_metrics(metrics: object) -> dict[str, Any]:
-    """Return the numbers that the exporter knows; empty where vLLM says nothing."""
+    """Return the metrics that the exporter knows; empty if there are none."""
     if not isinstance(metrics, dict):
         return {}
     known: dict[str, Any] = {name: metrics[name] for name in TIMES if is_number(metrics.get(name))}
@@ -926,133 +863,73 @@ def only_metrics(metrics: object) -> dict[str, Any]:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether it is a number, and neither NaN, nor infinite, nor too large."""
+    """Return whether a value is a finite number of the range of floats."""
     most = sys.float_info.max
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -most <= value <= most
 
 
 def is_numeric(value: object) -> bool:
-    """Tell whether it is a number, or a list of numbers."""
+    """Return whether a value is a number or a list of numbers."""
     return is_number(value) or (isinstance(value, list) and all(map(is_number, value)))
 
 
-def request_keys(settings: Settings) -> Keys:
-    """Return the keys of a request at which is looked."""
-    fields = [path.partition(".")[0] for path in (settings.type_field, settings.user_field) if path]
-    return keys_of("temperature", "n", *fields)
-
-
-def read_request(exchange: Exchange, keys: Keys, settings: Settings, work: Work) -> dict[str, Any]:
-    """Return what the request says of itself, without what it leaves to the server; forget the rest.
-
-    Raises:
-        TooCostlyError: the limit of time or steps is reached.
-        UnicodeError: the body is UTF-16 or UTF-32, in which no key is found.
-    """
-    text = exchange.body.take()
-    work.step()
-    if b"\0" in text[:4] + text[-4:]:
-        raise UnicodeError
-    found = top_level(text, keys, work, whole=exchange.body.whole)
-    said: dict[str, Any] = {name: found[name] for name in ("temperature", "n") if is_number(found.get(name))}
-    if "temperature" in said:
-        said["temperature"] = min(said["temperature"], MOST_TEMPERATURE)
-    named = {
-        "request_type": of_header(exchange.type) or short(inner(found, settings.type_field)),
-        "user": of_header(exchange.user) or short(inner(found, settings.user_field)),
-    }
-    said.update((name, value) for name, value in named.items() if value)
-    return said
-
-
-def inner(found: object, path: str) -> object:
-    """Return what is at a path such as ``metadata.type``; None where there is nothing."""
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
-
-
-def of_header(value: bytes) -> str:
-    """Return what a header says, in UTF-8 as most who write more than ASCII do."""
-    return short(value.decode("utf-8", "replace"))
-
-
-def short(text: object) -> str:
-    """Return the beginning of a text without characters that cannot be printed; empty if it is no text."""
-    if not isinstance(text, str):
-        return ""
-    return "".join(filter(str.isprintable, text[: 4 * TEXT_CHARACTERS])).strip()[:TEXT_CHARACTERS]
-
-
-class Found(NamedTuple):
-    """A key in a text."""
-
-    name: bytes
-    begin: int
-    value: int
-    """Where its value begins, white space included."""
-
-
 def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, Any]:
-    """Return the value that each of these keys has last in an object of JSON.
+    """Return the last value of each key at the top level of a JSON object.
 
-    The depth of a key is counted from the beginning of the text, or from its end. So the longest stretch
-    without such a key is not read: in a request that is the prompt. Without its beginning (``whole``), the
-    text is read from its first key to the end.
-
-    Raises:
-        TooCostlyError: the limit of time, of steps or of keys is reached.
+    A key is at the top level if one bracket is open, counted from the beginning of the text or from its end.
+    The longest part without a key, in a request the prompt, is not counted. A text without its beginning
+    (not ``whole``) is counted from its end alone.
     """
     found = find_keys(text, keys, work)
     if not found:
         return {}
-    places = [0, *(key.begin for key in found), len(text)]
+    places = [0, *(key.start() for key in found), len(text)]
     gaps = [places[number + 1] - places[number] for number in range(len(found) + 1)]
     first = gaps.index(max(gaps)) if whole else 0  # this key and those after it are counted from the end
-    last: dict[bytes, int] = {}
-    depth = at = 0
-    for key in found[:first]:
-        depth += depth_change(text, at, key.begin, work)
-        at = key.begin
-        if depth == 1:
-            last[key.name] = key.value
-    behind: dict[bytes, int] = {}
+    last: dict[str, re.Match[bytes]] = {}
     depth, at = 0, len(text)
     for key in reversed(found[first:]):
-        depth -= depth_change(text, key.begin, at, work)
-        at = key.begin
-        if depth == 1:
-            behind.setdefault(key.name, key.value)
-    return {name.decode(): value_at(text, place, work) for name, place in {**last, **behind}.items()}
+        name = keys.names[key.group(1)]
+        if name not in last:
+            depth -= depth_change(text, key.start(), at, work)
+            at = key.start()
+            if depth == 1:
+                last[name] = key
+    known = set(last)
+    depth = at = 0
+    for key in found[:first]:
+        name = keys.names[key.group(1)]
+        if name not in known:
+            depth += depth_change(text, at, key.start(), work)
+            at = key.start()
+            if depth == 1:
+                last[name] = key
+    return {name: value_at(text, key.end(), work) for name, key in last.items()}
 
 
-def find_keys(text: bytes, keys: Keys, work: Work) -> list[Found]:
-    """Return the keys that a text has at any depth, in their order.
+def find_keys(text: bytes, keys: Keys, work: Work) -> list[re.Match[bytes]]:
+    """Return the keys of a JSON text at any depth, in their order.
 
-    In JSON a quotation mark within a text has a backslash before it. So what looks like a key and its colon
-    is one, wherever the text begins.
-
-    Raises:
-        TooCostlyError: there are more than ``FOUND_KEYS``, or the limit of time or steps is reached.
+    Inside a JSON string, a quotation mark has a backslash before it. So a match without one is a key.
     """
-    at = 0
     found = []
-    while at < len(text):
+    matches = 0
+    for begin in range(0, len(text), STRETCH):
         work.step()
-        key = keys.pattern.search(text, at, at + STRETCH + keys.longest)
-        if key is None:
-            at += STRETCH
-            continue
-        at = key.end()
-        if key.start() == 0 or text[key.start() - 1] != BACKSLASH:
-            found.append(Found(key.group(1), key.start(), at))
-            if len(found) > FOUND_KEYS:
+        end = begin + STRETCH
+        for key in keys.pattern.finditer(text, begin, end + keys.longest):
+            if key.start() >= end:
+                break
+            matches += 1
+            if matches > FOUND_KEYS:
                 raise TooCostlyError
+            if key.start() and text[key.start() - 1] != BACKSLASH:
+                found.append(key)
     return found
 
 
 def depth_change(text: bytes, begin: int, end: int, work: Work) -> int:
-    """Return by how much the depth of brackets changes between two places that are outside of strings."""
+    """Return how many more brackets open than close between two places outside of strings."""
     change = within = 0
     while begin < end:
         work.step()
@@ -1061,17 +938,17 @@ def depth_change(text: bytes, begin: int, end: int, work: Work) -> int:
         if BACKSLASH in part:
             part = part.replace(rb"\\", b"").replace(rb"\"", b"")
             if part.endswith(b"\\") and stop < end:
-                stop -= 1  # what it escapes is in the next part
-        marks = part.translate(None, NOT_STRUCTURE).split(b'"')
+                stop -= 1  # the next part has the character that it escapes
+        marks = part.translate(BRACKETS, NOT_STRUCTURE).split(b'"')
         outside = b"".join(marks[within::2])
-        change += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
+        change += outside.count(b"{") - outside.count(b"}")
         within = (within + len(marks) - 1) % 2
         begin = stop
     return change
 
 
 def value_at(text: bytes, place: int, work: Work) -> object:
-    """Return the value that begins there; None where it is too long or none."""
+    """Return the JSON value at a place; None if it is invalid or too long."""
     work.step()
     head = text[place : place + SPACES + 1]
     value = head.lstrip(b" \t\r\n")
@@ -1082,6 +959,7 @@ def value_at(text: bytes, place: int, work: Work) -> object:
         number = NUMBER.match(text, place, place + NUMBER_BYTES + 1)
         value = number.group() if number and number.end() - place <= NUMBER_BYTES else b""
     try:
-        return DECODER.raw_decode(value.decode("utf-8", "replace"))[0]
+        # Decode as json.loads does, without a character that the limit of bytes has cut.
+        return DECODER.raw_decode(codecs.utf_8_decode(value, "surrogatepass")[0])[0]
     except (ValueError, RecursionError):
         return None
