@@ -39,6 +39,10 @@ class Answer:
         yield self._body[:middle]
         yield self._body[middle:]
 
+    async def iter_chunks(self):
+        async for piece in self.iter_any():
+            yield piece, True
+
 
 class Api(PodsApi):
     """The API without a network: whatever is asked, the answer is the same."""

@@ -291,20 +291,20 @@ async def test_what_is_no_number_of_them_is_passed_over(post, said):
 def reporter(client):
     """What sends for vLLM's middleware: its own code, over a socket, with a record that waits."""
     reporter = inside.Reporter(inside.Settings(url=str(client.make_url(PATH))))
-    reporter._keep(json.dumps(RECORD).encode())
+    reporter.sender.keep(json.dumps(RECORD).encode())
     return reporter
 
 
 async def test_what_vllm_s_middleware_says_is_understood(reporter, intake):
-    reporter.dropped, reporter.too_costly = 12, 3
+    reporter.sender.dropped, reporter.sender.too_costly = 12, 3
     await asyncio.to_thread(reporter.work, 0.0)
     found = await intake.findings()
     assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})
-    reporter.dropped = 5
+    reporter.sender.dropped = 5
     await asyncio.to_thread(reporter.work, 1.0)
     found = await intake.findings()
     assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3})
-    assert (reporter.dropped, reporter.too_costly) == (0, 0)
+    assert (reporter.sender.dropped, reporter.sender.too_costly) == (0, 0)
 
 
 async def test_what_vllm_s_middleware_sends_above_the_rate_counts_once_when_it_is_taken(
@@ -314,11 +314,11 @@ async def test_what_vllm_s_middleware_sends_above_the_rate_counts_once_when_it_i
     for moment in (0.0, 40.0):
         await asyncio.to_thread(reporter.work, moment)
         found = await intake.findings()
-        assert (found.taken, found.refused, reporter.dropped) == (100, {}, 0)
+        assert (found.taken, found.refused, reporter.sender.dropped) == (100, {}, 0)
     clock.now += 1
     await asyncio.to_thread(reporter.work, 80.0)
     found = await intake.findings()
-    assert (found.taken, found.refused, reporter.dropped) == (101, {}, 0)
+    assert (found.taken, found.refused, reporter.sender.dropped) == (101, {}, 0)
 
 
 async def test_where_nothing_is_taken_the_remedy_is_told(post, client, intake):
