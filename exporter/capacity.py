@@ -117,10 +117,10 @@ class Capacity:
         ``least`` is the places of its smallest engine: fewer are of no use to it.
         """
         wanted = _Demand(demand, min(least, demand))
-        known = self._demands.get(target, _NO_DEMAND)
+        known = self._demands.get(target)
         if wanted != known:
             self._demands[target] = wanted
-            self._demanded += demand - known.places
+            self._demanded += demand - (known or _NO_DEMAND).places
             self._granted = None
         if self._demanded <= self._most:
             return demand

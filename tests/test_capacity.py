@@ -84,6 +84,12 @@ def test_places_come_back_when_a_target_leaves_or_shows_fewer_engines():
     assert capacity.places("b", 6) == 6
 
 
+def test_a_target_without_engines_gets_no_places_where_others_have_taken_all():
+    capacity = Capacity(10)
+    capacity.places("many", 256)
+    assert capacity.places("none", 0) == 0
+
+
 def test_another_limit_holds_from_the_next_question():
     capacity = Capacity(10)
     capacity.places("a", 10)
@@ -91,7 +97,7 @@ def test_another_limit_holds_from_the_next_question():
     assert (capacity.most, capacity.places("a", 10)) == (4, 4)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 256)), max_size=60), st.integers(6, 400))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 256)), max_size=60), st.integers(6, 400))
 def test_places_are_never_more_than_there_are(shown, most):
     capacity = Capacity(most)
     demands = {}
@@ -129,7 +135,7 @@ def test_a_share_that_no_engine_of_a_target_fits_into_goes_to_the_first_targets_
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 256), st.integers(1, 40)), max_size=60),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 256), st.integers(0, 40)), max_size=60),
     st.integers(6, 400),
 )
 def test_places_for_engines_of_any_size_are_never_more_than_there_are(shown, most):
