@@ -90,7 +90,8 @@ class FairQueue(Generic[Client]):
             raise BusyError
         newest = self._queues[most][-1]
         self._leave(most, newest)
-        newest.set_exception(BusyError())
+        if not newest.done():  # it may have been cancelled in this turn of the event loop
+            newest.set_exception(BusyError())
 
     def _leave(self, client: Client, granted: asyncio.Future[None]) -> None:
         self._queues[client].remove(granted)

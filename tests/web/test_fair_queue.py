@@ -68,6 +68,17 @@ async def test_who_goes_away_leaves_the_queue_and_a_permit_just_granted():
     assert (queue.free, queue.waiting) == (1, 0)
 
 
+async def test_a_request_that_was_cancelled_just_now_makes_room_like_any_other():
+    queue = FairQueue(permits=1, per_client=1, waiting=2)
+    tasks, _ = await asking(queue, ["a", "a", "a"])
+    newcomer = asyncio.create_task(queue.take("b"))
+    tasks[-1].cancel()  # it runs after the newcomer, so its place in the full queue is still taken
+    await settle()
+    assert (newcomer.done(), queue.waiting) == (False, 2)
+    await cancel([*tasks, newcomer])
+    assert queue.waiting == 0
+
+
 CLIENTS = st.sampled_from("abc")
 STEPS = st.lists(st.tuples(st.sampled_from(["ask", "return", "cancel"]), CLIENTS), max_size=60)
 
