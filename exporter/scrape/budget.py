@@ -1,4 +1,4 @@
-"""What the polls of all targets together may take: memory for pages and layouts, and processor time.
+"""Budget of all polls together: memory for pages and layouts, and processor time.
 
 Each page and each target has bounds of its own. They do not limit their product: a list may name hundreds of
 pages, each as costly as one may be. So costly polls share a few permits, and layouts a number of bytes.
@@ -32,7 +32,10 @@ _REST: Final = PERMITS / PROCESSOR_SHARE - 1
 
 
 class PollBudget:
-    """Shares memory and processor time among the polls of all targets; who took least of it comes first."""
+    """Shares memory and processor time among the polls of all targets; the target that took least comes first.
+
+    Waiting counts as much as the processor time that was used: new targets delay no other for ever.
+    """
 
     def __init__(self, clock: Clock, engines: int) -> None:
         """Serve as many targets as show ``engines`` engines together."""
@@ -59,8 +62,10 @@ class PollBudget:
     async def permit(self, used: float, spent: Callable[[], float]) -> AsyncIterator[None]:
         """Wait for a permit, for a poll that is costly; the target that has ``used`` least is served first.
 
-        ``spent`` returns the processor seconds of the target's polls so far. In proportion to those of this
-        poll, the permit then rests.
+        Args:
+            used: Processor seconds of the target's polls in the last minute.
+            spent: Returns the processor seconds of the target's polls so far. In proportion to those of this
+                poll, the permit then rests.
         """
         free_at = await self._acquire(used)
         try:
@@ -86,12 +91,17 @@ class PollBudget:
         if self._free:
             return heapq.heappop(self._free)
         turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (used, next(self._number), turn))
+        rank = used + PROCESSOR_SHARE * self._clock.monotonic()
+        entry = rank, next(self._number), turn
+        heapq.heappush(self._waiting, entry)
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._release(turn.result())
+            elif entry in self._waiting:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
             raise
 
     def _release(self, free_at: float) -> None:

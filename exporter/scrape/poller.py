@@ -193,9 +193,9 @@ class Poller:
         begin = self._clock.monotonic()
         share = self.record.cost.seconds / self._pace.interval
         if with_latencies not in self._large and not self._budget.is_costly(share):
+            self._duty.waited(0.0)  # also where the poll fails: then back-off alone delays the next
             with suppress(_LargePageError):
                 await self._poll_once(with_latencies=with_latencies)
-                self._duty.waited(0.0)
                 return
         async with self._budget.permit(self.record.cost.total, self._processor_seconds):
             self._duty.waited(self._clock.monotonic() - begin)

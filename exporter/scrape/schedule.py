@@ -159,7 +159,7 @@ class DutyCycle:
         """Why the effective interval is longer than configured; None if it is not."""
         if self.beats == 1:
             return None
-        return "processing" if self._processing() > self._answering() or self._waited else "answers"
+        return "processing" if max(self._processing(), self._waited) > self._answering() else "answers"
 
     def interval(self) -> float:
         """Return the effective interval in seconds."""

@@ -51,6 +51,24 @@ async def test_the_target_that_used_least_is_served_first(budget, clock):
     assert order == [1.0, 2.0, 3.0]
 
 
+async def test_targets_that_are_always_new_delay_no_other_for_ever(budget, clock):
+    order = []
+
+    async def wait(used):
+        await polled(budget, clock, used)
+        order.append(used)
+
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(budget.permit(0.0, clock.processor))
+        tasks = [asyncio.create_task(wait(3.0))]
+        await clock.advance(3.0 / PROCESSOR_SHARE + 1)
+        tasks += [asyncio.create_task(wait(0.0)) for _ in range(2 * PERMITS)]
+        await settle()
+    await asyncio.gather(*tasks)
+    assert order[0] == 3.0
+
+
 async def test_costly_polls_take_no_more_than_their_share_of_a_core(budget, clock):
     async def again_and_again():
         while True:
@@ -73,10 +91,12 @@ async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
         await settle()
         cancelled[0].cancel()
         await settle()
+        assert len(budget._waiting) == 4
     # The permits have been handed to the next, which have not run yet.
     for task in cancelled:
         task.cancel()
     await asyncio.gather(*cancelled, return_exceptions=True)
+    assert not budget._waiting
     await asyncio.wait_for(polled(budget, clock), 5)
     assert len(budget._free) == PERMITS
 

@@ -988,3 +988,13 @@ async def test_a_target_that_waited_for_a_permit_says_so_by_its_interval(make, s
     assert poller.interval == 5
     await poller.poll()
     assert poller.interval == 1
+
+
+async def test_a_target_that_fails_after_it_waited_for_a_permit_is_polled_at_its_usual_interval(
+    make, server, clock
+):
+    poller = make(filtered=False)
+    poller._duty.waited(30.0)
+    server.page = PollError("refused", "refused")
+    await poller.poll()
+    assert poller.interval == 1

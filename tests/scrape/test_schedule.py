@@ -222,6 +222,15 @@ def test_the_cause_is_the_one_that_asks_for_more():
     assert (duty.interval(), duty.cause) == (10.0, "processing")
 
 
+def test_a_short_wait_for_a_permit_is_not_why_slow_answers_are_asked_for_less_often():
+    duty = cycle(1.0, 0.01, 600.0)
+    duty.answered(0.0, 0.05)
+    duty.waited(0.5)
+    assert (duty.interval(), duty.cause) == (5.0, "answers")
+    duty.waited(9.5)
+    assert (duty.interval(), duty.cause) == (10.0, "processing")
+
+
 def test_costs_that_are_remembered_do_not_grow_with_the_polls():
     own = ProcessingCost()
     for poll in range(5000):
