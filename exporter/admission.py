@@ -63,7 +63,7 @@ class Admission:
         return 0
 
     def _places_of(self, name: EngineName, positions: int = 0) -> int:
-        """Return the places of an engine with so many draft positions, or those that it had before."""
+        """Return the places of an engine with ``positions`` draft positions, or those that it had before."""
         return places_of(max(self._columns(name), positions), self._label_bytes + _bytes(name))
 
 

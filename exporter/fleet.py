@@ -40,7 +40,7 @@ _LINE_EVERY: Final = 60.0
 """Lines of the log about changes of the targets at once, and the seconds after which there may be another."""
 _EVENTS_OF_AN_ENGINE: Final = 4
 _LIST_EVENT_EVERY: Final = 1.0
-"""Events of the targets of one list: so many at once for each engine that is watched, then one a second."""
+"""Events of the targets of one list: at once for each engine that is watched, then seconds for one more."""
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -184,7 +184,7 @@ class Fleet:
         )
 
     def _shared(self, target: Target) -> _Shared:
-        """Return what the target shares with the others of its list."""
+        """Return the event budget and the resolver of the target's list."""
         if not target.found_by:
             return _Shared(self._events, CONFIGURED)
         if target.found_by not in self._lists:
@@ -202,7 +202,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What all targets of one list share, so that they take nothing from the targets of other lists."""
+    """Event budget and resolver of one list: its targets take nothing from the targets of other lists."""
 
     events: EventLog | EventBudget
     resolver: Resolver

@@ -21,7 +21,7 @@ MOST_MEMBERS: Final = 10_000
 """The most members of one object that is read member by member."""
 SLICE_CHARACTERS: Final = 16 * 1024
 SLICE_VALUES: Final = 200
-"""The reader asks for a cooperative yield after so many characters or values: a millisecond or less."""
+"""Characters, or values, from one cooperative yield to the next: a millisecond of work or less."""
 
 _CUT: Final = 3
 """Characters before the end of a window in which a number may end that continues there: 1, 1., 1e, 1e+."""

@@ -80,7 +80,7 @@ class TargetWatch:
         self._errors = errors or InternalErrors(clock.monotonic)
         self._engines: dict[EngineName, EngineWatch] = {}
         self._server = Reading("", "", {})
-        """What the newest page shows of the server, without samples: a large page has megabytes of them."""
+        """Server data of the newest page, without samples: a large page has megabytes of them."""
         self._record = PollRecord()
         self._crowd = Crowd()
         self._admission = Admission(capacity or Capacity(MOST_ENGINES), self._columns)
@@ -98,7 +98,7 @@ class TargetWatch:
 
     @property
     def item(self) -> Mapping[str, str]:
-        """What names the target in the log."""
+        """The log fields that name the target."""
         return {"target": self.target.name}
 
     def fits(self, target: Target, config: Config) -> bool:
@@ -332,7 +332,7 @@ class TargetWatch:
         self._not_watched = number
 
     def _observe(self, name: EngineName, sample: Sample, polled: Polled) -> bool:
-        """Take an engine's sample; return whether its counters began anew."""
+        """Take an engine's sample; return whether its counters were reset."""
         engine = self._engines.get(name) or self._meet(name, polled)
         engine.history.late_steps = polled.reading.front_end == "rust"
         events = engine.observe(

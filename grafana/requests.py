@@ -307,7 +307,7 @@ def _sent() -> list[Panel]:
             "Requests a second that are in no figure here. `rate`: more came than `requests.rate`; "
             "`without_metrics`: vLLM said nothing of their speculation; `dropped`: the sender let them go; "
             "`too_costly`: the middleware did not read them, because of its limits; "
-            "`body`: whole bodies were turned away, each counted as one.",
+            "`body`: whole bodies were rejected, each counted as one.",
             [Query(refused, "{{reason}}")],
             _A_SECOND,
             stepped=True,

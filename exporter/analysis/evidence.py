@@ -187,7 +187,7 @@ def cliff(evidence: Evidence) -> Values | None:
 def _cliff_at(evidence: Evidence, position: int, reached: Sequence[int]) -> Values | None:
     """Compare q_i with q_{i-1}, where enough drafts got there to tell.
 
-    A draft may end before position i; so many as can have done so prove nothing about it. ``reached`` is how
+    A draft may end before position i; as many as can have done so prove nothing about it. ``reached`` is how
     many drafts got to each position, and beyond the last.
     """
     earlier, before, here = reached[position - 1 : position + 2]

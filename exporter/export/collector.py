@@ -27,7 +27,7 @@ from exporter.internal_errors import InternalErrors
 from exporter.requests.findings import RequestFindings
 
 Views = Iterable[tuple[Mapping[str, str], View]]
-"""What the rows of a part read, each with the labels that its samples have."""
+"""The inputs of the rows of a part, each with the labels of its samples."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     ),
     _own(
         "spec_decode_exporter_request_bodies_taken_total",
-        help="Bodies of requests sent to the exporter and taken, whatever was in them. Those that were turned away are "
+        help="Bodies of requests sent to the exporter and taken, whatever was in them. Those that were rejected are "
         "the reason body of the requests refused.",
         read=lambda findings: [((), findings.bodies)],
     ),
@@ -315,7 +315,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         labels=("reason",),
         help="Requests not counted, by reason: not readable, without vLLM's metrics of the speculation, numbers that "
         "contradict each other, more a second than are taken, dropped by their sender, or too costly for the middleware to "
-        "read. A body that is turned away whole counts as one.",
+        "read. A body that is rejected whole counts as one.",
         read=lambda findings: [((str(reason),), findings.refused.get(reason, 0)) for reason in Refusal],
     ),
     _own(

@@ -39,7 +39,7 @@ class BatchSchedule:
 
     @property
     def pauses(self) -> bool:
-        """Whether the server drafts nothing for some batch sizes."""
+        """Return whether the server drafts nothing for some batch sizes."""
         return 0 in self.tokens
 
     def at(self, running_requests: float) -> int | None:

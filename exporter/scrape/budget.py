@@ -32,9 +32,10 @@ _REST: Final = PERMITS / PROCESSOR_SHARE - 1
 
 
 class PollBudget:
-    """Shares memory and processor time among the polls of all targets; the target that took least comes first.
+    """Shares memory and processor time among all polls; the target that took least comes first.
 
-    Waiting counts as much as the processor time that was used: new targets delay no other for ever.
+    A second of waiting counts as much as ``PROCESSOR_SHARE`` seconds that were used: targets that are new all
+    the time delay no other for ever.
     """
 
     def __init__(self, clock: Clock, engines: int) -> None:

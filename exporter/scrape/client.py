@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from exporter.config.schema import HttpSettings
 
 AGENT: Final = "spec-decode-exporter/"
-"""How the name begins that the exporter has as a client."""
+"""Beginning of the exporter's User-Agent."""
 
 _HEADERS: Final = {
     "User-Agent": f"{AGENT}{__version__}",

@@ -31,7 +31,7 @@ MOST_LINES = 2**18
 MOST_SERIES = 20 * 2**10
 """A page of more wanted samples is refused, likewise, and because each is remembered.
 
-Some 150 engines of vLLM have so many with their histograms; a page of the default size shows 110.
+Some 150 engines of vLLM have that number with their histograms; a page of the default size shows 110.
 """
 MOST_LABELS = 2**16
 """Labels that the wanted samples may have together, the same ones counted once."""

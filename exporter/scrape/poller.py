@@ -140,7 +140,7 @@ class Poller:
         self._attempted = attempted
         self._budget = budget
         self._large: set[bool] = set()
-        """Whether the last pages without and with histograms were large."""
+        """The kinds of pages that were large when last read: with histograms (True), without (False)."""
         self._reader = Reader(lambda: budget.layout_bytes)
         self._choice = PageChoice(url, enabled=pace.filtered)
         self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window, record.cost)

@@ -181,7 +181,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class _GaugeRow(NamedTuple):
-    """How a gauge's series become one value, and the largest value that a server can mean."""
+    """Rule that makes one value of a gauge's series, and the largest value that a server can mean."""
 
     combine: Callable[[Sequence[float]], float]
     most: float

@@ -180,7 +180,7 @@ class PodsApi:
     async def watched(
         self, version: str, seconds: int, shape: Mapping[str, Shape]
     ) -> AsyncIterator[AsyncIterator[list[Any]]]:
-        """Watch from ``version`` on, for so many seconds; yield the events, with the parts in ``shape``.
+        """Watch from ``version`` on, for ``seconds``; yield the events, with the parts in ``shape``.
 
         Raises:
             ApiError: As in ``listed``, and the same errors of the network.

@@ -36,7 +36,7 @@ class ApiError(Exception):
 
 
 class ExpiredError(ApiError):
-    """What happened since the given version is no longer known: list anew."""
+    """The API no longer knows the events since the given version: list again."""
 
 
 def refused(status: object) -> ApiError:

@@ -51,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def slow(self) -> bool:
-        """Whether a request has been in hand for long, or its answer has not been read for as long."""
+        """True if a request has been in hand for long, or its answer has not been read for as long."""
         return self._since is not None and _now() - self._since >= SLOW_SECONDS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the client went on sending after the request in hand, instead of waiting for its answer."""
+        """True if the client went on sending after the request in hand, instead of waiting for its answer."""
         return self._ahead > 0
 
     def _is_too_large(self, data: bytes) -> bool:

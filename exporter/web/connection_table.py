@@ -13,7 +13,7 @@ class Timed(Protocol):
 
     @property
     def slow(self) -> bool:
-        """Whether its request, or the client's reading of the answer, takes long."""
+        """True if its request, or the client's reading of the answer, takes long."""
         ...
 
 

@@ -70,7 +70,7 @@ class Door:
         self._most = most
         self.tls = tls
         self.buffer = memoryview(bytearray(MOST_RECEIVED))
-        """What is read from a connection, until it is passed on."""
+        """Buffer of what is read from a connection, until it is passed on."""
         self._open: ConnectionTable[Connection] = ConnectionTable()
         self._handshakes: FairQueue[str] = FairQueue(MOST_HANDSHAKES, MOST_HANDSHAKES_PER_CLIENT, most)
         self._seen_at: dict[str, float] = {}

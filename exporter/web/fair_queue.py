@@ -31,7 +31,7 @@ class FairQueue(Generic[Client]):
 
     @property
     def free(self) -> int:
-        """The number of permits that nobody holds."""
+        """The number of free permits."""
         return self._free
 
     @property

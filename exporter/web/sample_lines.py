@@ -22,8 +22,8 @@ _DIGITS_WITHOUT_EXPONENT: Final = 6
 def sample_lines(samples: Iterable[Sample]) -> str:
     """Write a line for each sample, its labels sorted by name.
 
-    Names must be those of the legacy scheme, as all of ours are. Timestamps, exemplars and native histograms
-    are not written.
+    Names must be those of the legacy scheme, as all names of the exporter are. Timestamps, exemplars and
+    native histograms are not written.
     """
     return "".join(
         f"{sample.name}{_labels(sample.labels)} {number_text(sample.value)}\n" for sample in samples

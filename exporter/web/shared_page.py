@@ -88,7 +88,7 @@ class SharedPage:
         self._most_bytes = most_bytes
         self._variants: dict[tuple[Format, bool], _Variant] = {}
         self._made: list[ReferenceType[Rendering]] = []
-        """The oldest first. Those that nobody shares or reads any more are gone from memory."""
+        """The oldest first. A rendering that is neither shared nor read is freed."""
 
     @property
     def alive(self) -> list[Rendering]:

@@ -1,4 +1,4 @@
-"""How the installed program meets each input of the table: the placements that `scene` measures."""
+"""The installed program and each input of the table: the placements that `scene` measures."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Trial:
     case: str
     attack: Callable[[], Attack]
     within: bool
-    """Whether the input is within the bounds."""
+    """True if the input is within the bounds."""
 
 
 def trials() -> list[Trial]:

@@ -202,7 +202,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="address of a list entry",
         kind="file",
-        controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
+        controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
         bytes="253 characters of a host, a port",
         items="one host with at most one port",
         time=_SLICED,
@@ -221,7 +221,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
         kind="label",
-        controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
+        controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
         bytes=f"{MOST_PATH:,} characters of a path, {MOST_PARAMETER_CHARACTERS:,} of parameters",
         items=f"{MOST_PARAMETERS} parameters",
         time="read once for each group of a list",
@@ -252,7 +252,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="labels of a list entry",
         kind="label",
-        controlled_by="whoever writes a list of `discovery.files` or serves one of `discovery.http`",
+        controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
         bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name, "
         f"{MOST_LABEL_CHARACTERS:,} of all labels of a target",
         items=f"{MOST_LABELS} labels of a target",
@@ -288,7 +288,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="annotations `port`, `path` and `scheme` of a pod",
         kind="annotation",
-        controlled_by="whoever may create pods in a watched namespace",
+        controlled_by="users who may create pods in a watched namespace",
         bytes=f"{MOST_PATH:,} characters of a path",
         items=f"{MOST_PORTS} ports of a pod",
         time=_BY_POD,
@@ -314,7 +314,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="address and ports in a pod's status and spec",
         kind="socket",
-        controlled_by="the API server, and whoever may create pods in a watched namespace",
+        controlled_by="the API server, and users who may create pods in a watched namespace",
         bytes="an IP address without a zone, a port",
         items=f"{MOST_PORTS} ports of a pod by their name",
         time=_BY_POD,
@@ -358,7 +358,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="labels and annotations of a pod as labels",
         kind="label",
-        controlled_by="whoever may create pods in a watched namespace",
+        controlled_by="users who may create pods in a watched namespace",
         bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_CHARACTERS:,} of all labels",
         items=f"{MOST_LABELS} labels of a target, with names from the configuration alone",
         time=_BY_POD,
@@ -411,7 +411,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="`targets[].labels` of the configuration",
         kind="file",
-        controlled_by="whoever writes the configuration",
+        controlled_by="the author of the configuration",
         bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name",
         items=f"{MOST_LABELS} labels of a target",
         time="read in a thread at a start and a reload",
@@ -491,7 +491,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`",
         kind="environment",
-        controlled_by="the kubelet, or whoever starts the exporter",
+        controlled_by="the kubelet, or the user who starts the exporter",
         bytes="253 characters of a host, a port",
         items="one host and one port",
         time="read for each connection to the API",

@@ -117,7 +117,7 @@ def _rows_of_configuration() -> Iterator[Row]:
     yield Row(
         name="configuration",
         kind="file",
-        controlled_by="whoever writes the configuration, who is trusted",
+        controlled_by="the author of the configuration, who is trusted",
         bytes=sizes,
         items=items,
         time="at the start; at a reload beside the event loop, with single calls of up to a second",
@@ -130,7 +130,7 @@ def _rows_of_configuration() -> Iterator[Row]:
     yield Row(
         name="web configuration",
         kind="file",
-        controlled_by="whoever writes the web configuration, who is trusted",
+        controlled_by="the author of the web configuration, who is trusted",
         bytes=sizes,
         items=items,
         time="at the start; after a change beside the event loop, with single calls of up to a second",
@@ -144,7 +144,7 @@ def _rows_of_configuration() -> Iterator[Row]:
     yield Row(
         name="secret file",
         kind="file",
-        controlled_by="whoever writes the file, who is trusted",
+        controlled_by="the author of the file, who is trusted",
         bytes=f"{LARGEST_SECRET // MIB} MiB",
         items="one line",
         time="read once after each change; else one `stat` a request",
@@ -164,7 +164,7 @@ def _rows_of_documents() -> Iterator[Row]:
     yield Row(
         name="reference file",
         kind="file",
-        controlled_by="whoever writes the file, who is trusted",
+        controlled_by="the author of the file, who is trusted",
         bytes=f"{reference.LARGEST // MIB} MiB",
         items=f"{reference.MOST_VALUES:,} values",
         time="at the start, at a reload beside the event loop",
@@ -182,7 +182,7 @@ def _rows_of_documents() -> Iterator[Row]:
     yield Row(
         name="state file",
         kind="file",
-        controlled_by="the exporter itself, and whoever may write to its directory",
+        controlled_by="the exporter itself, and users who may write to its directory",
         bytes=f"{LARGEST_STATE // MIB} MiB",
         items=f"{MOST_STATE_VALUES:,} values",
         time="before the first poll; beside the event loop where a reload names another file",
@@ -199,7 +199,7 @@ def _rows_of_documents() -> Iterator[Row]:
     yield Row(
         name="config.json of a model",
         kind="file",
-        controlled_by="whoever made the model's folder",
+        controlled_by="the author of the model's folder",
         bytes=f"{checkpoint.CONFIG.bytes // MIB} MiB",
         items=f"{checkpoint.CONFIG.values:,} values",
         time="a command of its own: `plan`",
@@ -220,7 +220,7 @@ def _rows_of_documents() -> Iterator[Row]:
     yield Row(
         name="safetensors header of a model",
         kind="file",
-        controlled_by="whoever made the model's folder",
+        controlled_by="the author of the model's folder",
         bytes="8 bytes: its length",
         items="nothing else is read",
         time="a command of its own: `plan`",

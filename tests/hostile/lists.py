@@ -33,7 +33,7 @@ _LIST_ITEMS: Final = (
     f"{MOST_LABELS:,} of all"
 )
 _ENTRIES: Final = "the hosts of its entries"
-_HOLDER: Final = "whoever writes the file"
+_HOLDER: Final = "the author of the file"
 _THREAD: Final = "beside the event loop; no call holds it up for more than a few milliseconds"
 
 

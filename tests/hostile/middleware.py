@@ -265,7 +265,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         name="middleware: file with a password or token",
         kind="file",
-        controlled_by="whoever may write the file that the environment names",
+        controlled_by="users who may write the file that the environment names",
         bytes=f"{inside.SECRET_BYTES // _KIB} KiB",
         items="one line",
         time="read in the thread, before each batch",
@@ -282,7 +282,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         name="middleware: environment variables",
         kind="environment",
-        controlled_by="whoever starts vLLM; Kubernetes, for a Service of such a name",
+        controlled_by="the user who starts vLLM; Kubernetes, for a Service of such a name",
         bytes=f"{inside.SETTING_CHARACTERS:,} printable characters; names of headers and fields "
         f"{inside.NAME_CHARACTERS}",
         items=f"{len(inside.Settings._fields)} variables; {inside.NAMES} unknown ones are named in the log",

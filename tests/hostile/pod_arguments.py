@@ -48,7 +48,7 @@ ROWS: Final = (
     Row(
         name="command line of a pod",
         kind="socket",
-        controlled_by="whoever may create pods",
+        controlled_by="users who may create pods",
         bytes=f"{MOST_TEXT // KIB} KiB with the environment, {MOST_SCRIPT // KIB} KiB a word or script",
         items=f"{MOST_WORDS:,} words and variables, {MOST_RANGES} ranges of a schedule",
         time="one slice; every character is looked at a fixed number of times",
@@ -72,7 +72,7 @@ ROWS: Final = (
     Row(
         name="environment variables of a pod",
         kind="environment",
-        controlled_by="whoever may create pods",
+        controlled_by="users who may create pods",
         bytes=f"{MOST_TEXT // KIB} KiB with the command line, {MOST_SCRIPT // KIB} KiB with all that a script's variables hold",
         items=f"{MOST_WORDS:,} variables and words",
         time="one slice; every character is looked at a fixed number of times",

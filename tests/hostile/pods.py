@@ -76,7 +76,7 @@ def _rows_of_pods() -> Iterator[Row]:
     yield Row(
         name="Kubernetes list of pods",
         kind="socket",
-        controlled_by="the API server of `discovery.kubernetes`, and whoever may create pods",
+        controlled_by="the API server of `discovery.kubernetes`, and users who may create pods",
         bytes=f"{LARGEST_PAGE // MIB} MiB of one response, in {LEAST_PIECES:,} pieces and one more for every "
         f"{PIECE:,} bytes; "
         f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
@@ -120,7 +120,7 @@ def _rows_of_pods() -> Iterator[Row]:
     yield Row(
         name="Kubernetes watch event",
         kind="socket",
-        controlled_by="the API server of `discovery.kubernetes`, and whoever may create pods",
+        controlled_by="the API server of `discovery.kubernetes`, and users who may create pods",
         bytes=f"{LONGEST_LINE // MIB} MiB of one event; "
         f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
         items=f"{MOST_TARGETS:,} targets",

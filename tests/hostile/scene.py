@@ -66,7 +66,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What an attack cost: times in seconds, memory in bytes. The greatest value of each that was seen."""
+    """Cost of an attack: the greatest times in seconds, and the greatest memory in bytes."""
 
     gap: float
     healthy: float
@@ -75,8 +75,7 @@ class Measured:
     lines: int
     """Lines of the log at the level warning or above."""
     answered: bool
-    """Whether every probe and scrape was answered with status 200."""
-    log: str = ""
+    """True if every probe and scrape was answered with status 200."""
 
     def misses(self, share: float = 1.0) -> list[str]:
         """Name the goals that are missed; times may be ``share`` times as long, for a busy machine."""
@@ -119,7 +118,6 @@ def watched(attack: Attack, folder: Path, seconds: float) -> Measured:
         gap=_longest_gap(folder / "good" / "asked.txt", begin, end),
         resident=resident,
         lines=sum('"level": "warning"' in line or '"level": "error"' in line for line in text.splitlines()),
-        log=text,
         **probes,
     )
 

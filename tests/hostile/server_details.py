@@ -1,4 +1,4 @@
-"""What a server says of itself at ``/version`` and ``/server_info``, at its bounds."""
+"""Details that a server gives of itself at ``/version`` and ``/server_info``, at its bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What model servers send, and what their pods and the environment say of them: all rows."""
+"""All rows of model servers: their answers, their pods and the environment."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Endpoint:
     """What is sent to it by ``POST``, once or many times; what is sent to nobody is asked for by ``GET``."""
     headers: Sequence[Header] = ()
     streams: bool = False
-    """Whether the answer goes on for as long as the client likes: it has limits of its own."""
+    """True for an answer that goes on for as long as the client likes: it has limits of its own."""
 
     @property
     def methods(self) -> Sequence[str]:

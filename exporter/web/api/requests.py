@@ -163,6 +163,6 @@ async def _body(request: web.Request) -> bytes:
     except (
         ConnectionError,
         web.RequestPayloadError,
-    ):  # it is no error of ours, and clients may do it for ever
+    ):  # it is no internal error, and clients may do it for ever
         raise RequestError(HTTPStatus.BAD_REQUEST, "The body ended before its end.") from None
     return b"".join(parts)

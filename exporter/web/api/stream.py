@@ -39,7 +39,7 @@ _KEEP_ALIVE: Final = b": nothing happened\n\n"
 
 
 class Readers:
-    """Who reads the stream now. A slow reader costs nothing but its connection: see ``web.connection``.
+    """Clients that read the stream. A slow reader costs nothing but its connection: see ``web.connection``.
 
     Nothing waits in a queue for it. When it is ready for more it gets what the ring holds, and is told if
     that is not all.
@@ -102,7 +102,7 @@ class Readers:
 
 
 class _Reader(NamedTuple):
-    """What one client reads."""
+    """Events on their way to one client."""
 
     log: EventLog
     query: EventFilter

@@ -59,7 +59,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "engines_not_watched": _Wording("drop", "{engines} engines are not watched, {kept} are: {remedy}"),
     "server_details_not_used": _Wording("drop", "Not used from {source}: {reason}"),
     "target_polled_less_often": _Wording("told", "Polled every {interval} s only: {cause}"),
-    "events_omitted": _Wording("drop", "Events are left out, there are so many: {example}"),
+    "events_omitted": _Wording("drop", "Too many events, some are left out: {example}"),
     "mixed_workload_began": _Wording(
         "drop", "A mixed workload: {requests} requests, of which the mean hides that they differ"
     ),

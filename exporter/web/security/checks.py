@@ -16,7 +16,7 @@ MOST_WAITING: Final = 128
 """Checks in the queue: as many as there are connections."""
 
 Gone = Callable[[], bool]
-"""Whether a client has ended its connection: nobody waits for the result."""
+"""Returns whether a client has ended its connection, so that its result is not needed."""
 
 
 class BusyError(Exception):
@@ -42,7 +42,7 @@ class Check:
 
     @property
     def abandoned(self) -> bool:
-        """Whether all who asked are gone; those who are get BusyError."""
+        """Return whether all clients that asked are gone; their requests get BusyError."""
         for result in [result for result, gone in self._asking.items() if gone() or result.done()]:
             del self._asking[result]
             if not result.done():

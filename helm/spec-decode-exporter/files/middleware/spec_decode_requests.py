@@ -506,7 +506,7 @@ class Sender:
         """Log each kind of failure once."""
         if (what, why) not in self._logged and len(self._logged) < LINES:
             self._logged.add((what, why))
-            logger.warning("Requests' speculation is not reported, %s: %s. This is told once", what, why)
+            logger.warning("Requests' speculation is not reported, %s: %s. This is logged once", what, why)
 
     def keep(self, record: bytes) -> None:
         """Keep a record until it is sent; drop the oldest if there are too many."""
