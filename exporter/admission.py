@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from exporter.capacity import Capacity, places_of
 from exporter.scrape.plan import MOST_ENGINES, MOST_NAMES_TOGETHER
@@ -43,7 +44,9 @@ class Admission:
         """
         taken = {name: self._places_of(name) for name in watched}
         for name, sample in samples.items():
-            taken[name] = self._places_of(name, max(tokens, first(sample, 0.0, 0.0).tokens))
+            # Of an engine that is watched, the windows know the positions.
+            positions = tokens if name in taken else max(tokens, first(sample, 0.0, 0.0).tokens)
+            taken[name] = self._places_of(name, positions)
         demand, least = sum(taken.values()), min(taken.values(), default=0)
         self._places = self._capacity.places(target, min(demand, MOST_ENGINES), least)
         if demand <= self._places:
@@ -64,7 +67,7 @@ class Admission:
 
     def _places_of(self, name: EngineName, positions: int = 0) -> int:
         """Return the places of an engine with ``positions`` draft positions, or those that it had before."""
-        return places_of(max(self._columns(name), positions), self._label_bytes + _bytes(name))
+        return places_of(max(self._columns(name), positions), self._label_bytes + _bytes_of_name(name))
 
 
 def _fitting(
@@ -75,6 +78,11 @@ def _fitting(
         if taken[name] <= places:
             places -= taken[name]
             yield name
+
+
+@lru_cache(maxsize=4096)
+def _bytes_of_name(name: EngineName) -> int:
+    return _bytes(name)
 
 
 def _bytes(values: Sequence[str]) -> int:

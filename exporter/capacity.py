@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -52,6 +53,7 @@ def engines_that_fit(memory: int | None) -> int:
     return min(WITHOUT_LIMIT, max(FEWEST, (memory - _OWN_MEMORY) // _ENGINE_MEMORY))
 
 
+@lru_cache(maxsize=4096)
 def places_of(positions: int, label_bytes: int) -> int:
     """Return how many places an engine takes, by its share of memory and of /metrics.
 

@@ -295,7 +295,9 @@ class TargetWatch:
 
     def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine began anew."""
-        self._server = replace(polled.reading, samples={})
+        reading, server = polled.reading, self._server
+        if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
+            self._server = replace(reading, samples={})
         self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
         began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)

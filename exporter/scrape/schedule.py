@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from hashlib import blake2b
 from math import ceil, floor, inf, isfinite
@@ -98,6 +99,8 @@ class ProcessingCost:
 
     def __init__(self) -> None:
         self._polls: deque[tuple[float, float]] = deque()
+        self._costs: list[float] = []
+        """The processor seconds of the same polls, ascending, so that no poll has to sort them."""
         self.seconds = 0.0
         """The mean processor seconds of a poll over the last minute, the costliest few left out."""
         self.total = 0.0
@@ -105,14 +108,16 @@ class ProcessingCost:
 
     def polled(self, now: float, seconds: float) -> None:
         """Note the processor seconds of a poll that ended ``now`` (monotonic), successful or not."""
-        polls = self._polls
+        polls, costs = self._polls, self._costs
         polls.append((now, seconds))
+        insort(costs, seconds)
+        self.total += seconds
         while polls[0][0] < now - REMEMBERED_SECONDS or len(polls) > MOST_REMEMBERED:
-            polls.popleft()
-        costs = sorted(cost for _, cost in polls)
-        self.total = sum(costs)
-        usual = costs[:-COSTLIEST]
-        self.seconds = sum(usual) / len(usual) if usual else 0.0
+            _, old = polls.popleft()
+            del costs[bisect_left(costs, old)]
+            self.total -= old
+        usual = len(costs) - COSTLIEST
+        self.seconds = max(0.0, self.total - sum(costs[-COSTLIEST:])) / usual if usual > 0 else 0.0
 
 
 class DutyCycle:
