@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import count
 from math import inf
 from typing import Self
 
@@ -164,8 +165,14 @@ class Blocks:
 
 
 def ours(targets: int) -> web.Application:
-    state = plain_state(collectors=[Engines(targets).collector()])  # type: ignore[no-untyped-call]
-    return create_app(state)
+    numbers = count()
+
+    async def prepare() -> int:
+        """Return another snapshot for each scrape, so that no two share a rendering."""
+        return next(numbers)
+
+    collectors = [Engines(targets).collector()]
+    return create_app(plain_state(collectors=collectors, prepare=prepare))  # type: ignore[no-untyped-call]
 
 
 def theirs(targets: int) -> web.Application:
