@@ -25,7 +25,7 @@ from exporter.requests.request import Refusal, Request
 from exporter.requests.teller import Teller
 from exporter.requests.windows import Costs
 from exporter.requests.wire import Batch, read
-from exporter.web.security.rate_limit import TokenBucket
+from exporter.token_bucket import TokenBucket
 
 _TOLD_AGAIN_AFTER: Final = 60.0
 """Seconds from one line of the log about requests that are refused to the next."""
@@ -133,7 +133,7 @@ class Intake:
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate
-        return TokenBucket(1 / rate, rate, self._clock.monotonic)
+        return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
     async def _count(self, board: RequestBoard, batch: Batch) -> None:
         watched = {watch.target.name for watch in self._fleet}

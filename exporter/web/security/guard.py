@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs, web
 
+from exporter.token_bucket import TokenBucket
 from exporter.web.client_address import client_address
 from exporter.web.security.checks import BusyError
 from exporter.web.security.passwords import Passwords
-from exporter.web.security.rate_limit import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class Guard:
         if limit != self._limit:
             self._limit = limit
             self._bucket = (
-                TokenBucket(limit.interval, limit.burst, self._clock.monotonic) if limit.interval else None
+                TokenBucket(limit.burst, limit.interval, self._clock.monotonic) if limit.interval else None
             )
         return self._bucket is None or self._bucket.take()
 
