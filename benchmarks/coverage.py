@@ -19,20 +19,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from exporter.analysis.acceptance import acceptance_length_tokens
-from exporter.analysis.bounds import (
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.speedup import speedup_estimate
+from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
     independent_variance,
     passing_requests,
 )
-from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.estimate import Estimate
-from exporter.analysis.speedup import speedup_estimate
-from exporter.scrape.engines import Counter
-from exporter.window.counts import Increment
-from exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window, rows_of
-from exporter.window.ring import Rows
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window, rows_of
+from spec_decode_exporter.window.ring import Rows
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

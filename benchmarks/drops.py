@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from exporter.analysis.drop import DropChange, DropKind
-from exporter.analysis.drops import DropWatch
-from exporter.config.policy import DropPolicy
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.drop_watch import DropWatch
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

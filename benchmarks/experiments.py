@@ -16,10 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.coverage import MIXES, Array, Load, percent, table, trace, window
-from exporter.analysis.arm import Basis
-from exporter.analysis.contest import Contest
-from exporter.analysis.experiment import Experiment, Member, compare
-from exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.experiment import Experiment, Member, compare
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.monitor.experiment_tracker import Contest
 
 SECONDS = 300
 HOUR = 3600

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
 import os
 import sys
@@ -27,7 +28,7 @@ from typing import Any
 
 from benchmarks.inside_limits import EFFORT, SMOKE, answers, bodies, floods
 from benchmarks.process import cpu_seconds
-from exporter.inside import spec_decode_requests as inside
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 
 TOKEN = (
     b'data: {"id":"cmpl-0123456789abcdef","object":"text_completion","created":1790000000,"model":"tiny",'
@@ -190,8 +191,9 @@ async def round_of(server: Any, streams: int, tokens: int, figures: Figures) -> 
 def servers() -> Iterator[dict[str, Any]]:
     """Run both; the records of the one go to a receiver in this process."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e" / "vllm"))
-    import inside as loaded  # type: ignore[import-not-found]
     from vllm_server import QUIET, ngram, vllm  # type: ignore[import-not-found]
+
+    loaded = importlib.import_module("inside")
 
     flags = (*ngram(4), *QUIET, "--disable-uvicorn-access-log")
     with (

@@ -12,8 +12,8 @@ from operator import mul
 from statistics import quantiles
 from typing import Any
 
-from exporter.inside import spec_decode_requests as inside
-from tests.inside.adversarial import HOSTILE, HOSTILE_ANSWERS, TYPICAL
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.vllm_middleware.adversarial import HOSTILE, HOSTILE_ANSWERS, TYPICAL
 
 PIECE = 64 << 10
 """Bytes of a message in which a server hands out a body."""

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from exporter.requests.losers import losing_share
-from exporter.requests.model import LOSERS_SHARE
-from exporter.requests.modes import Accepted, modes
-from exporter.requests.telling import LEAST_TOKENS, Telling
+from spec_decode_exporter.requests.below_break_even import losing_share
+from spec_decode_exporter.requests.informative_requests import LEAST_TOKENS, Telling
+from spec_decode_exporter.requests.mixture import Accepted, modes
+from spec_decode_exporter.requests.model_findings import LOSERS_SHARE
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Random: TypeAlias = np.random.Generator

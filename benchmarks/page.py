@@ -19,10 +19,10 @@ from importlib.util import find_spec
 import structlog
 from multidict import MultiDict
 
-from exporter.web.exposition import compress, each
-from exporter.web.page.content import content
-from exporter.web.page.data import ShownEngine
-from exporter.web.page.query import Query
+from spec_decode_exporter.metrics.exposition import compress, each
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_data import ShownEngine
+from spec_decode_exporter.web.page.page_query import Query
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 

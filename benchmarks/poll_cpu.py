@@ -27,8 +27,8 @@ import yaml
 
 from benchmarks.page_server import RECORDED, PageServer, addresses
 from benchmarks.process import cpu_seconds, require, running
-from exporter.scrape.engines import MEANINGS
-from exporter.scrape.filter import filtered_url, wanted_names
+from spec_decode_exporter.scrape.page.engine_table import MEANINGS
+from spec_decode_exporter.scrape.poll.filtered_page import filtered_url, wanted_names
 
 CASES = (("whole", "whole", 0.7), ("filtered", "whole", 0.5), ("filtered", "filtered", None))
 """Which page we ask for, which one Prometheus, and what our part is to be at most."""

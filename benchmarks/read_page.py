@@ -19,12 +19,12 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.scrape.engines import MEANINGS
-from exporter.scrape.page import read_page
-from exporter.scrape.reader import Reader
-from exporter.scrape.slices import finish
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.page.engine_table import MEANINGS
+from spec_decode_exporter.scrape.page.parser import read_page
+from spec_decode_exporter.scrape.page.sample_reader import Reader
 
-PAGE = Path(__file__).parent.parent / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
+PAGE = Path(__file__).parents[1] / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
 PAGES = 10
 BATCH_SECONDS = 0.05
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.coverage import MIXES, Load, Mix, percent, table, trace, truth, window
-from exporter.analysis.measure import measure
-from exporter.analysis.measured import Measurement
-from exporter.analysis.reference import Outcome, compare
+from spec_decode_exporter.analysis.comparison.comparison import Outcome, compare
+from spec_decode_exporter.analysis.comparison.measure import measure
+from spec_decode_exporter.analysis.comparison.measurement import Measurement
 
 SECONDS = 300
 THRESHOLD = 0.05

@@ -27,14 +27,14 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from exporter.analysis.engine import EngineWatch
-from exporter.config.schema import Metrics
-from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
-from exporter.export.status import TargetStatus
-from exporter.scrape.engines import Counter, Gauge, Latency
-from exporter.scrape.sample import Buckets, Sample
-from exporter.web.app import create_app
-from exporter.web.listen import parse_listen_address, serve
+from spec_decode_exporter.config.schema import Metrics
+from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.views.target_status import TargetStatus
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.server.listen import parse_listen_address, serve
 from tests.web.conftest import plain_state
 
 POSITIONS = 8

@@ -29,16 +29,16 @@ from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.process import resident_megabytes
-from exporter.config.schema import Config
-from exporter.log import configure_log
-from exporter.scrape.client import Answer
-from exporter.scrape.errors import PollError, StatusError
-from exporter.service import Options, Service
-from exporter.simulate.library import read_scenario
-from exporter.simulate.python_page import filtered_page, python_page
-from exporter.simulate.simulation import Simulation
-from exporter.simulate.unix import UnixTime
-from exporter.web.listen import ListenAddress
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
+from spec_decode_exporter.simulator.python_page import filtered_page, python_page
+from spec_decode_exporter.simulator.scenario_library import read_scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.unix_time import UnixTime
+from spec_decode_exporter.web.server.listen import ListenAddress
 from tests.conftest import FakeClock
 
 GROWTH_GOAL = 0.02
@@ -200,7 +200,7 @@ async def _service(clock: FakeClock, targets: int, interval: float) -> AsyncIter
     servers = [Server(clock, number, interval) for number in range(SIMULATIONS)]
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch("exporter.watch.Client", return_value=Client(servers)),
+        mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=Client(servers)),
     ):
         config = Config.model_validate(
             {

@@ -15,14 +15,14 @@ import tracemalloc
 from collections.abc import Callable
 from math import inf
 
-from exporter.analysis import engine as watching
-from exporter.analysis.engine import EngineWatch
-from exporter.analysis.judgement import Assumptions
-from exporter.config.pay_settings import CostSettings
-from exporter.config.schema import Metrics
-from exporter.export.collector import Snapshot, SnapshotCollector, enabled_metrics
-from exporter.scrape.engines import Counter, Gauge, Latency
-from exporter.scrape.sample import Buckets, Sample
+from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.schema import Metrics
+from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
+from spec_decode_exporter.monitor import engine_monitor as watching
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 
 WALL = 1.79e9
 BOUNDS = (*(2.0**power for power in range(-10, 11)), inf)

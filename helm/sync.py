@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import yaml
 
-from exporter.config.schema import Config
-from exporter.web.security.schema import WebSettings
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.web.security.schema import WebSettings
 
 ROOT: Final = Path(__file__).parents[1]
 CHART: Final = ROOT / "helm" / "spec-decode-exporter"
@@ -24,7 +24,7 @@ _SOURCES: Final = {
     "files/dashboards/": "grafana/dashboards/*.json",
     "files/prometheus/alerts-": "config/prometheus/alerts/*.yml",
     "files/prometheus/rules-": "config/prometheus/rules/*.yml",
-    "files/middleware/": "exporter/inside/spec_decode_requests.py",
+    "files/middleware/": "exporter/spec_decode_exporter/vllm_middleware/spec_decode_requests.py",
 }
 _LEFT_OUT: Final = frozenset({"raw-counters.yml"})
 """For those who have no exporter."""

@@ -11,9 +11,11 @@ import hypothesis
 import pytest
 import structlog
 
-from exporter.scrape.engines import Counter, Gauge
-from exporter.scrape.sample import Sample
-from tests.simulated import Network
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.scrape.page.sample import Sample
+from tests.fixtures.simulated import Network
+
+pytest_plugins = ["tests.fixtures.engines", "tests.fixtures.windows"]
 
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)
@@ -147,5 +149,5 @@ def _nothing_is_left_behind(request):
 def network(monkeypatch) -> Network:
     """Simulated servers, by ``host:port``, that every target is asked at."""
     network = Network()
-    monkeypatch.setattr("exporter.watch.Client", lambda *_, **__: network)
+    monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
     return network

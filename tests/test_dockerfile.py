@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from exporter.commands.run import DEFAULT_ADDRESS
 from image.assemble import STATE_DIRECTORY, USER
+from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
 
 CHECKOUT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.analysis.drop import DropKind
-from exporter.analysis.finding import FindingName
-from exporter.analysis.method_costs import _METHOD_COSTS
-from exporter.analysis.recommendation import Action
-from exporter.analysis.state import State
-from exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.typical_costs import _METHOD_COSTS
+from spec_decode_exporter.analysis.verdict import Verdict
 
 CHECKOUT = Path(__file__).parents[1]
 DOCS = CHECKOUT / "docs"

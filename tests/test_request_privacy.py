@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.config.load import load
-from exporter.service import Options, Service
-from exporter.web.listen import parse_listen_address
-from tests.requests.test_wire import RECORD, SPECULATION, changed
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.web.server.listen import parse_listen_address
+from tests.requests.test_request_batch import RECORD, SPECULATION, changed
 
 SECRET = "grandmothers-pancakes"
 USER = "ann-smith-of-leeds"

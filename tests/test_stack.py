@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from exporter.commands.run import DEFAULT_ADDRESS
-from exporter.config.load import load
-from exporter.simulate.library import scenario_names
+from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.simulator.scenario_library import scenario_names
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "config"

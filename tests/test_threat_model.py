@@ -34,24 +34,40 @@ def test_port_files_and_labels_each_have_a_part():
 
 
 def test_the_bounds_that_it_names_are_those_of_the_code():
-    from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
-    from exporter.requests.record import MOST_NAME as MOST_REQUEST_NAME
-    from exporter.requests.records import MOST_CHARACTERS
-    from exporter.scrape.plan import (
+    from spec_decode_exporter.config.labels import (
+        MOST_LABEL_CHARACTERS,
+        MOST_LABEL_NAME,
+        MOST_LABEL_VALUE,
+        MOST_LABELS,
+    )
+    from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES
+    from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
+    from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
+    from spec_decode_exporter.requests.request_record import MOST_NAME as MOST_REQUEST_NAME
+    from spec_decode_exporter.scrape.page.layout_map import (
         MOST_ENGINES,
         MOST_NAME,
         MOST_NAMES_TOGETHER,
         MOST_POSITIONS,
         MOST_POSITIONS_TOGETHER,
     )
-    from exporter.targets.labels import CHARACTERS_OF_NAMES
-    from exporter.web.api.queries import MOST_PARAMETERS
-    from exporter.web.api.requests import _BODY_SECONDS, MOST_BODIES, MOST_BODIES_PER_CLIENT, MOST_BODY
-    from exporter.web.connection import MOST_HEAD
-    from exporter.web.door import MOST_CONNECTIONS
-    from exporter.web.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
-    from exporter.web.shared_page import MOST_BYTES, SEND_SECONDS
-    from exporter.web.slots import MOST, MOST_PER_CLIENT, MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT, WAIT_SECONDS
+    from spec_decode_exporter.web.api.queries import MOST_PARAMETERS
+    from spec_decode_exporter.web.api.request_ingest import (
+        _BODY_SECONDS,
+        MOST_BODIES,
+        MOST_BODIES_PER_CLIENT,
+        MOST_BODY,
+    )
+    from spec_decode_exporter.web.metrics_page import MOST_BYTES, SEND_SECONDS
+    from spec_decode_exporter.web.server.client_connection import MOST_HEAD
+    from spec_decode_exporter.web.server.concurrency_limit import (
+        MOST,
+        MOST_PER_CLIENT,
+        MOST_SCRAPES,
+        MOST_SCRAPES_PER_CLIENT,
+        WAIT_SECONDS,
+    )
+    from spec_decode_exporter.web.server.connection_limiter import MOST_CONNECTIONS
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
     assert (

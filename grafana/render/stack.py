@@ -30,7 +30,7 @@ def free_port() -> int:
 
 def _scenario(server: Server, folder: Path) -> Path:
     """Write the server's own version of a scenario of the simulator."""
-    source = resources.files("exporter.simulate").joinpath("scenarios", f"{server.scenario}.yml")
+    source = resources.files("spec_decode_exporter.simulator").joinpath("scenarios", f"{server.scenario}.yml")
     text: Mapping[str, Any] = yaml.safe_load(source.read_text(encoding="utf-8"))
     path = folder / f"{server.name}.yml"
     path.write_text(yaml.safe_dump({**text, "model_name": server.model, **server.changes}), encoding="utf-8")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.cost import Cost, CostSource, cost_curve, cost_of, fixed_tokens
-from exporter.config.pay_settings import CostSettings, LoadCost
+from spec_decode_exporter.analysis.cost import Cost, CostSource, cost_curve, cost_of, fixed_tokens
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 
 
 def load_costs(*points):

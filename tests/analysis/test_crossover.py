@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.cost import CostCurve, CostSource
-from exporter.analysis.crossover import crossover_running_requests
-from exporter.analysis.speedup import estimated_speedup_ratio
-from exporter.config.pay_settings import LoadCost
+from spec_decode_exporter.analysis.cost import CostCurve, CostSource
+from spec_decode_exporter.analysis.crossover import crossover_running_requests
+from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
+from spec_decode_exporter.config.cost_settings import LoadCost
 
 
 def curve(*points, fixed=0.0, fixed_tokens=0.0):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.depth import (
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.depth import (
     Depth,
     _drafts,
     _Sureness,
@@ -22,7 +22,7 @@ from exporter.analysis.depth import (
     present_depth,
     recommended,
 )
-from exporter.analysis.speedup import estimated_speedup_ratio
+from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 
 TOLERANCE = 0.03
 

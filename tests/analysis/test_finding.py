@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis import evidence as evidence_of
-from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.depth import Depth
-from exporter.analysis.drop import DropKind
-from exporter.analysis.drops import DropStatus
-from exporter.analysis.estimate import Estimate
-from exporter.analysis.evidence import Evidence
-from exporter.analysis.finding import RULES, FindingName, Severity, findings
-from exporter.analysis.integrity import Check
-from exporter.analysis.rival import Rival
-from exporter.analysis.speculation import Speculation
-from exporter.analysis.state import State
-from exporter.analysis.verdict import Verdict
-from exporter.config.policy import Policy
-from exporter.scrape.batch_schedule import BatchSchedule
-from exporter.scrape.engines import Latency
-from exporter.scrape.sample import Buckets
+from spec_decode_exporter.analysis import finding_context as evidence_of
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.depth import Depth
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.finding import RULES, FindingName, Severity, findings
+from spec_decode_exporter.analysis.finding_context import Evidence
+from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
 
 SURE = Estimate(3.0, 2.9, 3.1, 0.05)
 COUNTERS = {

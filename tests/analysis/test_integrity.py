@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.integrity import Check, broken_checks
-from exporter.window.counts import first
+from spec_decode_exporter.analysis.integrity import Check, broken_checks
+from spec_decode_exporter.window.increments import first
 
 
 @pytest.fixture(scope="module", name="broken")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.depth import Depth, depths, present_depth, recommended
-from exporter.analysis.estimate import Estimate
-from exporter.analysis.recommendation import Action, is_better, recommendation
-from exporter.analysis.verdict import Verdict
-from exporter.config.policy import DepthPolicy
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.depth import Depth, depths, present_depth, recommended
+from spec_decode_exporter.analysis.recommendation import Action, is_better, recommendation
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.policy import DepthPolicy
+from spec_decode_exporter.figures.estimate import Estimate
 
 TOLERANCE = 0.03
 

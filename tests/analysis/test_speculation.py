@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.analysis.speculation import Speculation, resolve
-from exporter.config.pay_settings import SpeculativeSettings
-from exporter.scrape.batch_schedule import BatchSchedule
-from exporter.scrape.server_info import ServedSpeculation
+from spec_decode_exporter.analysis.speculation import Speculation, resolve
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
 SERVED = ServedSpeculation("eagle3", 4, "served/draft")
 

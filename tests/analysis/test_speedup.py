@@ -8,17 +8,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from exporter.analysis.acceptance import draft_acceptance_ratio, effective_tokens_per_step
-from exporter.analysis.bounds import independent_variance
-from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.speedup import (
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.speedup import (
     break_even_acceptance_ratio,
     estimated_speedup_ratio,
     speedup_ceiling_ratio,
     speedup_estimate,
     work,
 )
-from exporter.scrape.engines import Counter
+from spec_decode_exporter.analysis.statistics.ratio_bounds import independent_variance
+from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio, effective_tokens_per_step
+from spec_decode_exporter.scrape.page.engine_table import Counter
 
 
 def at(draft_cost_ratio, fixed_cost_ratio=0.0):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.cost import Cost, CostSource
-from exporter.analysis.estimate import Estimate
-from exporter.analysis.verdict import Verdict, insufficient, verdict
-from exporter.config.policy import Policy
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.verdict import Verdict, insufficient, verdict
+from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.figures.estimate import Estimate
 
 BETTER = [Verdict.HARMFUL, Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL]
 """From bad to good."""

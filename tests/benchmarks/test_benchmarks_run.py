@@ -18,7 +18,7 @@ import benchmarks.__main__ as everything
 from benchmarks import clients, poll_cpu, process, soak
 from benchmarks.counted import Counted
 from benchmarks.page_server import PageServer, addresses
-from exporter.config.load import load
+from spec_decode_exporter.config.load import load
 
 CHECKOUT = Path(__file__).parents[2]
 MODULES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from exporter.config.load import ConfigError, load
+from spec_decode_exporter.config.load import ConfigError, load
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.environment import MOST_CHARACTERS, Expanded, FromVariable, expand
+from spec_decode_exporter.config.environment import MOST_CHARACTERS, Expanded, FromVariable, expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 

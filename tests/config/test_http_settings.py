@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from exporter.config.http_settings import Authorization, HeaderValues, HttpSettings
-from exporter.config.schema import TargetSettings
+from spec_decode_exporter.config.http_settings import Authorization, HeaderValues, HttpSettings
+from spec_decode_exporter.config.schema import TargetSettings
 
 TARGET = "targets:\n  - url: http://a\n    "
 

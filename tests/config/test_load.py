@@ -9,10 +9,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.config.environment import FromVariable
-from exporter.config.explain import models_in
-from exporter.config.load import ConfigError, load
-from exporter.config.schema import DEFAULT_URL, Config, HttpSettings, StateSettings
+from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.config.explain import models_in
+from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.config.schema import DEFAULT_URL, Config, HttpSettings, StateSettings
 
 EXAMPLES = Path(__file__).parents[2] / "config"
 SECRETS = dict.fromkeys(

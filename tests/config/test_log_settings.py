@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from exporter.config.redact import redacted
-from exporter.config.schema import Config
+from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.schema import Config
 
 
 @pytest.mark.parametrize(("written", "seconds"), [("off", None), ("1s", 1.0), ("10s", 10.0), ("1m", 60.0)])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.policy import _ASCENDING, Policy, merged, misordered
-from exporter.config.redact import redacted
+from spec_decode_exporter.config.policy import _ASCENDING, Policy, merged, misordered
+from spec_decode_exporter.config.redact import redacted
 
 
 def test_the_defaults_are_in_order():

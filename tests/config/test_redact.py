@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from exporter.config.redact import redacted
+from spec_decode_exporter.config.redact import redacted
 
 FILE = """\
 windows: [90s, 36h]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.redact import redacted
-from exporter.config.reference_settings import ReferenceSettings
-from exporter.reference.file import write
-from tests.reference.conftest import references
+from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.reference_settings import ReferenceSettings
+from spec_decode_exporter.reports.reference.reference_file import write
+from tests.reports.reference.conftest import references
 
 __all__ = ("references",)
 

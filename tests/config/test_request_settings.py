@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.config.redact import redacted
-from exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.request_settings import RequestSettings
 
 SALT = "0123456789abcdef"
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from exporter.config.shard_settings import ShardSettings
+from spec_decode_exporter.config.shard_settings import ShardSettings
 
 
 def test_without_any_all_targets_are_this_exporters(read):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.units import (
+from spec_decode_exporter.config.units import (
     DURATION_PATTERN,
     PARAMETERS_PATTERN,
     SIZE_PATTERN,

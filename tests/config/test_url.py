@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config.url import address, identity, normalise, without_query
+from spec_decode_exporter.config.url import address, identity, normalise, without_query
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.config import yaml_loader
-from exporter.config.tree import MOST_FLAWS, Reader, YamlError, parse, parse_items
-from exporter.config.yaml_loader import NotAListError
+from spec_decode_exporter.config import yaml_loader
+from spec_decode_exporter.config.yaml_loader import NotAListError
+from spec_decode_exporter.config.yaml_tree import MOST_FLAWS, Reader, YamlError, parse, parse_items
 
 
 def items(text: str):

@@ -17,20 +17,20 @@ from urllib.parse import parse_qs, urlsplit
 
 from structlog.testing import capture_logs
 
-from exporter.config.load import ConfigError
-from exporter.config.problem import Problem
-from exporter.config.schema import Config
-from exporter.export.collector import SnapshotCollector, enabled_metrics
-from exporter.scrape.client import Answer
-from exporter.scrape.errors import PollError, StatusError
-from exporter.service import Options, Service
-from exporter.simulate.answer import Answer as RequestAnswer
-from exporter.simulate.library import load_scenario
-from exporter.simulate.python_page import filtered_page, python_page
-from exporter.simulate.rust_page import rust_page
-from exporter.simulate.scenario import Scenario
-from exporter.simulate.simulation import Simulation
-from exporter.simulate.unix import UnixTime
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.errors import Problem
+from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_metrics
+from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
+from spec_decode_exporter.simulator.python_page import filtered_page, python_page
+from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
+from spec_decode_exporter.simulator.rust_page import rust_page
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.unix_time import UnixTime
 from tests.conftest import FakeClock, settle
 
 SCRAPE_SECONDS = 15
@@ -247,7 +247,7 @@ async def _record(run: Run) -> Recording:
         run.config(),
     )
     configs = iter([config])
-    with mock.patch("exporter.watch.Client", return_value=network):
+    with mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network):
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()

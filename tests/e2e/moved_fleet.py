@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from unittest import mock
 
-from exporter.config.schema import Config
-from exporter.service import Options, Service
-from exporter.web.app import create_app
-from exporter.web.listen import ListenAddress
-from exporter.web.state import AppState
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.server.listen import ListenAddress
+from spec_decode_exporter.web.state import AppState
 from tests.conftest import FakeClock, settle
 from tests.e2e.faster_clock import Network, Server
 
@@ -55,8 +55,8 @@ async def moved_fleet(
     settings = Config.model_validate({"targets": targets, **config})
     network = Network(servers, clock, telling=settings.requests.ingest)
     with (
-        mock.patch("exporter.watch.Client", return_value=network),
-        mock.patch("exporter.service.create_app", side_effect=create_app) as created,
+        mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network),
+        mock.patch("spec_decode_exporter.app.service.create_app", side_effect=create_app) as created,
     ):
         service = Service(lambda: settings, Options(addresses=[ListenAddress("127.0.0.1", 0)]), clock)
         await service.start()

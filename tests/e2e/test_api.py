@@ -12,8 +12,8 @@ import socket
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from exporter.web.api.routes import ENDPOINTS
-from exporter.web.api.stream import CONTENT_TYPE as STREAM_TYPE
+from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM_TYPE
+from spec_decode_exporter.web.api.routes import ENDPOINTS
 
 schemathesis = pytest.importorskip("schemathesis", reason="make e2e installs it")
 validator = pytest.importorskip("openapi_spec_validator", reason="make e2e installs it")

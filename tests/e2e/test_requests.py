@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from exporter.simulate.library import load_scenario
+from spec_decode_exporter.simulator.scenario_library import load_scenario
 
 SPEED = 10
 """Simulated seconds in one."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from exporter.config.load import load
-from exporter.config.problem import ConfigError
-from exporter.config.schema import Config, Scrape
-from exporter.scrape.slices import finish
-from exporter.targets.file_sd import FileDiscovery
-from exporter.targets.group_reader import json_groups
-from exporter.targets.groups import Listing
-from exporter.targets.protocol import DiscoveryError
-from exporter.web.security.load import read_web_config
-from exporter.web.security.schema import WebSettings
+from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.schema import Config, Scrape
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.discovery.file_sd import FileDiscovery
+from spec_decode_exporter.discovery.group_reader import json_groups
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.web.security.schema import WebSettings
 from tests.fuzz.harness import Harness, file_of, sane
 
 SECRET = "hunter2"

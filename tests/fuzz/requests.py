@@ -12,9 +12,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 from multidict import MultiDict
 
-from exporter.event_log import EventLog, UnknownEventError
-from exporter.web.api.problems import RequestError
-from exporter.web.api.queries import (
+from spec_decode_exporter.metrics.negotiation import Format, choose_format, choose_gzip
+from spec_decode_exporter.monitor.event_log import EventLog, UnknownEventError
+from spec_decode_exporter.web.api.problems import RequestError
+from spec_decode_exporter.web.api.queries import (
     EngineQuery,
     EventsQuery,
     HistoryQuery,
@@ -23,9 +24,8 @@ from exporter.web.api.queries import (
     SnapshotQuery,
     read,
 )
-from exporter.web.negotiation import Format, choose_format, choose_gzip
-from exporter.web.page.query import Query as PageQuery
-from exporter.web.security.guard import _credentials
+from spec_decode_exporter.web.page.page_query import Query as PageQuery
+from spec_decode_exporter.web.security.guard import _credentials
 from tests.fuzz.harness import Harness, sane
 
 _MODELS = (Query, EngineQuery, SnapshotQuery, HistoryQuery, RequestsQuery, EventsQuery)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from itertools import count
 
-from exporter.scrape.engines import BUCKET_NAMES, MEANINGS
-from exporter.scrape.errors import PageError
-from exporter.scrape.page import read_page, read_values
-from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
-from exporter.scrape.reader import MOST_COUNT, Reader
-from exporter.scrape.slices import finish
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
+from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+from spec_decode_exporter.scrape.page.parser import read_page, read_values
+from spec_decode_exporter.scrape.page.sample_reader import MOST_COUNT, Reader
+from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.fuzz.harness import Harness, sane
 
 NAMES = frozenset(MEANINGS)

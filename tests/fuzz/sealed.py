@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from exporter.analysis.drops import DropWatch
-from exporter.baselines import Baselines
-from exporter.config.policy import DropPolicy
-from exporter.reference import file as reference_file
-from exporter.sealed import UnusableError
-from exporter.state_file import _SEAL, MOST_VALUES
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.core.checksummed_file import UnusableError
+from spec_decode_exporter.monitor.drops.drop_watch import DropWatch
+from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.state_file import _SEAL, MOST_VALUES
+from spec_decode_exporter.reports.reference import reference_file
 from tests.fuzz.harness import Harness, file_of, sane
 
 

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.schema import Scrape
-from exporter.scrape.batch_schedule import MOST_RANGES
-from exporter.scrape.plan import MOST_POSITIONS
-from exporter.scrape.server_info import ServedSpeculation, served_speculation
-from exporter.scrape.slices import giving_way
-from exporter.targets.arguments import config_speculation, pod_speculation
-from exporter.targets.kubernetes import PodDiscovery
-from exporter.targets.kubernetes_api import Access, PodsApi, _events
-from exporter.targets.kubernetes_objects import ApiError
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
+from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
+from spec_decode_exporter.discovery.kubernetes.pods_api import Access, PodsApi, _events
+from spec_decode_exporter.discovery.vllm_command_line import config_speculation, pod_speculation
+from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.poll.batch_schedule import MOST_RANGES
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
 from tests.fuzz.harness import Harness, finished, sane
 
 _SETTINGS = KubernetesDiscovery(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
-from exporter.requests.record import MOST_NAME
-from exporter.requests.records import NotJsonError
-from exporter.requests.request import Request
-from exporter.requests.wire import MOST_MISTAKES, Batch, read
+from spec_decode_exporter.requests.record_reader import NotJsonError
+from spec_decode_exporter.requests.request import Request
+from spec_decode_exporter.requests.request_batch import MOST_MISTAKES, Batch, read
+from spec_decode_exporter.requests.request_record import MOST_NAME
 from tests.fuzz.harness import Harness, sane
 
 _LOOP = asyncio.new_event_loop()

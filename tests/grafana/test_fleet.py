@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from exporter.config.load import load
-from exporter.simulate.library import load_scenario, scenario_names
 from grafana.__main__ import BOARDS
 from grafana.render.__main__ import SHOWN
 from grafana.render.fleet import FLEET
 from grafana.render.stack import _scenario
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
 
 
 @pytest.mark.parametrize("server", FLEET, ids=lambda server: server.name)

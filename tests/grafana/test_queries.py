@@ -7,10 +7,15 @@ import re
 import promql_parser as promql
 import pytest
 
-from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
-from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
-from exporter.export.metric import Kind
-from exporter.export.request_catalogue import REQUEST_METRICS
+from spec_decode_exporter.metrics.engine_metrics import (
+    CATALOGUE,
+    ENGINE_LABELS,
+    EXPORTER_METRICS,
+    TARGET_METRICS,
+)
+from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
+from spec_decode_exporter.metrics.metric import Kind
+from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
 SCRAPED = {"job", "instance", "cluster", "namespace"}
 """What Prometheus adds to every series, the last two where it is told to."""

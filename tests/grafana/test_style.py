@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.analysis.recommendation import Action
-from exporter.analysis.state import State
-from exporter.analysis.verdict import Verdict
-from exporter.config.policy import SpeedupPolicy
-from exporter.requests.findings import Effect
 from grafana import style
 from grafana.panels import reference
 from grafana.promql import FLEET, number_of_word
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.policy import SpeedupPolicy
+from spec_decode_exporter.requests.request_findings import Effect
 
 
 @pytest.mark.parametrize(

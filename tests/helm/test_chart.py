@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter import __version__
 from helm.sync import CHART
+from spec_decode_exporter import __version__
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -7,10 +7,10 @@ import re
 import pytest
 import yaml
 
-from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.target_settings import Scrape
-from exporter.targets.pods import Pod, PodReader
 from helm.sync import ROOT
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.target_settings import Scrape
+from spec_decode_exporter.discovery.kubernetes.pods import Pod, PodReader
 
 TEXT = (ROOT / "docs" / "kubernetes.md").read_text()
 BLOCKS = [
@@ -77,7 +77,7 @@ def test_the_fleet_finds_the_engines_of_the_production_stack_and_nothing_else():
 def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):
     import kubernetes_validate
 
-    from exporter.simulate.library import load_scenario
+    from spec_decode_exporter.simulator.scenario_library import load_scenario
 
     drill = after("drill")
     kubernetes_validate.validate(drill, "1.36", strict=True)

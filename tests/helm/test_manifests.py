@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies
 
-from exporter import __version__
+from spec_decode_exporter import __version__
 
 OPERATOR_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 WHOLE_CLUSTER = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.inside import spec_decode_requests
 from helm.sync import ROOT
+from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from tests.helm.rendering import CHART, render_chart
 
 FILE = Path(spec_decode_requests.__file__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli import parse
-from exporter.config.load import load
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.config.load import load
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from exporter import __version__
 from helm import sync
+from spec_decode_exporter import __version__
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from exporter.requests.records import MOST_CHARACTERS
-from exporter.requests.wire import MOST_REQUESTS
-from exporter.web import app, listen
-from exporter.web.api import queries, requests, stream
-from exporter.web.connection import HEAD_SECONDS, MOST_HEAD, MOST_RECEIVED
-from exporter.web.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
-from exporter.web.page import query as page_query
-from exporter.web.page.content import MOST_ROWS
-from exporter.web.slots import MOST, MOST_PER_CLIENT, WAIT_SECONDS
+from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
+from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
+from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.web import application
+from spec_decode_exporter.web.api import event_stream, queries, request_ingest
+from spec_decode_exporter.web.page import page_query
+from spec_decode_exporter.web.page.page_content import MOST_ROWS
+from spec_decode_exporter.web.server import listen
+from spec_decode_exporter.web.server.client_connection import HEAD_SECONDS, MOST_HEAD, MOST_RECEIVED
+from spec_decode_exporter.web.server.concurrency_limit import MOST, MOST_PER_CLIENT, WAIT_SECONDS
 from tests.hostile import clients_identity
 from tests.hostile.port import answered, array, header, metrics, padded, posted, request
 from tests.hostile.row import Row
@@ -117,7 +118,7 @@ _LAST_EVENT: Final = Row(
     kind="header",
     controlled_by="a client of the port",
     bytes="32 characters",
-    items=f"{stream.MOST_READERS} streams, {stream.MOST_PER_CLIENT} of one address; 1,000 events",
+    items=f"{event_stream.MOST_READERS} streams, {event_stream.MOST_PER_CLIENT} of one address; 1,000 events",
     time="one pass over the events that are kept",
     addresses="nothing",
     beyond_bounds="400, or 503; no log line",
@@ -144,7 +145,7 @@ _OTHER_BODY: Final = Row(
     name="body of /-/reload, or of a request without one",
     kind="socket",
     controlled_by="a client of the port",
-    bytes=f"{app._MOST_BODY // _KIB} KiB, with a Content-Length",
+    bytes=f"{application._MOST_BODY // _KIB} KiB, with a Content-Length",
     items="none: no such body is read",
     time="none",
     addresses="nothing",
@@ -152,12 +153,12 @@ _OTHER_BODY: Final = Row(
     read=answered,
     worst={
         "as many bytes as are taken": lambda: request(
-            method=b"POST", path=b"/-/reload", body=b"a" * app._MOST_BODY
+            method=b"POST", path=b"/-/reload", body=b"a" * application._MOST_BODY
         ),
-        "a body of GET": lambda: request(body=b"a" * app._MOST_BODY),
+        "a body of GET": lambda: request(body=b"a" * application._MOST_BODY),
     },
     beyond={
-        "bytes": lambda: request(method=b"POST", path=b"/-/reload", body=b"a" * (app._MOST_BODY + 1)),
+        "bytes": lambda: request(method=b"POST", path=b"/-/reload", body=b"a" * (application._MOST_BODY + 1)),
         "a length": lambda: request(b"Transfer-Encoding: chunked") + b"1\r\na\r\n" * 50_000 + b"0\r\n\r\n",
         "a number": lambda: request(b"Content-Length: " + b"9" * 5000),
     },
@@ -169,10 +170,10 @@ _REQUESTS: Final = Row(
     name="body of POST /api/v1/requests",
     kind="socket",
     controlled_by="a client of the port, with requests.ingest",
-    bytes=f"{requests.MOST_BODY // _KIB} KiB within {requests._BODY_SECONDS:.0f} s; "
+    bytes=f"{request_ingest.MOST_BODY // _KIB} KiB within {request_ingest._BODY_SECONDS:.0f} s; "
     f"{MOST_CHARACTERS // _KIB} KiB a request",
-    items=f"{MOST_REQUESTS} requests; {requests.MOST_BODIES} bodies at a time, "
-    f"{requests.MOST_BODIES_PER_CLIENT} of one address",
+    items=f"{MOST_REQUESTS} requests; {request_ingest.MOST_BODIES} bodies at a time, "
+    f"{request_ingest.MOST_BODIES_PER_CLIENT} of one address",
     time=f"{MOST_CHARACTERS // _KIB} KiB in one go: 10 ms",
     addresses="nothing",
     beyond_bounds="400, 408, 413, 415 or 503; one log line a minute, requests_refused",
@@ -183,22 +184,22 @@ _REQUESTS: Final = Row(
         "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
         "long numbers": lambda: posted(array(b'{"n":1.' + b"1" * 60_000 + b"}", 16)),
         "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
-        "space": lambda: posted(b"[" + b" " * (requests.MOST_BODY - 2) + b"]"),
+        "space": lambda: posted(b"[" + b" " * (request_ingest.MOST_BODY - 2) + b"]"),
         "lines that are no JSON": lambda: posted(
-            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MOST_REQUESTS - 1)), requests.NDJSON
+            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MOST_REQUESTS - 1)), request_ingest.NDJSON
         ),
     },
     beyond={
-        "bytes": lambda: posted(padded(b"[]", requests.MOST_BODY + 1)),
+        "bytes": lambda: posted(padded(b"[]", request_ingest.MOST_BODY + 1)),
         "requests": lambda: posted(array(b"{}", MOST_REQUESTS + 1)),
-        "nesting": lambda: posted(b"[" * requests.MOST_BODY),
+        "nesting": lambda: posted(b"[" * request_ingest.MOST_BODY),
         "bytes of a request": lambda: posted(b'{"n":"' + b"a" * MOST_CHARACTERS + b'"}'),
         "type": lambda: posted(b"{}", "text/plain"),
         "packing": lambda: request(
             b"Content-Encoding: gzip",
             b"Content-Type: application/json",
             method=b"POST",
-            path=requests.PATH.encode(),
+            path=request_ingest.PATH.encode(),
             body=b"{}",
         ),
     },

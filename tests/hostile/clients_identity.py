@@ -13,21 +13,21 @@ import bcrypt
 import trustme
 from pydantic import SecretStr
 
-from exporter.cli import parse
-from exporter.commands.flags import UsageError
-from exporter.web import listen
-from exporter.web.door import (
+from spec_decode_exporter.cli.flags import UsageError
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.web.security.check_queue import MOST_WAITING, BusyError
+from spec_decode_exporter.web.security.guard import _credentials
+from spec_decode_exporter.web.security.hosts import AllowedHosts
+from spec_decode_exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.server import listen
+from spec_decode_exporter.web.server.connection_limiter import (
     BEGUN_HANDSHAKE_SECONDS,
     HANDSHAKE_SECONDS,
     MOST_CONNECTIONS,
     MOST_HANDSHAKES,
     MOST_HANDSHAKES_PER_CLIENT,
 )
-from exporter.web.listen import Plain
-from exporter.web.security.checks import MOST_WAITING, BusyError
-from exporter.web.security.guard import _credentials
-from exporter.web.security.hosts import AllowedHosts
-from exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.server.listen import Plain
 from tests.hostile.port import answered, exchange, header, request, served
 from tests.hostile.row import RejectedError, Row
 

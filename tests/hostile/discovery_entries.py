@@ -9,24 +9,29 @@ from typing import Any, Final
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from exporter.config.explain import explain
-from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_NAME, MOST_LABEL_VALUE, MOST_LABELS
-from exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
-from exporter.config.url import HIGHEST_PORT, MOST_PATH
-from exporter.scrape.errors import PageError
-from exporter.scrape.plan import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
-from exporter.scrape.reader import Reader
-from exporter.scrape.slices import finish, giving_way
-from exporter.targets.dns import DnsNameDiscovery
-from exporter.targets.groups import Listing
-from exporter.targets.kubernetes_api import Access
-from exporter.targets.kubernetes_objects import ApiError
-from exporter.targets.labels import CHARACTERS_OF_NAMES, FleetLabels
-from exporter.targets.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
-from exporter.targets.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
-from exporter.targets.protocol import DiscoveryError
-from exporter.targets.target import Target
+from spec_decode_exporter.config.explain import explain
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.labels import (
+    MOST_LABEL_CHARACTERS,
+    MOST_LABEL_NAME,
+    MOST_LABEL_VALUE,
+    MOST_LABELS,
+)
+from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
+from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
+from spec_decode_exporter.core.cooperative_yield import finish, giving_way
+from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
+from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
+from spec_decode_exporter.discovery.kubernetes.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.kubernetes.pods_api import Access
+from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES, FleetLabels
+from spec_decode_exporter.discovery.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
+from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.hostile.row import RejectedError, Row
 
 _NOT_PRINTABLE: Final = ("\0", "\n", "\x1b[2J", "\u202e", "\ud800")

@@ -9,22 +9,22 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
-from exporter.config.http_settings import Authorization, HttpSettings
-from exporter.config.load import load
-from exporter.config.problem import ConfigError
-from exporter.config.tree import LARGEST as LARGEST_YAML
-from exporter.config.values import LARGEST_SECRET
-from exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
-from exporter.plan import checkpoint
-from exporter.plan.configuration import ModelError
-from exporter.reference import file as reference
-from exporter.scrape.credentials import headers
-from exporter.scrape.errors import PollError
-from exporter.sealed import Seal
-from exporter.state_file import LARGEST as LARGEST_STATE
-from exporter.state_file import MOST_VALUES as MOST_STATE_VALUES
-from exporter.state_file import StateFile
-from exporter.web.security.load import read_web_config
+from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.values import LARGEST_SECRET
+from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
+from spec_decode_exporter.config.yaml_tree import LARGEST as LARGEST_YAML
+from spec_decode_exporter.core.checksummed_file import Seal
+from spec_decode_exporter.monitor.state_file import LARGEST as LARGEST_STATE
+from spec_decode_exporter.monitor.state_file import MOST_VALUES as MOST_STATE_VALUES
+from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.reports.plan import checkpoint
+from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.reports.reference import reference_file as reference
+from spec_decode_exporter.scrape.http.credentials import headers
+from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.web.security.load_web_config import read_web_config
 from tests.hostile.making import MIB, as_json, filled, in_file
 from tests.hostile.row import RejectedError, Row
 

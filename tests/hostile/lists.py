@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from exporter.config.schema import HttpDiscovery, Scrape
-from exporter.config.yaml_loader import MOST_NODES_OF_A_LIST, MOST_NODES_OF_AN_ITEM, MOST_TEXT
-from exporter.targets.file_sd import MOST_BYTES_TOGETHER, MOST_FILES, FileDiscovery
-from exporter.targets.group_reader import (
+from spec_decode_exporter.config.schema import HttpDiscovery, Scrape
+from spec_decode_exporter.config.yaml_loader import MOST_NODES_OF_A_LIST, MOST_NODES_OF_AN_ITEM, MOST_TEXT
+from spec_decode_exporter.discovery.file_sd import MOST_BYTES_TOGETHER, MOST_FILES, FileDiscovery
+from spec_decode_exporter.discovery.group_reader import (
     MOST_BYTES,
     MOST_CHARACTERS,
     MOST_GROUP_LABELS,
@@ -21,9 +21,9 @@ from exporter.targets.group_reader import (
     MOST_LABELS,
     MOST_TARGETS,
 )
-from exporter.targets.groups import MOST_URL_CHARACTERS
-from exporter.targets.http_sd import HttpListDiscovery
-from exporter.targets.protocol import DiscoveryError
+from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_groups import MOST_URL_CHARACTERS
 from tests.hostile import files, pods
 from tests.hostile.making import MIB, NO_LIST, as_json, filled, repeated, served
 from tests.hostile.row import Read, RejectedError, Row

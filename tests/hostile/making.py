@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from exporter.targets.group_reader import (
+from spec_decode_exporter.discovery.group_reader import (
     MOST_BYTES,
 )
 from tests.hostile.row import Read, RejectedError

@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from exporter.inside import spec_decode_requests as inside
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.hostile.row import RejectedError, Row
-from tests.inside.adversarial import HOSTILE, TYPICAL, repeated
-from tests.inside.harness import SCOPE, answer, application, asked, body, start, stream
+from tests.vllm_middleware.adversarial import HOSTILE, TYPICAL, repeated
+from tests.vllm_middleware.harness import SCOPE, answer, application, asked, body, start, stream
 
 _MIB: Final = 2**20
 _KIB: Final = 2**10

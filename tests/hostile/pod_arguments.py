@@ -6,8 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from exporter.scrape.batch_schedule import KEY, MOST_RANGES
-from exporter.targets.arguments import MOST_SCRIPT, MOST_TEXT, MOST_WORDS, config_speculation, pod_speculation
+from spec_decode_exporter.discovery.vllm_command_line import (
+    MOST_SCRIPT,
+    MOST_TEXT,
+    MOST_WORDS,
+    config_speculation,
+    pod_speculation,
+)
+from spec_decode_exporter.scrape.poll.batch_schedule import KEY, MOST_RANGES
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import KIB
 from tests.hostile.server_details import ranges

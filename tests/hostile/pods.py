@@ -8,16 +8,16 @@ from typing import Final
 
 from aiohttp import web
 
-from exporter.config.kubernetes_settings import KubernetesDiscovery
-from exporter.config.schema import Scrape
-from exporter.scrape.answer import LEAST_PIECES, PIECE
-from exporter.targets.group_reader import (
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.discovery.group_reader import (
     MOST_TARGETS,
 )
-from exporter.targets.kubernetes import MOST_PODS, PodDiscovery
-from exporter.targets.kubernetes_api import LARGEST_PAGE, LONGEST_LINE
-from exporter.targets.kubernetes_objects import MOST_CHARACTERS as MOST_POD_CHARACTERS
-from exporter.targets.protocol import DiscoveryError
+from spec_decode_exporter.discovery.kubernetes.api_objects import MOST_CHARACTERS as MOST_POD_CHARACTERS
+from spec_decode_exporter.discovery.kubernetes.pod_discovery import MOST_PODS, PodDiscovery
+from spec_decode_exporter.discovery.kubernetes.pods_api import LARGEST_PAGE, LONGEST_LINE
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.scrape.http.response import LEAST_PIECES, PIECE
 from tests.hostile.making import MIB, NO_LIST, Server, as_json, filled, served
 from tests.hostile.row import RejectedError, Row
 

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from exporter.requests.wire import Batch
-from exporter.requests.wire import read as read_body
-from exporter.web import app
-from exporter.web.api import requests
-from exporter.web.door import Tls
-from exporter.web.listen import parse_listen_address, serve
-from exporter.web.state import AppState
+from spec_decode_exporter.requests.request_batch import Batch
+from spec_decode_exporter.requests.request_batch import read as read_body
+from spec_decode_exporter.web import application
+from spec_decode_exporter.web.api import request_ingest
+from spec_decode_exporter.web.server.connection_limiter import Tls
+from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.state import AppState
 from tests.hostile.row import RejectedError
 from tests.web.conftest import NOTHING_TO_TELL, plain_state
 
@@ -45,7 +45,7 @@ def _state(**given: Any) -> AppState:
 @asynccontextmanager
 async def served(tls: Tls | None = None, **given: Any) -> AsyncIterator[int]:
     """Serve the application as the program does; yield the port."""
-    server = await serve(app.create_app(_state(**given)), [parse_listen_address(_LOOPBACK)], tls)
+    server = await serve(application.create_app(_state(**given)), [parse_listen_address(_LOOPBACK)], tls)
     try:
         yield int(server.urls[0].rpartition(":")[2].strip("/"))
     finally:
@@ -96,14 +96,14 @@ def header(name: bytes, size: int, fill: bytes = b"a") -> bytes:
     return name + b": " + (fill * (value // len(fill) + 1))[:value]
 
 
-def posted(body: bytes, content_type: str = requests.JSON) -> bytes:
+def posted(body: bytes, content_type: str = request_ingest.JSON) -> bytes:
     kind = b"Content-Type: " + content_type.encode()
-    return request(kind, method=b"POST", path=requests.PATH.encode(), body=body)
+    return request(kind, method=b"POST", path=request_ingest.PATH.encode(), body=body)
 
 
 def array(record: bytes, count: int) -> bytes:
     return b"[" + b",".join([record] * count) + b"]"
 
 
-def padded(body: bytes, size: int = requests.MOST_BODY) -> bytes:
+def padded(body: bytes, size: int = request_ingest.MOST_BODY) -> bytes:
     return body + b" " * (size - len(body))

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from exporter.capacity import engines_that_fit
+from spec_decode_exporter.core.capacity import engines_that_fit
 from tests.e2e.conftest import PROGRAM, free_port
 
 GOOD_TARGETS = 9
@@ -173,7 +173,8 @@ def _knocking(folder: Path, attack: Attack, port: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _process(module: str, *arguments: object) -> Iterator[None]:
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    checkout = Path(__file__).parents[2]
+    environ = {**os.environ, "PYTHONPATH": f"{checkout / 'exporter'}{os.pathsep}{checkout}"}
     process = subprocess.Popen([sys.executable, "-m", module, *map(str, arguments)], env=environ)
     try:
         yield

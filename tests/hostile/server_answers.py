@@ -6,9 +6,9 @@ import zlib
 from functools import partial
 from typing import Final
 
-from exporter.config.poll_settings import Poll
-from exporter.scrape.answer import FRAMING_LIMIT, LEAST_PIECES, PIECE, AnswerParser
-from exporter.scrape.errors import PollError
+from spec_decode_exporter.config.poll_settings import Poll
+from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, LEAST_PIECES, PIECE, AnswerParser
+from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 
 MOST_BODY: Final = Poll().max_body

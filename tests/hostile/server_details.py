@@ -8,15 +8,15 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from exporter.clock import SystemClock
-from exporter.scrape.batch_schedule import KEY, MOST_BATCH, MOST_RANGES
-from exporter.scrape.budget import PollBudget
-from exporter.scrape.client import Answer
-from exporter.scrape.errors import StatusError
-from exporter.scrape.plan import MOST_POSITIONS
-from exporter.scrape.poller import DETAILS_EVERY, Pace, Polled, Poller, PollRecord
-from exporter.scrape.server_info import MOST_ANSWER
-from exporter.scrape.slices import Pausing
+from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.cooperative_yield import Pausing
+from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.poll.batch_schedule import KEY, MOST_BATCH, MOST_RANGES
+from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
+from spec_decode_exporter.scrape.poll.poller import DETAILS_EVERY, Pace, Polled, Poller, PollRecord
+from spec_decode_exporter.scrape.poll.server_info import MOST_ANSWER
+from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import KIB, MOST_BODY, answer, received
 from tests.hostile.server_pages import page

@@ -6,9 +6,8 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from exporter.scrape.errors import PollError
-from exporter.scrape.page import MOST_LABELS, MOST_LABELS_OF_ONE, MOST_LINE, MOST_LINES, MOST_SERIES, SLICE
-from exporter.scrape.plan import (
+from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.scrape.page.layout_map import (
     MOST_BUCKETS,
     MOST_ENGINES,
     MOST_NAME,
@@ -16,9 +15,17 @@ from exporter.scrape.plan import (
     MOST_POSITIONS,
     MOST_POSITIONS_TOGETHER,
 )
-from exporter.scrape.reader import Reader
-from exporter.scrape.schedule import LARGEST_SHARE, PROCESSOR_SHARE
-from exporter.scrape.slices import giving_way
+from spec_decode_exporter.scrape.page.parser import (
+    MOST_LABELS,
+    MOST_LABELS_OF_ONE,
+    MOST_LINE,
+    MOST_LINES,
+    MOST_SERIES,
+    SLICE,
+)
+from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.poll.poll_schedule import LARGEST_SHARE, PROCESSOR_SHARE
+from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import FAILED, KIB, MOST_BODY, answer, received
 

@@ -9,18 +9,23 @@ from math import inf
 from typing import Final
 from unittest.mock import patch
 
-from exporter.baselines import Baselines
-from exporter.config.schema import Config
-from exporter.export.snapshot import engine_view
-from exporter.scrape.client import Answer
-from exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
-from exporter.scrape.errors import PollError
-from exporter.scrape.page import MOST_NUMBER, MOST_SERIES, SLICE
-from exporter.scrape.plan import MOST_ENGINES, MOST_POSITIONS, MOST_POSITIONS_TOGETHER, MOST_SECONDS
-from exporter.scrape.reader import GAUGES, MOST_COUNT, MOST_REQUESTS
-from exporter.targets.target import Target
-from exporter.watch import TargetWatch
-from exporter.window.counts import MOST_INCREMENT
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.layout_map import (
+    MOST_ENGINES,
+    MOST_POSITIONS,
+    MOST_POSITIONS_TOGETHER,
+    MOST_SECONDS,
+)
+from spec_decode_exporter.scrape.page.parser import MOST_NUMBER, MOST_SERIES, SLICE
+from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT, MOST_REQUESTS
+from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.window.increments import MOST_INCREMENT
 from tests.conftest import FakeClock
 from tests.hostile.row import RejectedError, Row
 
@@ -65,7 +70,7 @@ async def _watched(page: bytes) -> TargetWatch:
     zeros = re.sub(rb"(?m) \S+$", b" 0", page)
     config = Config.model_validate({"poll": {"filter": "off", "histogram_interval": "1s"}})
     server, clock = _Server(zeros, page, page), FakeClock()
-    with patch("exporter.watch.Client", lambda *_, **__: server):
+    with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: server):
         watch = TargetWatch(Target("http://hostile/metrics", "hostile"), config, clock, Baselines())
     for _ in range(3):
         clock.now += 1  # so that histograms are due in each

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from exporter.analysis.cost import Cost, CostSource
-from exporter.config.request_settings import RequestSettings
-from exporter.requests.board import RequestBoard
-from exporter.requests.request import Request
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.request import Request
+from spec_decode_exporter.requests.request_store import RequestBoard
 
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.requests.pathology import Pathology, pathology, share_bounds
+from spec_decode_exporter.requests.pathology import Pathology, pathology, share_bounds
 
 
 @pytest.mark.parametrize(

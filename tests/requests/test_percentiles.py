@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.requests.percentiles import percentiles
+from spec_decode_exporter.requests.percentiles import percentiles
 
 numbers = st.lists(st.floats(0, 100, allow_subnormal=False), min_size=2, max_size=200)
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.requests.request import Request
-from exporter.requests.since_start import ACCEPTANCE_LENGTH_BOUNDS, ACCEPTANCE_RATIO_BOUNDS, SinceStart
+from spec_decode_exporter.requests.request import Request
+from spec_decode_exporter.requests.since_start import (
+    ACCEPTANCE_LENGTH_BOUNDS,
+    ACCEPTANCE_RATIO_BOUNDS,
+    SinceStart,
+)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 1)), max_size=100))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.config.request_settings import RequestSettings
-from exporter.requests.temperatures import Temperatures, temperature_labels
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.temperatures import Temperatures, temperature_labels
 
 
 @pytest.fixture(name="temperatures")

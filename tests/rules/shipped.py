@@ -14,10 +14,15 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.prometheus.generate.settings import load
-from exporter.export.catalogue import CATALOGUE, ENGINE_LABELS, EXPORTER_METRICS, TARGET_METRICS
-from exporter.export.experiment_catalogue import ARM_LABELS, EXPERIMENT_METRICS
-from exporter.export.metric import Kind
-from exporter.export.request_catalogue import REQUEST_METRICS
+from spec_decode_exporter.metrics.engine_metrics import (
+    CATALOGUE,
+    ENGINE_LABELS,
+    EXPORTER_METRICS,
+    TARGET_METRICS,
+)
+from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
+from spec_decode_exporter.metrics.metric import Kind
+from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "config" / "prometheus"

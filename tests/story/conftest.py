@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.config.load import load
-from exporter.service import Options, Service
-from exporter.simulate.library import read_scenario
-from exporter.web.listen import parse_listen_address
-from tests.simulated import Server
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.simulator.scenario_library import read_scenario
+from spec_decode_exporter.web.server.listen import parse_listen_address
+from tests.fixtures.simulated import Server
 
 
 class Story:

@@ -13,41 +13,41 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from exporter.analysis.measure import added, measure
-from exporter.baselines import Baselines
-from exporter.config.request_settings import RequestSettings
-from exporter.config.schema import Config
-from exporter.event_log import EventLog
-from exporter.experiments import Experiments
-from exporter.export.catalogue import NAMES
-from exporter.export.collector import SnapshotCollector
-from exporter.export.group import group_view, grouped
-from exporter.export.history import history_view
-from exporter.export.models import ObservationView
-from exporter.export.request_snapshot import lists
-from exporter.export.snapshot import engine_view, snapshot_view
-from exporter.export.status import ExporterStatus
-from exporter.export.summary import Summaries
-from exporter.fleet import Fleet
-from exporter.intake import Intake
-from exporter.internal_errors import InternalErrors
-from exporter.overview import Overview
-from exporter.report.content import report
-from exporter.report.document import json_report
-from exporter.report.paint import Paint
-from exporter.report.status import exit_status
-from exporter.report.text import text_report
-from exporter.scrape.client import Answer
-from exporter.scrape.engines import ENGINES, Gauge, Latency, Mark
-from exporter.scrape.errors import PollError
-from exporter.scrape.reader import GAUGES, MOST_COUNT
-from exporter.targets.target import Target
-from exporter.watch import TargetWatch
-from exporter.web.exposition import Exposition
-from exporter.web.negotiation import Format
-from exporter.web.page.content import content
-from exporter.web.page.query import Query
-from exporter.window.together import together
+from spec_decode_exporter.analysis.comparison.measure import added, measure
+from spec_decode_exporter.app.fleet_snapshot import Overview
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.metrics.collector import SnapshotCollector
+from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.exposition import Exposition
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.experiment_monitor import Experiments
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.request_receiver import Intake
+from spec_decode_exporter.monitor.summary_log import Summaries
+from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.reports.observe.exit_status import exit_status
+from spec_decode_exporter.reports.observe.observe_json import json_report
+from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.page.engine_table import ENGINES, Gauge, Latency, Mark
+from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT
+from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
+from spec_decode_exporter.views.group_totals import group_view, grouped
+from spec_decode_exporter.views.history import history_view
+from spec_decode_exporter.views.models import ObservationView
+from spec_decode_exporter.views.request_view import lists
+from spec_decode_exporter.views.target_status import ExporterStatus
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.window.merge import together
 from tests.conftest import FakeClock
 
 MOST = MOST_COUNT - 1
@@ -198,7 +198,7 @@ class Chain:
         for number, script in enumerate(self.scripts):
             target = Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
             more = self.fleet.config, self.clock, self.fleet._baselines, self.events
-            with patch("exporter.watch.Client", lambda *_, **__: script):  # noqa: B023  called here
+            with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: script):  # noqa: B023  called here
                 watch = TargetWatch(target, *more, errors=self.errors)
             self.fleet._watches[target.key] = watch
         self.experiments = Experiments()

@@ -10,15 +10,15 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.config.load import load
-from exporter.export.models import EventView
-from exporter.export.snapshot import id_of
-from exporter.internal_errors import RECOVERED_AFTER
-from exporter.service import Options, Service
-from exporter.web.api.routes import ENDPOINTS
-from exporter.web.listen import parse_listen_address
-from tests.requests.test_wire import RECORD
-from tests.simulated import Server
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER
+from spec_decode_exporter.views.engine_view import id_of
+from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.web.server.listen import parse_listen_address
+from tests.fixtures.simulated import Server
+from tests.requests.test_request_batch import RECORD
 
 GOOD, BAD = "good", "<img src=x onerror=alert(1)>\"'${version}"
 NAME = json.dumps(BAD.replace("$", "$$"))
@@ -104,66 +104,98 @@ def bad_samples(_metric, labels, view):
 
 
 INJECTIONS = {
-    "engine: summing up": failing("exporter.analysis.engine.EngineWatch.findings", bad_object),
-    "engine: its windows": failing("exporter.analysis.engine.EngineWatch.windows", bad_object),
-    "engine: taking a sample": failing("exporter.analysis.engine.EngineWatch.observe", bad_object),
-    "engine: judging": failing("exporter.analysis.judgement.Judge.judge", lambda *_: True),
-    "engine: its method": reading("exporter.analysis.engine.EngineWatch.method", bad_object),
-    "engine: its cost": reading("exporter.analysis.engine.EngineWatch.cost", bad_object),
-    "engine: what it has learnt": failing("exporter.analysis.engine.EngineWatch.learnt", bad_object),
-    "engine: that it is gone": failing("exporter.analysis.engine.EngineWatch.gone", bad_object),
-    "engine: its JSON": failing("exporter.web.api.answers.engine_view", bad_labels),
-    "engine: its history": failing("exporter.web.api.answers.history_view", bad_labels),
-    "engine: its line": failing("exporter.web.page.data.acceptance_trace", lambda *_: True),
-    "engine: what the page has of it": failing("exporter.web.page.data.engine_view", bad_labels),
-    "engine: what it counts as": failing(
-        "exporter.web.page.content.standing", lambda view: view.target == BAD
+    "engine: summing up": failing(
+        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.findings", bad_object
     ),
-    "engine: its row": failing("exporter.web.page.fleet._cells", bad_shown),
-    "engine: its details": failing("exporter.web.page.fleet.detail", bad_shown),
+    "engine: its windows": failing(
+        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.windows", bad_object
+    ),
+    "engine: taking a sample": failing(
+        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.observe", bad_object
+    ),
+    "engine: judging": failing("spec_decode_exporter.analysis.evaluation.Judge.judge", lambda *_: True),
+    "engine: its method": reading(
+        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.method", bad_object
+    ),
+    "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineWatch.cost", bad_object),
+    "engine: what it has learnt": failing(
+        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.learnt", bad_object
+    ),
+    "engine: that it is gone": failing(
+        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.gone", bad_object
+    ),
+    "engine: its JSON": failing("spec_decode_exporter.web.api.responses.engine_view", bad_labels),
+    "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
+    "engine: its line": failing("spec_decode_exporter.web.page.page_data.acceptance_trace", lambda *_: True),
+    "engine: what the page has of it": failing(
+        "spec_decode_exporter.web.page.page_data.engine_view", bad_labels
+    ),
+    "engine: what it counts as": failing(
+        "spec_decode_exporter.web.page.page_content.standing", lambda view: view.target == BAD
+    ),
+    "engine: its row": failing("spec_decode_exporter.web.page.fleet_table._cells", bad_shown),
+    "engine: its details": failing("spec_decode_exporter.web.page.fleet_table.detail", bad_shown),
     "engine: its words": failing(
-        "exporter.web.page.query.Query.matches", lambda _, words: BAD.casefold() in words["target"]
+        "spec_decode_exporter.web.page.page_query.Query.matches",
+        lambda _, words: BAD.casefold() in words["target"],
     ),
     "engine: its summary": failing(
-        "exporter.export.summary.Summaries.next", lambda _, labels, *__: bad_labels(labels)
+        "spec_decode_exporter.monitor.summary_log.Summaries.next", lambda _, labels, *__: bad_labels(labels)
     ),
-    "engine: its samples": failing("exporter.export.collector._samples", bad_samples),
-    "engine: its group": failing("exporter.web.api.answers.group_view", bad_labels),
-    "target: its status": failing("exporter.watch.TargetWatch.status", bad_watch),
-    "target: its JSON": failing("exporter.watch.TargetWatch.view", bad_watch),
-    "target: its engines": failing("exporter.watch.TargetWatch._seen_last", bad_watch),
-    "target: its row": failing("exporter.web.page.targets._row", lambda target, *_: target.target == BAD),
+    "engine: its samples": failing("spec_decode_exporter.metrics.collector._samples", bad_samples),
+    "engine: its group": failing("spec_decode_exporter.web.api.responses.group_view", bad_labels),
+    "target: its status": failing(
+        "spec_decode_exporter.monitor.target_monitor.TargetWatch.status", bad_watch
+    ),
+    "target: its JSON": failing("spec_decode_exporter.monitor.target_monitor.TargetWatch.view", bad_watch),
+    "target: its engines": failing(
+        "spec_decode_exporter.monitor.target_monitor.TargetWatch._seen_last", bad_watch
+    ),
+    "target: its row": failing(
+        "spec_decode_exporter.web.page.target_list._row", lambda target, *_: target.target == BAD
+    ),
     "target: when to poll": failing(
-        "exporter.scrape.poller.Poller._next_moment", lambda poller: "bad" in poller._url
+        "spec_decode_exporter.scrape.poll.poller.Poller._next_moment", lambda poller: "bad" in poller._url
     ),
-    "targets: a section": failing("exporter.web.page.content.targets.targets", lambda *_: True),
-    "events: a section": failing("exporter.web.page.content.recent_events", lambda *_: True),
+    "targets: a section": failing(
+        "spec_decode_exporter.web.page.page_content.target_list.targets", lambda *_: True
+    ),
+    "events: a section": failing("spec_decode_exporter.web.page.page_content.recent_events", lambda *_: True),
     "events: one in JSON": failing(
-        "exporter.web.api.answers.encoded", lambda view: isinstance(view, EventView) and view.target == BAD
+        "spec_decode_exporter.web.api.responses.encoded",
+        lambda view: isinstance(view, EventView) and view.target == BAD,
     ),
     "experiment: comparing": failing(
-        "exporter.analysis.contest.Contest.compare", lambda contest, *_: contest.settings.name == "bad"
+        "spec_decode_exporter.monitor.experiment_tracker.Contest.compare",
+        lambda contest, *_: contest.settings.name == "bad",
     ),
     "experiment: what engines learn": failing(
-        "exporter.experiments.Experiments._learn", lambda _, settings, *__: settings.name == "bad"
+        "spec_decode_exporter.monitor.experiment_monitor.Experiments._learn",
+        lambda _, settings, *__: settings.name == "bad",
     ),
-    "experiments: comparing any": failing("exporter.experiments.Experiments.compare", lambda *_: True),
+    "experiments: comparing any": failing(
+        "spec_decode_exporter.monitor.experiment_monitor.Experiments.compare", lambda *_: True
+    ),
     "experiment: its JSON": failing(
-        "exporter.web.api.answers.experiment_view", lambda name, *_: name == "bad"
+        "spec_decode_exporter.web.api.responses.experiment_view", lambda name, *_: name == "bad"
     ),
     "requests: summing up a group": failing(
-        "exporter.requests.windows._group", lambda group: bad_key(group[0])
+        "spec_decode_exporter.requests.window_findings._group", lambda group: bad_key(group[0])
     ),
-    "requests: the sums of a group": failing("exporter.requests.since_start.SinceStart.totals", bad_object),
-    "requests: a model": failing("exporter.requests.windows.model_findings", lambda name, *_: name == "bad"),
+    "requests: the sums of a group": failing(
+        "spec_decode_exporter.requests.since_start.SinceStart.totals", bad_object
+    ),
+    "requests: a model": failing(
+        "spec_decode_exporter.requests.window_findings.model_findings", lambda name, *_: name == "bad"
+    ),
     "requests: a group's JSON": failing(
-        "exporter.export.request_snapshot._group", lambda _, group: bad_key(group.key)
+        "spec_decode_exporter.views.request_view._group", lambda _, group: bad_key(group.key)
     ),
-    "requests: a group's row": failing("exporter.web.page.requests._row", bad_key),
+    "requests: a group's row": failing("spec_decode_exporter.web.page.request_panel._row", bad_key),
     "requests: a model's section": failing(
-        "exporter.web.page.requests._heaps", lambda model, _: model.model_name == "bad"
+        "spec_decode_exporter.web.page.request_panel._heaps", lambda model, _: model.model_name == "bad"
     ),
-    "requests: events": failing("exporter.intake.Teller.tell", lambda *_: True),
+    "requests: events": failing("spec_decode_exporter.monitor.request_receiver.Teller.tell", lambda *_: True),
 }
 SENT = [
     {**RECORD, "model": model, "request_type": kind}

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from exporter.log import configure_log
-from exporter.log_events import COMMON_FIELDS, LOG_EVENTS
+from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.monitor.log_events import COMMON_FIELDS, LOG_EVENTS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "log.md"
-SCENARIO = Path(__file__).parents[2] / "exporter" / "simulate" / "scenarios" / "drop.yml"
+SCENARIO = (
+    Path(__file__).parents[2] / "exporter" / "spec_decode_exporter" / "simulator" / "scenarios" / "drop.yml"
+)
 CONFIG = """
 cost: {draft_cost_ratio: 0.08}
 log: {summary_interval: 1m}

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.log_events import LOG_EVENTS, About
+from spec_decode_exporter.monitor.log_events import LOG_EVENTS, About
 
 SCENARIO = """
 acceptance: {mean: 0.85}

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from exporter.config.schema import Config
-from exporter.scrape.engines import Counter
-from exporter.service import Options, Service
-from exporter.window.counts import Reset
-from exporter.window.engine import EngineHistory
-from tests.simulated import Server
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.engine_history import EngineHistory
+from spec_decode_exporter.window.increments import Reset
+from tests.fixtures.simulated import Server
 
 LIGHT = "load: {rate: 2}"
 HOUR = 3600.0
@@ -121,7 +121,9 @@ async def reloading(clock, network, monkeypatch):
 
     How a configuration is written down for people is a mock, which is most of what a reload costs.
     """
-    monkeypatch.setattr("exporter.service.redacted", lambda config: repr(config.targets[0].labels))
+    monkeypatch.setattr(
+        "spec_decode_exporter.app.service.redacted", lambda config: repr(config.targets[0].labels)
+    )
     for each in range(3):
         network.servers[f"vllm-{each}:8000"] = Server(clock, "idle")
     configs = [config(0), config(1)]

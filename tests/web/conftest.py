@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from prometheus_client.core import GaugeMetricFamily
 
-from exporter.event_log import EventLog
-from exporter.export.collector import Snapshot
-from exporter.export.history import Histories
-from exporter.web.api.source import ApiSource
-from exporter.web.page.data import PageData
-from exporter.web.state import AppState
+from spec_decode_exporter.metrics.collector import Snapshot
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.views.history import Histories
+from spec_decode_exporter.web.api.api_source import ApiSource
+from spec_decode_exporter.web.page.page_data import PageData
+from spec_decode_exporter.web.state import AppState
 
 
 class Gauges:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.window.engine import EngineHistory
+from spec_decode_exporter.window.engine_history import EngineHistory
 
 WALL = 1_790_000_000.0
 """Unix time at which the tests' monotonic clock is 0."""

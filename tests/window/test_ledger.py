@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.scrape.engines import Counter
-from exporter.scrape.reader import MOST_REQUESTS
-from exporter.window.counts import Increment
-from exporter.window.ledger import NANO, Known, Ledger, Window
-from exporter.window.together import together
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.scrape.page.sample_reader import MOST_REQUESTS
+from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.ledger import NANO, Known, Ledger, Window
+from spec_decode_exporter.window.merge import together
 
 ALL_KNOWN = Known((True,) * len(Counter), (True,) * 3, 2)
 

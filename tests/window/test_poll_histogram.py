@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.window.poll_histogram import PollHistogram
+from spec_decode_exporter.window.poll_histogram import PollHistogram
 
 
 def observed(*polls):

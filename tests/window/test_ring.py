@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.window.ring import Ring, Rows, difference
+from spec_decode_exporter.window.ring import Ring, Rows, difference
 
 
 def filled(increments, keep=10.0):

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.scrape.engines import Counter
-from exporter.window.engine import EngineHistory
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.engine_history import EngineHistory
 
 WALL = 1_790_000_000.0
 WINDOWS = (5.0, 30.0, 120.0)

@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from exporter import __version__
 from image.assemble import STATE_DIRECTORY
+from spec_decode_exporter import __version__
 
 CHECKOUT = Path(__file__).parents[3]
 STATE = f"/{STATE_DIRECTORY}"
@@ -42,8 +42,8 @@ import sys, time, types
 def main():
     print("importing", flush=True)
     time.sleep(600)
-sys.modules["exporter.cli"] = types.SimpleNamespace(main=main)
-from exporter.entry import main
+sys.modules["spec_decode_exporter.cli.main"] = types.SimpleNamespace(main=main)
+from spec_decode_exporter.__main__ import main
 main()
 """
 

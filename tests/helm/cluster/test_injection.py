@@ -9,7 +9,7 @@ from subprocess import CalledProcessError
 import pytest
 import yaml
 
-from exporter.targets.arguments import config_speculation
+from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
 from .conftest import eventually
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from exporter import __version__
 from helm.sync import CHART
+from spec_decode_exporter import __version__
 
 from .conftest import eventually
 

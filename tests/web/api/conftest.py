@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.analysis.engine import EngineWatch
-from exporter.event import Event
-from exporter.event_log import EventLog
-from exporter.export.collector import Snapshot
-from exporter.export.history import Histories
-from exporter.export.models import TargetView
-from exporter.web.api.source import ApiSource
-from exporter.web.app import create_app
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.metrics.collector import Snapshot
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.views.history import Histories
+from spec_decode_exporter.views.models import TargetView
+from spec_decode_exporter.web.api.api_source import ApiSource
+from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0
 POLLS = 200

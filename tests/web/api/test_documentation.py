@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.web.api.routes import ENDPOINTS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "api.md"
 _EXAMPLE = re.compile(r"`(/api/v1/[^`\n]+)`:\n\n```json\n(.*?)\n```", re.DOTALL)

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from exporter.event_log import EventLog, run_name
-from exporter.log_events import EVENT_TYPES
-from exporter.web.api.openapi import document
-from exporter.web.api.problems import ProblemView
-from exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.log_events import EVENT_TYPES
+from spec_decode_exporter.web.api.openapi import document
+from spec_decode_exporter.web.api.problems import ProblemView
+from spec_decode_exporter.web.api.routes import ENDPOINTS
 
 
 @pytest.fixture(scope="module")

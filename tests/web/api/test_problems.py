@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from multidict import MultiDict
 from structlog.testing import capture_logs
 
-from exporter.web.api.problems import ProblemView, RequestError
-from exporter.web.api.queries import (
+from spec_decode_exporter.web.api.problems import ProblemView, RequestError
+from spec_decode_exporter.web.api.queries import (
     MOST_PARAMETERS,
     EngineQuery,
     EventsQuery,
@@ -18,7 +18,7 @@ from exporter.web.api.queries import (
     SnapshotQuery,
     read,
 )
-from exporter.web.app import create_app
+from spec_decode_exporter.web.application import create_app
 
 
 async def problem_of(answer, status):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from exporter.web.page.data import ShownEngine
+from spec_decode_exporter.web.page.page_data import ShownEngine
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import moved_fleet
 

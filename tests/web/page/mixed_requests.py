@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from exporter.analysis.cost import Cost, CostSource
-from exporter.config.request_settings import RequestSettings
-from exporter.requests.board import RequestBoard
-from exporter.requests.findings import RequestFindings
-from exporter.requests.request import Request
-from exporter.simulate.answer import Answer
-from exporter.simulate.library import load_scenario
-from exporter.simulate.simulation import Simulation
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.request import Request
+from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_store import RequestBoard
+from spec_decode_exporter.simulator.response_metrics import Answer
+from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.simulation import Simulation
 
 
 def request(answer: Answer, **changes: object) -> Request:

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from exporter.analysis.recommendation import Action
-from exporter.export.models import DepthView
-from exporter.web.page.advice import Advice, advice
-from exporter.web.page.data import PageData
-from exporter.web.page.detail import detail
-from exporter.web.page.fleet import row
-from exporter.web.page.query import Query
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.views.models import DepthView
+from spec_decode_exporter.web.page.advice import Advice, advice
+from spec_decode_exporter.web.page.engine_detail import detail
+from spec_decode_exporter.web.page.fleet_table import row
+from spec_decode_exporter.web.page.page_data import PageData
+from spec_decode_exporter.web.page.page_query import Query
 from tests.web.page.conftest import changed
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import re
 
-from exporter.export.trace import Piece, Trace
-from exporter.web.page.charts import Mark, bar, line_chart
+from spec_decode_exporter.views.trace import Piece, Trace
+from spec_decode_exporter.web.page.charts import Mark, bar, line_chart
 
 
 def paths(drawing):

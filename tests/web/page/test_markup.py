@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.page.markup import joined, name, tag
+from spec_decode_exporter.web.page.markup import joined, name, tag
 
 
 class Reading(HTMLParser):

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from exporter.analysis.recommendation import Action
-from exporter.analysis.state import State
-from exporter.analysis.verdict import Verdict
-from exporter.export import sentences
-from exporter.web.page.words import ACTIONS, STATES, VERDICTS
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.views import verdict_text
+from spec_decode_exporter.web.page.words import ACTIONS, STATES, VERDICTS
 
 
 def test_every_verdict_state_and_action_has_words():
@@ -26,5 +26,5 @@ def test_what_a_verdict_means_is_true_under_every_policy_and_without_a_cost(verd
 
 
 def test_a_state_is_explained_as_the_api_does():
-    for state, text in sentences.STATES.items():
+    for state, text in verdict_text.STATES.items():
         assert STATES[state].meaning == text

@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from exporter.web.security.load import read_web_config
-from exporter.web.security.schema import HttpServer, RateLimit, TlsServer, WebSettings
+from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.web.security.schema import HttpServer, RateLimit, TlsServer, WebSettings
 
 TEXT = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
 BLOCKS = [dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]

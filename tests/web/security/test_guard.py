@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from exporter.web.app import create_app
-from exporter.web.security import guard as module
-from exporter.web.security.checks import BusyError
-from exporter.web.security.guard import Guard
-from exporter.web.security.live import LiveWebConfig
-from exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.security import guard as module
+from spec_decode_exporter.web.security.check_queue import BusyError
+from spec_decode_exporter.web.security.guard import Guard
+from spec_decode_exporter.web.security.live_config import LiveWebConfig
+from spec_decode_exporter.web.security.passwords import Passwords
 
 
 def basic(name, password):

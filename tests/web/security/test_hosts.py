@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from exporter.web.app import create_app
-from exporter.web.security.hosts import AllowedHosts, Authority, is_foreign, parse_authority
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.security.hosts import AllowedHosts, Authority, is_foreign, parse_authority
 
 NAMES = AllowedHosts.parse(["exporter.example.com", "*.svc.cluster.local"])
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from exporter.web.security import passwords as module
-from exporter.web.security.checks import MOST_WAITING, BusyError
-from exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.security import passwords as module
+from spec_decode_exporter.web.security.check_queue import MOST_WAITING, BusyError
+from spec_decode_exporter.web.security.passwords import Passwords
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.config.problem import ConfigError
-from exporter.web.security import load
-from exporter.web.security.load import read_web_config
-from exporter.web.security.schema import CIPHERS, CIPHERS_OF_TLS13, CURVES, HEADERS
+from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.web.security import load_web_config
+from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.web.security.schema import CIPHERS, CIPHERS_OF_TLS13, CURVES, HEADERS
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
@@ -343,7 +343,7 @@ def test_paths_are_relative_to_the_file(folder, monkeypatch):
 
 
 def test_users_need_bcrypt_and_are_told_how_to_have_it(folder, monkeypatch):
-    monkeypatch.setattr(load, "find_spec", lambda _: None)
+    monkeypatch.setattr(load_web_config, "find_spec", lambda _: None)
     assert problems(folder.write(GOOD["users"])) == [
         (
             "web.yml:1",
@@ -358,7 +358,7 @@ def test_without_users_bcrypt_is_not_imported():
     import subprocess
     import sys
 
-    program = "import sys, exporter.service; sys.exit('bcrypt' in sys.modules)"
+    program = "import sys, spec_decode_exporter.app.service; sys.exit('bcrypt' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

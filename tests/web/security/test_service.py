@@ -6,10 +6,10 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.config.load import ConfigError, load
-from exporter.service import Options, Service
-from exporter.web.listen import parse_listen_address
-from exporter.web.security.live import LOOK_AGAIN_AFTER
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.web.security.live_config import LOOK_AGAIN_AFTER
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 METRIC = "spec_decode_exporter_web_config_last_reload_successful"
 ADDRESSES = [parse_listen_address("127.0.0.1:0")]

@@ -5,8 +5,8 @@ import ssl
 
 import pytest
 
-from exporter.web.security.load import read_web_config
-from exporter.web.security.tls import allows
+from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.web.security.tls import allows
 
 CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
 MUTUAL = CERTIFICATE + "  client_ca_file: authority.pem\n  client_auth_type: "

@@ -1,0 +1,228 @@
+"""Whether another number of draft tokens would pay more: S(k), as far as what is accepted now tells.
+
+With p_i the share of drafts that reach beyond position i, cov the share of steps that draft (1 where that is
+unknown) and t_k the tokens that a draft of at most k has,
+
+    S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + c0 + c·cov·t_k)
+
+Another depth is a hypothesis: p_i was measured at this K, and is only near what it would be at another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import sub
+
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.statistics.ratio_bounds import cosines, grouped, standard_error
+from spec_decode_exporter.figures.acceptance import coverage_ratio, draft_length_tokens
+from spec_decode_exporter.figures.latency import decoded_tokens
+from spec_decode_exporter.figures.positions import decay_ratio, tells_positions
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.ledger import Window
+
+MOST_BEYOND = 2
+"""So many positions are extrapolated, where the decay over the known ones can be seen."""
+WHOLE_DRAFTS = 0.95
+"""The share of K that drafts must have for more positions to mean anything. An n-gram or suffix search that
+proposes less than it may would not propose more if it might."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A number of draft tokens, and what it would give."""
+
+    tokens: int
+    """k; 0 is no speculation."""
+    speedup: float
+    """S(k): tokens per time of a plain decode step, against 1 without speculation."""
+    extrapolated: bool
+    """Whether it is beyond the positions that the engine drafts now."""
+
+
+NO_SPECULATION = Depth(0, 1.0, extrapolated=False)
+
+
+class _Drafts:
+    """What the drafts of a window tell about depths."""
+
+    def __init__(self, window: Window, drafts: int) -> None:
+        """Look at a window of ``drafts`` drafts, at least one, which has positions."""
+        self.number = drafts
+        self.known = len(window.positions)
+        reached = [accepted / drafts for accepted in window.positions]
+        self.decay = min(_decay(window, reached[0]), 1.0)
+        further = range(1, _beyond(window) + 1)
+        self.reached = [*reached, *(reached[-1] * self.decay**more for more in further)]
+        """p_i; beyond K, p_{K-1} times the decay for every position more."""
+        self._accepted = [0.0, *accumulate(self.reached)]
+        """p_0 + … + p_{k-1} for every k: not summed again for each depth, which would be K² work."""
+        coverage = coverage_ratio(window)
+        self.coverage = 1.0 if coverage is None else coverage
+        self._length = draft_length_tokens(window) or self.known
+        self._kept = _kept(window)
+
+    def plain_steps(self, cost: Cost, tokens: int) -> float:
+        """Return how many plain decode steps a step takes; an upper limit where drafts differ in length."""
+        drafted = tokens if tokens > self.known else min(tokens, self._length)
+        return 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * self.coverage * drafted
+
+    def speedup(self, cost: Cost, tokens: int) -> float:
+        """Return S(k)."""
+        return (1 + self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
+
+    def pays(self, depth: Depth) -> bool:
+        """Return whether a depth is no slower than none, less the share of tokens that come to nothing."""
+        return depth.speedup * self._kept >= 1
+
+    def weights(self, cost: Cost, tokens: int) -> tuple[float, float]:
+        """Return by how much S(k) grows with each of the first k known p_i, and with p_{K-1} besides.
+
+        The decay is taken as known.
+        """
+        gain = self.coverage / self.plain_steps(cost, tokens)
+        return gain, gain * sum(self.decay**more for more in range(1, tokens - self.known + 1))
+
+
+def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
+    """Return S(1) … S(K), and of up to ``MOST_BEYOND`` more.
+
+    Empty where nothing was drafted, or positions are not told.
+    """
+    drafts = _drafts(window)
+    if drafts is None:
+        return ()
+    return tuple(
+        Depth(tokens, drafts.speedup(cost, tokens), extrapolated=tokens > drafts.known)
+        for tokens in range(1, len(drafts.reached) + 1)
+    )
+
+
+def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: float) -> Depth | None:
+    """Return the smallest depth that pays and is as good as the best of ``known``; None if none is known.
+
+    As good: within ``tolerance`` (a share of the best), or within one standard error of their difference.
+    No speculation if even the best does not pay; where tokens were accepted past the ends of answers, S(k)
+    is believed less by their share, as much as the estimated speed-up. ``known`` is what ``depths`` returned.
+    """
+    drafts = _drafts(window)
+    if drafts is None or not known:
+        return None
+    best = max(known, key=lambda depth: depth.speedup)
+    enough, sureness = (1 - tolerance) * best.speedup, _Sureness(window, drafts)
+    paying = filter(drafts.pays, known)
+    return next(
+        (
+            depth
+            for depth in paying
+            if depth.speedup >= enough
+            or depth.speedup >= best.speedup - sureness.of_difference(cost, depth, best)
+        ),
+        NO_SPECULATION,
+    )
+
+
+def is_faster(window: Window, cost: Cost, depth: Depth, tolerance: float) -> bool:
+    """Return whether a depth is faster than the present one, so that a change is worth its while.
+
+    By more than ``tolerance`` (a share of its speed-up), and by more than one standard error of the
+    difference: as much as it takes for ``recommended`` to prefer more tokens to fewer.
+    """
+    present, drafts = present_depth(window, cost), _drafts(window)
+    if present is None or drafts is None or present.speedup >= (1 - tolerance) * depth.speedup:
+        return False
+    error = _Sureness(window, drafts).of_difference(cost, present, depth)
+    return present.speedup < depth.speedup - error
+
+
+def present_depth(window: Window, cost: Cost) -> Depth | None:
+    """Return S(K), the depth that runs; None where nothing was drafted, or positions are not told."""
+    drafts = _drafts(window)
+    if drafts is None:
+        return None
+    return Depth(drafts.known, drafts.speedup(cost, drafts.known), extrapolated=False)
+
+
+def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tuple[float, ...]:
+    """Return p_k / (c·S(k)) for every position of ``known``: above 1, drafting it makes decoding faster.
+
+    S(0) is that of a step that pays the fixed cost and drafts nothing. Where some drafts are shorter, it is a
+    lower limit: the position costs less than a token a draft there. Empty where c is 0.
+    """
+    drafts, price = _drafts(window), cost.draft_cost_ratio
+    if drafts is None or not price:
+        return ()
+    before = (1 / (1 + cost.fixed_cost_ratio), *(depth.speedup for depth in known))
+    return tuple(
+        reached / (price * speedup) for reached, speedup in zip(drafts.reached, before, strict=False)
+    )
+
+
+def _drafts(window: Window) -> _Drafts | None:
+    drafts = window[Counter.DRAFTS]
+    told = window.positions and tells_positions(window)
+    return _Drafts(window, drafts) if drafts and told else None
+
+
+def _kept(window: Window) -> float:
+    """Return which share of the tokens comes to something: not what is accepted past an answer's end."""
+    steps, accepted = window[Counter.DECODE_STEPS], window[Counter.ACCEPTED_TOKENS]
+    decoded = decoded_tokens(window)
+    if not steps or accepted is None or decoded is None:
+        return 1.0
+    return min(max(decoded, 0) / (steps + accepted), 1.0)
+
+
+def _beyond(window: Window) -> int:
+    """Return how many positions can be extrapolated."""
+    drafted, positions = draft_length_tokens(window), len(window.positions)
+    if drafted is None or drafted < WHOLE_DRAFTS * positions:
+        return 0
+    return MOST_BEYOND if positions > 1 else 1
+
+
+def _decay(window: Window, first: float) -> float:
+    """Return by how much each position beyond K is less likely than the one before.
+
+    Of a single position no decay can be seen. Its own ratio stands in: the second token is then as hard as
+    the first, given that the first was right.
+    """
+    return first if len(window.positions) == 1 else decay_ratio(window) or 0.0
+
+
+class _Sureness:
+    """How sure the differences between depths are.
+
+    By the delta method: S is linear in p_i. Both depths rest on the same drafts, so that their difference is
+    surer than either of them.
+    """
+
+    def __init__(self, window: Window, drafts: _Drafts) -> None:
+        increments = grouped(window)
+        columns = [increments.position(position) for position in range(drafts.known)]
+        self._drafts = drafts
+        self._cosines = cosines(window)
+        rows = (
+            [count - reached * drafted for count, reached in zip(accepted, drafts.reached, strict=False)]
+            for drafted, *accepted in zip(increments.counter(Counter.DRAFTS), *columns, strict=True)
+            if drafted
+        )
+        self._residuals = [([0.0, *accumulate(row)], row[-1]) for row in rows]
+        """Of a_i - p_i·D of every increment that drafted: the sums over the first positions, and the last.
+
+        With the sums, comparing K depths takes K steps an increment; with the single positions it took K².
+        """
+
+    def of_difference(self, cost: Cost, depth: Depth, best: Depth) -> float:
+        """Return the standard error of S(best) - S(k); 0 where the window has no bounds."""
+        more, less = self._changes(cost, best), self._changes(cost, depth)
+        error = standard_error(list(map(sub, more, less)), self._cosines)
+        return 0.0 if error is None else error / self._drafts.number
+
+    def _changes(self, cost: Cost, depth: Depth) -> list[float]:
+        """Return by how much each increment moves S(k)."""
+        gain, last_gain = self._drafts.weights(cost, depth.tokens)
+        known = min(depth.tokens, self._drafts.known)
+        return [gain * sums[known] + last_gain * last for sums, last in self._residuals]

@@ -1,0 +1,1 @@
+"""Drops of the acceptance length: variance, baselines and cumulative sums."""

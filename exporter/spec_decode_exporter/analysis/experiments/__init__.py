@@ -1,0 +1,1 @@
+"""Experiments: compare arms of engines that serve the same work."""

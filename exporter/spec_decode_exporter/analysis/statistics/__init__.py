@@ -1,0 +1,1 @@
+"""Statistics: estimates and their 95 % bounds."""

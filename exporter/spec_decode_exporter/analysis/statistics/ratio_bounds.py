@@ -1,0 +1,216 @@
+"""How sure a window's ratios are: 95 % bounds, from how the increments of the window differ.
+
+Drafts of one request are alike, so they count for far less than as many independent ones. What counts is how
+much sums over many requests vary, and that shows in the slow waves of a window: for the residuals
+r_j = N_j - m·M_j of the ratio m = N/M over the increments j = 1 … J, and the cosines b = 1 … B,
+
+    L_b = √(2/J) · Σ_j r_j·cos(π·b·(j - ½)/J)        standard error of Σ r_j = √(J · mean of L_b²)
+
+and m lies within t_B(0.975) of these standard errors over M. This is the equal-weighted cosine estimator of a
+long-run variance. docs/coverage.md says how often its bounds hold, and for which windows there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import cos, inf, pi, sqrt
+from operator import mul
+
+from spec_decode_exporter.analysis.statistics.student_t import t_quantile
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.server_load import mean
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.window.ledger import Increments, Window
+
+LEAST_REQUESTS = 7
+"""With fewer requests passing through a window, nobody can say how much they differ."""
+REQUESTS_PER_COSINE = 5
+"""Cosine b goes up and down b/2 times in a window. It must be slow against the life of a request, or it sees
+less of the variance than there is: of bounds with a request for each cosine 82 % hold, with five 94 %."""
+SHORT_SECONDS = 30.0
+SHORT_COSINES = 3
+MOST_COSINES = 12
+"""More would narrow the bounds by a tenth at most: t falls from 2.18 to 1.96."""
+_GROWTH = 0.6
+"""Of the number of cosines with a window's length: 3 at 30 s, 12 at 300 s. In theory it is 2/3."""
+LEAST_COSINES = 2
+MOST_INCREMENTS = 40
+"""Twelve slow waves do not see what happens within a fortieth of a window."""
+
+
+def grouped(window: Window) -> Increments:
+    """Return a window's increments as bounds are made of them: neighbours added up, at most 40 of them."""
+    return window.increments.merged(MOST_INCREMENTS)
+
+
+def busy_requests(window: Window) -> float | None:
+    """Return the mean running requests while the server is busy, at least 1; None where that is unknown.
+
+    The time between two bursts of requests tells nothing, and a request is one request however short.
+    """
+    running = mean(window, Gauge.RUNNING_REQUESTS)
+    if running is None:
+        return None
+    known = window[Counter.GENERATION_TOKENS] is not None
+    activity = grouped(window).counter(Counter.GENERATION_TOKENS if known else Counter.DRAFTS)
+    busy = sum(map(bool, activity))
+    return max(running * len(activity) / busy, 1.0) if busy else None
+
+
+def passing_requests(window: Window) -> float | None:
+    """Return how many requests pass through a window one after the other: F/R; None where one is unknown.
+
+    R is that of ``busy_requests``.
+    """
+    return ratio(window[Counter.FIRST_TOKENS], busy_requests(window))
+
+
+def cosines(window: Window) -> int:
+    """Return B, how many cosines the bounds of a window can rest on; 0 if there can be none.
+
+    It grows with the time that the window covers, as far as enough requests pass through.
+    """
+    if window.partial or not window[Counter.DRAFTS]:
+        return 0
+    return cosines_of(window.seconds, passing_requests(window))
+
+
+def cosines_of(seconds: float, requests: float | None) -> int:
+    """Return how many cosines so many seconds allow in which ``requests`` pass one after the other."""
+    if requests is None or requests < LEAST_REQUESTS:
+        return 0
+    growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
+    enough = max(LEAST_COSINES, int(requests / REQUESTS_PER_COSINE))
+    return min(round(SHORT_COSINES * growth), enough, MOST_COSINES)
+
+
+def standard_error(residuals: Sequence[float], cosines: int) -> float | None:
+    """Return the standard error of the sum of what ``residuals`` are the differences from the mean of.
+
+    ``residuals`` are one for each increment, oldest first, and add up to 0; the result has their unit. Leave
+    out increments in which nothing happened: an idle server says nothing. None without cosines.
+    """
+    number = min(cosines, len(residuals) - 1, MOST_COSINES)
+    if number < 1:
+        return None
+    waves = _waves(len(residuals))[:number]
+    return sqrt(2 / number * sum(sum(map(mul, residuals, wave)) ** 2 for wave in waves))
+
+
+def ratio_estimate(
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    cosines: int,
+    *,
+    least_error: float = 0.0,
+    lowest: float,
+    highest: float,
+) -> Estimate | None:
+    """Return Σ numerators / Σ denominators, which are one for each increment, with its bounds.
+
+    ``least_error`` is the least standard error to believe, ``lowest`` and ``highest`` what is possible; they
+    have the ratio's unit. The bounds contain the value even where a torn page took it beyond the possible.
+    None without cosines, or with too few increments for two of them.
+    """
+    total = sum(denominators)
+    if total <= 0:
+        return None
+    value = sum(numerators) / total
+    pairs = zip(numerators, denominators, strict=True)
+    residuals = [above - value * below for above, below in pairs if above or below]
+    number = min(cosines, len(residuals) - 1, MOST_COSINES)
+    if number < LEAST_COSINES:
+        return None
+    error = max((standard_error(residuals, number) or 0.0) / total, least_error)
+    half = t_quantile(number) * error
+    return Estimate(
+        value,
+        lower=min(value, max(lowest, value - half)),
+        upper=max(value, min(highest, value + half)),
+        standard_error=error,
+        degrees=number,
+    )
+
+
+def independent_variance(window: Window) -> float | None:
+    """Return the variance of the accepted tokens of one draft, Σ (2i+1)·p_i - (Σ p_i)².
+
+    It is what the counters say of single drafts, whatever their order: exact, and the least there can be.
+    """
+    drafts, positions = window[Counter.DRAFTS], window.positions
+    if not drafts or not positions:
+        return None
+    squares = sum((2 * position + 1) * accepted for position, accepted in enumerate(positions))
+    # A torn page may show positions that no draft can have.
+    return max(0, drafts * squares - sum(positions) ** 2) / drafts**2
+
+
+def acceptance_length_estimate(window: Window) -> Estimate | None:
+    """Return the acceptance length 1 + A/D with its bounds, in tokens, between 1 and 1 + K."""
+    length, number = acceptance_length_tokens(window), cosines(window)
+    if length is None or not number:
+        return None
+    increments = grouped(window)
+    accepted = ratio_estimate(
+        increments.counter(Counter.ACCEPTED_TOKENS),
+        increments.counter(Counter.DRAFTS),
+        number,
+        least_error=_least_length_error(window),
+        lowest=0.0,
+        highest=len(window.positions) or inf,
+    )
+    if accepted is None:
+        return None
+    return replace(accepted, value=length, lower=1 + accepted.lower, upper=1 + accepted.upper)
+
+
+def acceptance_ratio_estimate(window: Window) -> Estimate | None:
+    """Return the draft acceptance rate A/T with its bounds, between 0 and 1."""
+    number = cosines(window)
+    if draft_acceptance_ratio(window) is None or not number:
+        return None
+    increments = grouped(window)
+    return ratio_estimate(
+        increments.counter(Counter.ACCEPTED_TOKENS),
+        increments.counter(Counter.DRAFT_TOKENS),
+        number,
+        least_error=_least_ratio_error(window),
+        lowest=0.0,
+        highest=1.0,
+    )
+
+
+def _least_length_error(window: Window) -> float:
+    """Return the standard error of A/D if drafts were independent; 0 where that is unknown."""
+    variance, drafts = independent_variance(window), window[Counter.DRAFTS]
+    return sqrt(variance / drafts) if variance is not None and drafts else 0.0
+
+
+def _least_ratio_error(window: Window) -> float:
+    """Return the least standard error that A/T can have if drafts were independent; 0 where that is unknown.
+
+    It is √D/T times the standard deviation of a - m·t over drafts of t tokens of which a are accepted. The
+    counters tell that of a, √v, and the mean of t, which is T/D, so that its variance is T/D·(K - T/D) at
+    most. They do not tell what a and t have to do with one another. So only √v less m times the deviation
+    of t is certain: √v where all drafts have K tokens, little where some are much shorter than others.
+    """
+    variance, ratio = independent_variance(window), draft_acceptance_ratio(window)
+    drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
+    if variance is None or ratio is None or not drafts or not drafted:
+        return 0.0
+    length = drafted / drafts
+    spread = sqrt(length * max(0.0, len(window.positions) - length))
+    return max(0.0, sqrt(variance) - ratio * spread) * sqrt(drafts) / drafted
+
+
+@lru_cache(maxsize=64)
+def _waves(increments: int) -> tuple[tuple[float, ...], ...]:
+    """Return cos(π·b·(j - ½)/J) for j = 1 … J, of every b."""
+    return tuple(
+        tuple(cos(pi * number * (place + 0.5) / increments) for place in range(increments))
+        for number in range(1, MOST_COSINES + 1)
+    )

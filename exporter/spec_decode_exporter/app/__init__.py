@@ -1,0 +1,1 @@
+"""Composition root: build the stages from a configuration, start, reload and stop them."""

@@ -1,0 +1,187 @@
+"""The command ``spec-decode-exporter reference``: measure servers, and compare with it after a change."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from spec_decode_exporter.analysis.comparison.comparison import Outcome
+from spec_decode_exporter.cli.embedded_simulation import simulated
+from spec_decode_exporter.cli.event_loop import Unwaited, run_loop
+from spec_decode_exporter.cli.flags import Flags, UsageError
+from spec_decode_exporter.cli.observe import add_settings
+from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.config.units import format_duration, parse_duration
+from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.reports.reference.comparison_json import as_json
+from spec_decode_exporter.reports.reference.comparison_report import markdown, text
+from spec_decode_exporter.reports.reference.pairing import Compared, compared
+from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
+from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
+from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
+
+LEAST: Final = 5.0
+LONGEST: Final = 86_400.0
+
+FORMATS: Final[Mapping[str, Callable[[Compared], str]]] = {
+    "text": text,
+    "json": as_json,
+    "markdown": markdown,
+}
+
+SAVED: Final = 0
+NOT_MEASURED: Final = 1
+NOT_ENOUGH: Final = 3
+STATUS: Final[Mapping[Outcome, int]] = {
+    Outcome.BETTER: 0,
+    Outcome.SAME: 0,
+    Outcome.LOWER: 0,
+    Outcome.FELL: 2,
+    Outcome.UNCERTAIN: NOT_ENOUGH,
+    Outcome.NOT_COMPARABLE: NOT_ENOUGH,
+}
+"""The exit status of a comparison, for scripts."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the arguments of the command to its ``parser``; ``environ`` has the values of flags not given."""
+    actions = parser.add_subparsers(dest="action", metavar="{save,compare}")
+    save = actions.add_parser(
+        "save",
+        help="measure servers and keep it in a file",
+        description="Measure servers and keep it in FILE.",
+    )
+    _add_common(save, "a new file", environ)
+    save.add_argument("--force", action="store_true", help="replace FILE if it is there already")
+    compare = actions.add_parser(
+        "compare",
+        help="measure servers and hold them against a file",
+        description="Measure servers and hold them against FILE. The exit status is 0 if acceptance certainly"
+        " did not fall by more than the threshold, 2 if it certainly did, 3 if nobody can say, 1 if nothing"
+        " could be measured.",
+    )
+    _add_common(compare, "a file that save wrote", environ)
+    compare.add_argument(
+        "--threshold",
+        type=_points,
+        default=5.0,
+        metavar="POINTS",
+        help="by how many percentage points the acceptance rate may fall (default: 5)",
+    )
+    compare.add_argument("--format", choices=FORMATS, default="text", help="how to write it (default: text)")
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Do what was asked for; return the exit status."""
+    configure_log("error", "logfmt")
+    if arguments.action is None:
+        raise UsageError("say what to do: reference save FILE URL…, or reference compare FILE URL…")
+    try:
+        return _save(arguments) if arguments.action == "save" else _compare(arguments)
+    except (ReferenceFileError, NotMeasuredError) as error:
+        print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
+        return NOT_MEASURED
+
+
+def _add_common(parser: argparse.ArgumentParser, file: str, environ: Mapping[str, str]) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help=file)
+    parser.add_argument(
+        "urls", metavar="URL", nargs="*", help="metrics pages of servers (default: localhost:8000)"
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=_duration,
+        default=300.0,
+        metavar="DURATION",
+        help="how long to measure (default: 5m)",
+    )
+    parser.add_argument(
+        "--simulate", metavar="SCENARIO", help="measure an embedded simulated vLLM instead of real servers"
+    )
+    parser.set_defaults(simulated=None)
+    add_settings(Flags(parser, environ))
+
+
+def _save(arguments: argparse.Namespace) -> int:
+    check_free(arguments.file, overwrite=arguments.force)
+    document = _measure(arguments)
+    write(arguments.file, document, overwrite=arguments.force)
+    _say(f"{arguments.file}: saved, {_summary(document)}")
+    unsure = [model.model_name for model in document.models if not model.is_sure]
+    for name in unsure:
+        print(  # noqa: T201
+            f"spec-decode-exporter: too few requests passed through {name!r} to say how sure its acceptance "
+            "is, so nothing can be held against it; measure for longer, or under more load",
+            file=sys.stderr,
+        )
+    return NOT_ENOUGH if unsure else SAVED
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    before = read(arguments.file)
+    found = compared(before, _measure(arguments), arguments.threshold / 100)
+    _say(FORMATS[arguments.format](found))
+    return STATUS[found.outcome]
+
+
+def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
+    return run_loop(_measured(arguments, SystemClock()))
+
+
+async def _measured(arguments: argparse.Namespace, clock: Clock) -> ReferenceDocument:
+    asyncio.get_running_loop().set_default_executor(Unwaited())
+    async with AsyncExitStack() as stack:
+        if arguments.simulate:
+            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+        config = read_config(arguments, os.environ)
+        servers = f"{len(config.targets)} server{'' if len(config.targets) == 1 else 's'}"
+        print(  # noqa: T201
+            f"measuring {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
+        )
+        return await take(config, arguments.seconds, clock)
+
+
+def _say(what: str) -> None:
+    try:
+        print(what, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        # Who read it has read enough. The interpreter would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _summary(document: ReferenceDocument) -> str:
+    return ", ".join(
+        f"{model.model_name!r} accepts "
+        + ("nothing" if model.acceptance_ratio is None else f"{model.acceptance_ratio * 100:.1f} %")
+        for model in document.models
+    )
+
+
+def _duration(written: str) -> float:
+    try:
+        seconds = parse_duration(written)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{written!r} {error}") from None
+    if not LEAST <= seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(
+            f"{written!r} is not between {format_duration(LEAST)} and {format_duration(LONGEST)}"
+        )
+    return seconds
+
+
+def _points(written: str) -> float:
+    try:
+        points = float(written)
+    except ValueError:
+        points = -1.0
+    if not 0 <= points <= 100:  # noqa: PLR2004  per cent
+        raise argparse.ArgumentTypeError(f"{written!r} is not a number of percentage points, from 0 to 100")
+    return points

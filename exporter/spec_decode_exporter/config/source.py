@@ -1,0 +1,141 @@
+"""A file of keys and values, as far as it can be read, and the mistakes that are found in it on the way."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.config.errors import ConfigError, Problem, dotted
+from spec_decode_exporter.config.explain import explain
+from spec_decode_exporter.config.yaml_tree import Reader, YamlError, find, parse, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import yaml
+
+    from spec_decode_exporter.config.errors import Path as KeyPath
+    from spec_decode_exporter.config.values import Context
+
+FLAGS: Final = "command line"
+"""The place of a mistake in a flag. One in the variable that stands for a flag has the variable's name."""
+
+_MOST_TOLD: Final = 100
+"""Mistakes: nobody reads more of them, and to find the line of each takes its time."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(slots=True)
+class Source:
+    """A configuration file, as far as it could be read."""
+
+    name: str
+    root: yaml.Node | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    problems: list[tuple[int, Problem]] = field(default_factory=list)
+    broken: set[int] = field(default_factory=set)
+    overridden: list[KeyPath] = field(default_factory=list)
+    untold: int = 0
+
+    def complain(self, path: KeyPath, message: str, line: int | None = None) -> None:
+        """Note a mistake at its line, unless its value is known to be wrong already."""
+        if len(self.problems) >= _MOST_TOLD:
+            self.untold += 1
+            return
+        flagged = self.name == FLAGS or any(path[: len(known)] == known for known in self.overridden)
+        if line is None and flagged:
+            self.problems.append((0, Problem(_giver(self.data, path), dotted(path), message)))
+            return
+        node, found = find(self.root, path)
+        if line is not None or id(node) not in self.broken:
+            place = f"{self.name}:{line or found}" if self.root is not None else self.name
+            self.problems.append((line or found, Problem(place, dotted(path), message)))
+
+    def validated(self, model: type[Model], context: Context) -> Model:
+        """Return what was read as a ``model``.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        try:
+            return model.model_validate(self.data, context=context)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            self.untold += len(details[_MOST_TOLD:])
+            for detail in details[:_MOST_TOLD]:
+                for path, message in explain(detail, model):
+                    self.complain(path, message)
+            raise self._error() from None
+
+    def refuse(self) -> None:
+        """Raise what was noted; do nothing if all is well."""
+        if self.problems:
+            raise self._error()
+
+    def _error(self) -> ConfigError:
+        """Return what was noted, in the order of the file."""
+        ordered = [problem for _, problem in sorted(self.problems, key=lambda noted: noted[0])]
+        if self.untold:
+            ordered.append(Problem(self.name, "", f"and {self.untold} more mistakes"))
+        return ConfigError(dict.fromkeys(ordered))
+
+
+def _giver(data: object, path: KeyPath) -> str:
+    """Return what gave the value at ``path``, or the nearest around it: a variable, or the command line."""
+    for step in path:
+        below = _below(data, step)
+        if below is None:
+            break
+        data = below
+    return next(_variables(data), FLAGS)
+
+
+def _below(data: object, step: str | int) -> object:
+    if isinstance(data, dict):
+        return data.get(step)
+    return data[step] if isinstance(data, list) and isinstance(step, int) else None
+
+
+def _variables(data: object) -> Iterator[str]:
+    """Yield the names of the variables that values in ``data`` come from."""
+    if isinstance(data, FromVariable):
+        yield data.variable
+    inside = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    for value in inside:
+        yield from _variables(value)
+
+
+def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
+    """Return what the file at ``path`` says, with ``expand`` applied to every text.
+
+    Raises:
+        ConfigError: It cannot be read at all.
+    """
+    source = Source(str(path))
+    try:
+        source.root = parse(read_file(path))
+    except YamlError as error:
+        place = f"{path}:{error.line}" if error.line else str(path)
+        raise ConfigError([Problem(place, "", str(error))]) from None
+    except OSError as error:
+        raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from None
+    if source.root is not None:
+        _fill(source, Reader(expand), source.root)
+    return source
+
+
+def _fill(source: Source, reader: Reader, root: yaml.Node) -> None:
+    data = reader.read(root)
+    source.broken = reader.broken
+    for flaw in reader.flaws:
+        source.complain(flaw.path, flaw.message, flaw.line)
+    if isinstance(data, dict):
+        source.data = copy.copy(data)
+    elif data is not None:
+        source.complain((), "must be a mapping of keys to values, such as `poll:`", 1)

@@ -1,0 +1,298 @@
+"""The kinds of value a configuration holds, each with the check that it brings."""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from spec_decode_exporter.config.environment import Expanded
+from spec_decode_exporter.config.units import (
+    DURATION_PATTERN,
+    PARAMETERS_PATTERN,
+    SIZE_PATTERN,
+    format_duration,
+    format_parameters,
+    format_size,
+    parse_duration,
+    parse_parameters,
+    parse_size,
+)
+from spec_decode_exporter.config.url import normalise, without_query
+from spec_decode_exporter.core.bounded_file import read_bounded, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+SHOWN_SECRET: Final = "<secret>"  # noqa: S105  what stands in place of one
+
+_REFERENCE: Final = r"|.*\$\{.*"
+"""An editor that checks a file by the JSON Schema does not know what a variable holds."""
+
+_URL_PATTERN: Final = "^([Hh][Tt][Tt][Pp][Ss]?://[^@#]+" + _REFERENCE + ")$"
+_LONGEST: Final = 366 * 86_400.0
+LARGEST_SECRET: Final = 2**20
+"""The most bytes of a file with a secret, a certificate or a key."""
+_SHORTEST_SUMMARY: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the checks know besides the value: where the file lies, and what other targets are called."""
+
+    directory: Path
+    metrics: Collection[str] = ()
+    """The names of all metrics; empty where they do not matter."""
+    taken: dict[str, set[object]] = field(default_factory=dict)
+
+    def take(self, kind: str, value: object) -> bool:
+        """Note that ``value`` is in use as a ``kind``; False if it was already."""
+        known = self.taken.setdefault(kind, set())
+        fresh = value not in known
+        known.add(value)
+        return fresh
+
+
+def _context(info: ValidationInfo) -> Context | None:
+    return info.context if isinstance(info.context, Context) else None
+
+
+def _seconds(value: object) -> float:
+    seconds = value if isinstance(value, int | float) else parse_duration(_text(value))
+    if seconds > _LONGEST:
+        raise ValueError("is longer than a year")
+    return seconds
+
+
+def _seconds_or_off(value: object) -> float | None:
+    seconds = None if value in (None, "off") else _seconds(value)
+    if seconds is not None and seconds < _SHORTEST_SUMMARY:
+        raise ValueError("is less than a second; write `off`, or at least 1s")
+    return seconds
+
+
+def _bytes(value: object) -> int:
+    return value if isinstance(value, int) else parse_size(_text(value))
+
+
+def _count(value: object) -> float:
+    return value if isinstance(value, int | float) else parse_parameters(_text(value))
+
+
+def _text(value: object) -> str:
+    """Return a text; what is a list or a mapping is as wrong as a text without a unit."""
+    return value if isinstance(value, str) else ""
+
+
+def _file_name(value: Path) -> Path:
+    """Refuse what can never become a file, or should not: writing would put one in the place of a device."""
+    try:
+        mode = value.stat().st_mode
+    except FileNotFoundError:
+        return value
+    except OSError as error:
+        raise ValueError(f"names a file that cannot be used: {value}: {error.strerror}") from None
+    except ValueError:
+        raise ValueError("is not the name of a file") from None
+    if stat.S_ISDIR(mode):
+        raise ValueError("is a directory; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise ValueError("is not a plain file; name another")
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("must be more than 0")
+    return value
+
+
+def _secret(value: object, info: ValidationInfo) -> object:
+    """Accept a secret that came from the environment; a literal one is never kept, nor repeated."""
+    if isinstance(value, Expanded) and not value:
+        raise ValueError(f"is empty: the environment variable in {value.written} holds nothing")
+    if isinstance(value, str) and not (isinstance(value, Expanded) and value.whole):
+        by_file = "files" if info.field_name == "secrets" else f"{info.field_name}_file"
+        raise ValueError(
+            f"is a secret in plain sight; name a file that holds it with `{by_file}`, "
+            "or write `${NAME}` alone to take it from the environment"
+        )
+    return value
+
+
+def _public(value: object) -> object:
+    if isinstance(value, Expanded):
+        raise ValueError(  # noqa: TRY004  pydantic turns only this into a mistake
+            "comes from the environment, so it may be a secret; put it under `secrets` instead"
+        )
+    return value
+
+
+def _located(value: Path, info: ValidationInfo) -> Path:
+    context = _context(info)
+    return value if context is None else context.directory / value
+
+
+def _readable(value: Path, info: ValidationInfo) -> Path:
+    """Refuse a file that cannot be read now: better at the start than at the first poll."""
+    if _context(info) is None:
+        return value
+    try:
+        read_bounded(value, LARGEST_SECRET)
+    except OSError as error:
+        raise ValueError(f"names a file that cannot be read: {value}: {error.strerror or error}") from None
+    except ValueError:
+        raise ValueError("is not the name of a file") from None
+    return value
+
+
+def check_file(path: Path) -> None:
+    """Refuse what would not end when it is read, or is no secret file by its size.
+
+    Raises:
+        OSError: It does not exist, is not a plain file or is larger than 1 MiB.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("it is not a plain file")
+    if found.st_size > LARGEST_SECRET:
+        raise OSError(f"it is larger than {size_text(LARGEST_SECRET)}")
+
+
+def _written(kind: str, pattern: str, **more: object) -> WithJsonSchema:
+    """Describe a text of a ``kind`` for the JSON Schema and the documentation."""
+    return WithJsonSchema({"type": "string", "title": kind, "pattern": pattern, **more})
+
+
+def excludes(other: str) -> AfterValidator:
+    """Return the check that a key is not given together with ``other``, which must be declared before it."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401  whatever the field holds
+        if info.data.get(other):
+            raise ValueError(f"cannot stand beside `{other}`; remove one of the two")
+        return value
+
+    return AfterValidator(check)
+
+
+def _not_empty(value: tuple[object, ...]) -> tuple[object, ...]:
+    if not value:
+        raise ValueError("must not be empty")
+    return value
+
+
+def matches(pattern: str, otherwise: str) -> AfterValidator:
+    """Return the check that a text matches ``pattern`` as a whole; ``otherwise`` is the complaint."""
+    expression = re.compile(pattern, flags=re.ASCII)
+
+    def check(value: str) -> str:
+        if not expression.fullmatch(value):
+            raise ValueError(otherwise)
+        return value
+
+    return AfterValidator(check)
+
+
+def written_as(pattern: str) -> WithJsonSchema:
+    """Return what ``matches`` is in the JSON Schema, where a text may refer to the environment too."""
+    return WithJsonSchema({"type": "string", "pattern": f"^({pattern}{_REFERENCE})$"})
+
+
+def _shown(write: Callable[[Any], str]) -> PlainSerializer:
+    return PlainSerializer(write, return_type=str, when_used="json")
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_seconds),
+    AfterValidator(_positive),
+    _shown(format_duration),
+    _written("duration", DURATION_PATTERN + _REFERENCE, examples=["500ms", "30s", "1h30m"]),
+]
+"""Seconds, written as Prometheus does, more than 0."""
+
+DurationOrOff = Annotated[
+    float | None,
+    BeforeValidator(_seconds_or_off),
+    _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)),
+    _written("`off`, duration", f"^off$|{DURATION_PATTERN}{_REFERENCE}", examples=["off", "10s", "1m"]),
+]
+"""How often something is done, in seconds, at least one; None is never."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(_bytes),
+    AfterValidator(_positive),
+    _shown(format_size),
+    _written("size", SIZE_PATTERN + _REFERENCE, examples=["512KiB", "16MiB"]),
+]
+"""Bytes, written as Prometheus does, more than 0."""
+
+Parameters = Annotated[
+    float,
+    BeforeValidator(_count),
+    AfterValidator(_positive),
+    _shown(format_parameters),
+    WithJsonSchema(
+        {
+            "type": ["string", "number"],
+            "title": "parameters",
+            "pattern": f"({PARAMETERS_PATTERN}){_REFERENCE}",
+            "exclusiveMinimum": 0,
+            "examples": ["500M", "1.5B"],
+        }
+    ),
+]
+"""How many parameters a model has, written as models do, more than 0."""
+
+Url = Annotated[str, AfterValidator(normalise), _shown(without_query), _written("URL", _URL_PATTERN)]
+"""The address of a page; without a path it gets ``/metrics``."""
+
+Endpoint = Annotated[
+    str,
+    AfterValidator(lambda url: normalise(url, path="/")),
+    _shown(without_query),
+    _written("URL", _URL_PATTERN),
+]
+"""The address of something else than a page."""
+
+Secret = Annotated[
+    SecretStr,
+    BeforeValidator(_secret),
+    _shown(lambda _: SHOWN_SECRET),
+    _written("secret", r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"),
+]
+"""Never a literal in the file, never shown."""
+
+NotEmpty = AfterValidator(_not_empty)
+"""The check that a list has an element."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A part of a whole."""
+
+Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A number that is not negative."""
+
+Public = BeforeValidator(_public)
+"""The check that a value stands in the file as it is."""
+
+LocatedPath = Annotated[Path, AfterValidator(_located), WithJsonSchema({"type": "string", "title": "path"})]
+"""Relative to the directory of the configuration file."""
+
+LocatedFile = Annotated[LocatedPath, AfterValidator(_file_name)]
+"""A file that need not exist yet."""
+
+ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
+"""A file that could be read when the configuration was; it may change later."""

@@ -1,0 +1,1 @@
+"""Foundation of every layer: clock, events, logging, background tasks, bounded files."""

@@ -1,0 +1,140 @@
+"""Read a list of target groups from JSON or YAML group by group, with bounds before any validation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from spec_decode_exporter.config.yaml_loader import NotAListError
+from spec_decode_exporter.config.yaml_tree import Reader, YamlError, parse_items
+from spec_decode_exporter.core.json_reader import JsonError, JsonReader
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+Entries: TypeAlias = "Generator[object, None, bool]"
+"""Yields pauses; returns whether all entries are texts."""
+
+MOST_BYTES: Final = 4 * 2**20
+"""The most bytes of a list."""
+MOST_GROUPS: Final = 10_000
+"""The most groups of a list."""
+MOST_TARGETS: Final = 10_000
+"""The most targets of a list."""
+MOST_GROUP_LABELS: Final = 256
+"""The most labels of a group, with those that no target keeps, such as ``__meta_…``."""
+MOST_LABELS: Final = 50_000
+"""The most labels of all groups of a list: some 8 MB."""
+
+MOST_CHARACTERS: Final = 16 * 2**10
+"""The most characters of one text, as it is written."""
+
+PAUSE: Final = object()
+"""Between groups: the place for a cooperative yield."""
+
+_MOST_FLAWS_SHOWN: Final = 3
+
+
+def groups_of(decoded: object) -> Iterator[object]:
+    """Yield the groups of a decoded list.
+
+    Raises:
+        DiscoveryError: It is not a list.
+    """
+    if not isinstance(decoded, list):
+        raise _not_a_list("a mapping" if isinstance(decoded, dict) else "a single value")
+    yield from decoded
+
+
+def json_groups(data: bytes) -> Iterator[object]:
+    """Yield the groups of a JSON document, each decoded, and ``PAUSE`` now and then.
+
+    A group ends at its first wrong value: validation rejects it.
+
+    Raises:
+        DiscoveryError: The document is not a list in JSON, or beyond a bound.
+    """
+    try:
+        reader = JsonReader(data, MOST_CHARACTERS)
+        kind = reader.kind()
+        if kind and kind != "[":
+            raise _not_a_list("a mapping" if kind == "{" else "a single value")
+        for number in reader.elements():
+            yield from _json_group(reader, f"[{number}]")
+        reader.end()
+    except JsonError as error:
+        raise DiscoveryError(f"line {error.line} {error}") from None
+
+
+def yaml_groups(data: bytes) -> Iterator[object]:
+    """Yield the groups of a YAML document, each decoded.
+
+    Raises:
+        DiscoveryError: The document is not a list in YAML, or beyond a bound.
+    """
+    reader = Reader()
+    try:
+        for number, node in enumerate(parse_items(data)):
+            group = reader.read(node, (number,))
+            if reader.flaws:
+                flaws = reader.flaws[:_MOST_FLAWS_SHOWN]
+                raise DiscoveryError("; ".join(f"line {flaw.line} {flaw.message}" for flaw in flaws))
+            yield group
+    except NotAListError:
+        raise _not_a_list("a mapping or a text") from None
+    except YamlError as error:
+        raise DiscoveryError(f"line {error.line or 1} {error}") from None
+
+
+def _json_group(reader: JsonReader, place: str) -> Iterator[object]:
+    """Yield one group, after the pauses that it takes."""
+    if reader.kind() != "{":
+        yield reader.value()
+        return
+    group: dict[str, object] = {}
+    for key in reader.members():
+        kind = reader.kind()
+        is_sound = False
+        if (key, kind) == ("targets", "["):
+            is_sound = yield from _json_targets(reader, group, place)
+        elif (key, kind) == ("labels", "{"):
+            is_sound = yield from _json_labels(reader, group, place)
+        else:
+            group[key] = reader.value()
+        if not is_sound:
+            break
+    if reader.due():
+        yield PAUSE
+    yield group
+
+
+def _json_targets(reader: JsonReader, group: dict[str, object], place: str) -> Entries:
+    found: list[object] = []
+    group["targets"] = found
+    for number in reader.elements():
+        if number == MOST_TARGETS:
+            raise DiscoveryError(f"{place}.targets has more than {MOST_TARGETS} targets")
+        found.append(reader.value())
+        if not isinstance(found[-1], str):
+            return False
+        if reader.due():
+            yield PAUSE
+    return True
+
+
+def _json_labels(reader: JsonReader, group: dict[str, object], place: str) -> Entries:
+    found: dict[str, object] = {}
+    group["labels"] = found
+    for name in reader.members():
+        if len(found) == MOST_GROUP_LABELS:
+            raise DiscoveryError(f"{place}.labels has more than {MOST_GROUP_LABELS} labels")
+        found[name] = reader.value()
+        if not isinstance(found[name], str):
+            return False
+        if reader.due():
+            yield PAUSE
+    return True
+
+
+def _not_a_list(kind: str) -> DiscoveryError:
+    return DiscoveryError(f"the list must be a list, not {kind}")

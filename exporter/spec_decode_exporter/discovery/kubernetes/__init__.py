@@ -1,0 +1,1 @@
+"""Targets from the pods of a Kubernetes cluster."""

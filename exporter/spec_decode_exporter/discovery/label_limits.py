@@ -1,0 +1,179 @@
+"""Limit the labels that discovery gives: of one target, and of all targets together."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from spec_decode_exporter.config.labels import (
+    MOST_LABEL_CHARACTERS,
+    MOST_LABELS,
+    label_problem,
+    value_problem,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from spec_decode_exporter.core.cooperative_yield import Pausing
+    from spec_decode_exporter.discovery.target import Target
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+
+CHARACTERS_OF_NAMES: Final = 1_024
+"""Characters of all label names that are not configured: each series of every target has them, if empty."""
+
+_MOST_WARNINGS: Final = 100
+"""Labels that are warned of: a list may have new ones each time."""
+_LONGEST_SHOWN: Final = 200
+_SLICE: Final = 64
+"""Targets from one pause to the next."""
+
+_TOO_MANY: Final = f"is beyond the {MOST_LABELS} labels that a target may have; remove some"
+_TOO_MANY_NAMES: Final = (
+    f"is beyond the {MOST_LABELS} label names of {CHARACTERS_OF_NAMES:,} characters of all targets together; "
+    "use fewer or shorter names"
+)
+_TOO_LONG: Final = (
+    f"is beyond the {MOST_LABEL_CHARACTERS:,} characters of all labels of a target; shorten values"
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class LabelFilter:
+    """Drop labels that a target cannot have, and log each name once."""
+
+    def __init__(self, discovery: str) -> None:
+        """Log as ``discovery``, the name of a way of discovery."""
+        self._discovery = discovery
+        self._logged: set[str] = set()
+
+    def kept(self, labels: Mapping[str, str]) -> Labels:
+        """Return the labels that a target can have; of too many, the first by name."""
+        usable = (pair for pair in labels.items() if self._is_usable(*pair))
+        # Not sorted(): it would sort a hundred thousand labels without a pause for the event loop.
+        first = heapq.nsmallest(MOST_LABELS + 1, usable)
+        for name, _ in first[MOST_LABELS:]:
+            self.drop(name, _TOO_MANY, once=_TOO_MANY)
+        return tuple(self.fitting(first[:MOST_LABELS]))
+
+    def fitting(self, labels: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """Return the labels that fit into a target, the shortest if not all do; sorted by name, as given."""
+        if sum(map(_size, labels)) <= MOST_LABEL_CHARACTERS:
+            return labels
+        shortest = sorted(labels, key=lambda pair: (_size(pair), pair))
+        room = sum(used <= MOST_LABEL_CHARACTERS for used in accumulate(map(_size, shortest)))
+        self.drop(shortest[room][0], _TOO_LONG, once=_TOO_LONG)
+        return sorted(shortest[:room])
+
+    def value(self, labels: Mapping[str, str], name: str) -> str:
+        """Return the value of one label, for another use than as a label; empty if absent or unusable."""
+        value = labels.get(name, "")
+        problem = value_problem(value)
+        if problem is None:
+            return value
+        self.drop(name, problem)
+        return ""
+
+    def drop(self, name: str, reason: str, once: str = "") -> None:
+        """Log that a label is dropped: once by its name, or once by ``once``."""
+        key = once or name[:_LONGEST_SHOWN]
+        if key in self._logged or len(self._logged) >= _MOST_WARNINGS:
+            return
+        self._logged.add(key)
+        _log.warning(
+            "discovered_label_dropped", discovery=self._discovery, label=name[:_LONGEST_SHOWN], reason=reason
+        )
+
+    def _is_usable(self, name: str, value: str) -> bool:
+        problem = label_problem(name) or value_problem(value)
+        if problem is not None:
+            self.drop(name, problem)
+        return problem is None
+
+
+class FleetLabels:
+    """Limit the labels of all targets together, since each series has every name that any target has.
+
+    Configured names and labels always stay. Names that are in use stay before new ones, so that a list
+    cannot take the labels of targets that it did not find.
+    """
+
+    def __init__(self, static: Iterable[Target], configured: Iterable[str]) -> None:
+        """Keep the labels of the ``static`` targets, and the names that are ``configured`` for discovery."""
+        self._own = {target.url: target.labels for target in static}
+        names = (name for labels in self._own.values() for name, _ in labels)
+        self._configured = tuple(dict.fromkeys(chain(names, configured)))
+        self._names: tuple[str, ...] = ()
+        self._filter = LabelFilter("all")
+
+    def limited(self, targets: Sequence[Target]) -> Pausing[tuple[Target, ...]]:
+        """Return the targets with the labels that they keep, and log the first label that is dropped."""
+        # By identity: the targets of one group share their labels, however many they are.
+        distinct = {id(target.labels): target.labels for target in targets}
+        admitted = yield from self._admit(distinct.values())
+        shared: dict[tuple[int, Labels], Labels] = {}
+        found: list[Target] = []
+        for number, target in enumerate(targets):
+            own = self._own.get(target.url, ())
+            key = id(target.labels), own
+            if key not in shared:
+                given = self._filter.fitting(self._given(target.labels, own, admitted))
+                shared[key] = tuple(sorted((*own, *given)))
+            kept = shared[key]
+            found.append(target if kept == target.labels else replace(target, labels=kept))
+            if number % _SLICE == _SLICE - 1:
+                yield
+        return tuple(found)
+
+    def _admit(self, labels: Iterable[Labels]) -> Pausing[frozenset[str]]:
+        """Return the names of labels that targets may have from now on."""
+        known = frozenset((*self._configured, *self._names))
+        present: set[str] = set()
+        fresh: dict[str, None] = {}
+        for number, pairs in enumerate(labels):
+            for name, _ in pairs:
+                if name in known:
+                    present.add(name)
+                elif len(fresh) < MOST_LABELS:
+                    fresh[name] = None
+            if number % _SLICE == _SLICE - 1:
+                yield
+        staying = (name for name in self._names if name in present)
+        self._names = tuple(self._fitting(chain(staying, fresh)))
+        return frozenset((*self._configured, *self._names))
+
+    def _fitting(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the first names for which there is room beside the configured ones."""
+        room, characters = MOST_LABELS - len(self._configured), CHARACTERS_OF_NAMES
+        for name in names:
+            characters -= len(name)
+            room -= 1
+            if room < 0 or characters < 0:
+                return
+            yield name
+
+    def _given(self, labels: Labels, own: Labels, admitted: frozenset[str]) -> list[tuple[str, str]]:
+        """Return the labels that discovery gave to a target besides its own and that it may have by name."""
+        room = MOST_LABELS - len(own)
+        given: list[tuple[str, str]] = []
+        for pair in labels:
+            if pair in own:
+                continue
+            reason = _TOO_MANY_NAMES if pair[0] not in admitted else _TOO_MANY if len(given) >= room else ""
+            if reason:
+                self._filter.drop(pair[0], reason, once=reason)
+            else:
+                given.append(pair)
+        return given
+
+
+def _size(label: tuple[str, str]) -> int:
+    name, value = label
+    return len(name) + len(value)

@@ -1,0 +1,97 @@
+"""Build the URL of a discovered page from untrusted text: only its own host can be asked."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH, PATH, PORTS, host_and_port
+from spec_decode_exporter.scrape.http.origin import Origin, split
+from spec_decode_exporter.scrape.poll_errors import PollError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_PARAMETERS: Final = 32
+MOST_PARAMETER_CHARACTERS: Final = 2_048
+"""Names and values of the parameters together, as they are written in the URL."""
+
+_PATH: Final = re.compile(PATH)
+
+
+def ip_and_port(ip: str, port: int) -> str:
+    """Return ``ip:port`` for ``page_url``.
+
+    Raises:
+        ValueError: ``ip`` is not an IP address, or has an IPv6 zone; or no connection can use ``port``.
+    """
+    try:
+        found = ip_address(ip)
+    except ValueError:
+        raise ValueError("is not an IP address") from None
+    if isinstance(found, IPv6Address) and found.scope_id is not None:
+        raise ValueError("is an IP address with a zone, which no other host knows")
+    if not 0 < port <= HIGHEST_PORT:
+        raise ValueError(f"has no usable port; a port is a number from 1 to {HIGHEST_PORT}")
+    return f"[{found}]:{port}" if isinstance(found, IPv6Address) else f"{found}:{port}"
+
+
+def request_target(path: str, parameters: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the path and query to ask a host for.
+
+    Args:
+        path: May lack its first slash, and may have a query.
+        parameters: Names and values to add to the query.
+
+    Raises:
+        ValueError: One of them cannot be asked for, or is too long. The message does not repeat it.
+    """
+    target = f"/{path.removeprefix('/')}"
+    if len(target) > MOST_PATH:
+        raise ValueError(f"has a path of more than {MOST_PATH:,} characters")
+    if not _PATH.fullmatch(target) or "://" in target.partition("?")[0]:
+        raise ValueError("has an unusable path; write it after one `/`, percent-encoded and without a host")
+    if not parameters:
+        return target
+    return target + ("&" if "?" in target else "?") + _encoded(parameters)
+
+
+def _encoded(parameters: Sequence[tuple[str, str]]) -> str:
+    if len(parameters) > MOST_PARAMETERS:
+        raise ValueError(f"has more than {MOST_PARAMETERS} parameters")
+    # Compared first: a text of a megabyte is not worth encoding.
+    if sum(len(name) + len(value) for name, value in parameters) <= MOST_PARAMETER_CHARACTERS:
+        try:
+            encoded = urlencode(parameters)
+        except UnicodeEncodeError:
+            raise ValueError("has a parameter with half of a character") from None
+        if len(encoded) <= MOST_PARAMETER_CHARACTERS:
+            return encoded
+    raise ValueError(f"has parameters of more than {MOST_PARAMETER_CHARACTERS:,} characters")
+
+
+def page_url(scheme: str, host: str, target: str) -> str:
+    """Return the URL of a page. Credentials are sent there: it leads to ``host`` and to no other.
+
+    Args:
+        scheme: Exactly ``http`` or ``https``.
+        host: ``host:port``; the port is the scheme's own if absent.
+        target: What ``request_target`` returned.
+
+    Raises:
+        ValueError: The scheme or the host cannot be used. The message does not repeat them.
+    """
+    if scheme not in PORTS:
+        raise ValueError("has a scheme that is neither `http` nor `https`, in small letters")
+    name, port = host_and_port(host)
+    url = f"{scheme}://{host.lower()}{target}"
+    try:
+        origin, _ = split(url)
+    except PollError:
+        origin = None
+    # The parser that the client uses decides where a connection goes, whatever was checked before.
+    if origin != Origin(scheme, name, port or PORTS[scheme]):
+        raise ValueError("leads to another host than the one that was found")
+    return url

@@ -1,0 +1,220 @@
+"""How a vLLM is told to speculate: read from its command line, as the spec of a pod shows it.
+
+The flags follow ``vllm/engine/arg_utils.py``, their spellings ``vllm/utils/argparse_utils.py``, and what a
+draft model's name says of the method ``vllm/config/speculative.py``. Nothing here is ever run, only read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Final
+
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, speculation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+MOST_TEXT: Final = 65_536
+"""Characters of a command line and its environment."""
+MOST_WORDS: Final = 1024
+"""Words and variables of them: empty words have no characters, and take time all the same."""
+
+MOST_SCRIPT: Final = 16_384
+"""Characters of a word or a script, with what its variables hold; what is longer is not read."""
+
+_JSON: Final = ""
+_FLAGS: Final = {
+    "--speculative-config": _JSON,
+    "-sc": _JSON,
+    "--spec-method": "method",
+    "--spec-model": "model",
+    "--spec-tokens": "num_speculative_tokens",
+    # Before vLLM 0.9:
+    "--speculative-model": "model",
+    "--num-speculative-tokens": "num_speculative_tokens",
+}
+"""vLLM's flags, each with the key of the settings that it sets; ``_JSON`` sets them all."""
+
+_OF_INTEREST: Final = re.compile(r"(?:^|\s)(?:--spec|--num[-_]spec|-sc\b)")
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]*)\)", re.ASCII)
+_TOKEN: Final = re.compile(
+    r"[ \t\r\n]++|#[^\n]*+"  # blanks and comments
+    r"|(?P<mark>[;&|()<>]++)"
+    r"""|(?P<word>(?:[^ \t\r\n#'"\\;&|()<>]++|\\.|'[^']*+'|"(?:[^"\\]++|\\.)*+")++)""",
+    re.DOTALL,
+)
+_PART: Final = re.compile(r"""\\(.)|'([^']*+)'|"((?:[^"\\]++|\\.)*+)"|([^'"\\]++)""", re.DOTALL)
+_ESCAPED: Final = re.compile(r"""\\(["\\])""")
+_SHELL_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+
+_BY_NAME: Final = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
+"""What vLLM takes a draft model for by its name alone, the first that is part of it."""
+
+_NGRAM: Final = frozenset({"ngram", "[ngram]"})
+
+
+def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedSpeculation | None:
+    """Return how a container's vLLM is told to speculate; None where its spec does not say.
+
+    A command line beyond ``MOST_WORDS`` or ``MOST_TEXT`` is not read.
+
+    Args:
+        words: The container's ``command`` and ``args``. A word may be a whole shell script.
+        environ: Its environment, as far as the spec holds the values.
+    """
+    if len(words) + len(environ) > MOST_WORDS or sum(map(len, chain(words, environ.values()))) > MOST_TEXT:
+        return None
+    command = [_expanded(word, environ) for word in words]
+    scripts = _first(filter(_is_script, [*command, *environ.values()]))
+    command_lines = chain([command], (_words_of(script, environ) for script in scripts))
+    return next(filter(None, map(_speculation, command_lines)), None)
+
+
+def config_speculation(text: str) -> ServedSpeculation:
+    """Return what vLLM's ``--speculative-config`` means, or a command line that has one.
+
+    A command line is one for a shell, or has each of its words, as they are, on a line of its own.
+
+    Raises:
+        ValueError: It says nothing of speculation, or is too long.
+    """
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"has more than {MOST_TEXT} characters")
+    ways = (["--speculative-config", text], [text], _flags_of(text), text.splitlines())
+    found = next(filter(None, (pod_speculation(words, {}) for words in ways)), None)
+    if found is not None and found.problem:
+        raise ValueError(f"is not used: {found.problem}")
+    if found is None:
+        raise ValueError('is not vLLM\'s JSON, such as {"method": "ngram", "num_speculative_tokens": 4}')
+    return found
+
+
+def _flags_of(text: str) -> list[str]:
+    """Return flags, each at the beginning of a line, with their values, which may have lines of their own."""
+    flags = re.split(r"\n(?=-)", text)
+    return [part for flag in flags for part in flag.split("\n", 1)]
+
+
+def _expanded(word: str, environ: Mapping[str, str]) -> str:
+    """Put in the variables that Kubernetes itself puts in, ``$(NAME)``; what it does not know stays."""
+    if len(word) > MOST_SCRIPT:
+        return ""
+    size = sum(len(environ.get(match[1] or "", "")) for match in _REFERENCE.finditer(word))
+    if len(word) + size > MOST_SCRIPT:
+        return ""
+    return _REFERENCE.sub(lambda match: environ.get(match[1], match[0]) if match[1] else "$", word)
+
+
+def _is_script(word: str) -> bool:
+    """Tell a shell's script from a flag with its value, which may hold spaces too."""
+    return not word.startswith(("-", "{")) and len(word) <= MOST_SCRIPT and bool(_OF_INTEREST.search(word))
+
+
+def _first(scripts: Iterable[str]) -> Iterator[str]:
+    """Yield the first scripts, of as many characters together as one may have."""
+    left = MOST_SCRIPT
+    for script in scripts:
+        left -= len(script)
+        if left < 0:
+            return
+        yield script
+
+
+def _words_of(script: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the words of a script; none if they are too long with what its variables hold."""
+    words: list[str] = []
+    size = 0
+    for word in _split(script):
+        parts = _shell_expanded(word, environ)
+        size += sum(map(len, parts))
+        if size > MOST_SCRIPT:
+            return []
+        words += parts
+    return words
+
+
+@lru_cache(maxsize=64)
+def _split(script: str) -> tuple[str, ...]:
+    """Return the words of a shell script; none if its quotes do not match.
+
+    They are those of ``shlex.shlex`` with ``punctuation_chars``, which takes eight times as long.
+    """
+    text = script.replace("\\\n", " ")
+    words: list[str] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        if match.start() != end:
+            return ()
+        end = match.end()
+        if match.lastgroup is not None:
+            words.append(match[0])
+    return tuple(map(_unquoted, words)) if end == len(text) else ()
+
+
+def _unquoted(word: str) -> str:
+    if not ("'" in word or '"' in word or "\\" in word):
+        return word
+    return "".join(
+        escaped or single or plain or _ESCAPED.sub(r"\1", double)
+        for escaped, single, double, plain in _PART.findall(word)
+    )
+
+
+def _shell_expanded(word: str, environ: Mapping[str, str]) -> list[str]:
+    """Put in the variable that a word is, if it is one; flags in it become words of their own."""
+    match = _SHELL_VARIABLE.fullmatch(word)
+    value = environ.get(match[1] or match[2]) if match else None
+    if value is None:
+        return [word]
+    # Not split where it is too long: a script may name it thousands of times.
+    return value.split() if value.startswith("-") and len(value) <= MOST_SCRIPT else [value]
+
+
+def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
+    """Return what one command line says; of flags given twice the later counts, as for vLLM."""
+    whole: dict[str, object] = {}
+    dotted: dict[str, object] = {}
+    single: dict[str, object] = {}
+    for key, below, text in _options(words):
+        value = _loaded(text)
+        if key:
+            single[key] = value
+        elif below:
+            dotted[below] = value
+        elif isinstance(value, dict):
+            whole = value
+    settings = {**(dotted or whole), **single}
+    said = speculation_of({**settings, "method": _method(settings.get("method"), settings.get("model"))})
+    return None if said == ServedSpeculation() else said
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the key that a flag sets, what follows it after a dot, and its value."""
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        flag, equals, value = word.partition("=")
+        name, _, below = flag.partition(".")
+        name = f"--{name[2:].replace('_', '-')}" if name.startswith("--") else name
+        if name in _FLAGS:
+            yield _FLAGS[name], below, value if equals else following
+
+
+def _loaded(text: str) -> object:
+    """Return the value of JSON; what is none is a text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _method(method: object, model: object) -> object:
+    """Return the method that vLLM makes of it; None where only the draft model's files say it."""
+    if isinstance(method, str):
+        return "ngram" if method in _NGRAM else "mtp" if method.endswith("_mtp") else method
+    if not isinstance(model, str):
+        return None
+    if model in _NGRAM:
+        return "ngram"
+    return next((found for part, found in _BY_NAME.items() if part in model.lower()), None)

@@ -1,0 +1,1 @@
+"""Windowed figures: one formula for each, from the sums of a window."""

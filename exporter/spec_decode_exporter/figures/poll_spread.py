@@ -1,0 +1,52 @@
+"""How a window's polls differ: acceptance rates of single increments, weighted by draft tokens.
+
+This is the spread over *polls*, each a mean over all requests running then. It is narrower than
+the spread over requests, which the counters do not show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from math import sqrt
+
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.ledger import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The acceptance rates of a window's increments, each with its draft tokens as weight."""
+
+    rates: tuple[tuple[float, int], ...]
+    """Rate and weight, ascending by rate; never empty."""
+
+    @property
+    def lowest(self) -> float:
+        """The lowest rate of a poll."""
+        return self.rates[0][0]
+
+    @property
+    def highest(self) -> float:
+        """The highest rate of a poll."""
+        return self.rates[-1][0]
+
+    def percentile(self, share: float) -> float:
+        """Return the lowest rate at or below which ``share`` (0 to 1) of the draft tokens are."""
+        below = list(accumulate(weight for _, weight in self.rates))
+        place = next(place for place, weight in enumerate(below) if weight >= share * below[-1])
+        return self.rates[place][0]
+
+    def standard_deviation(self) -> float:
+        """Return the weighted standard deviation."""
+        total = sum(weight for _, weight in self.rates)
+        mean = sum(rate * weight for rate, weight in self.rates) / total
+        return sqrt(sum(weight * (rate - mean) ** 2 for rate, weight in self.rates) / total)
+
+
+def spread(window: Window) -> Spread | None:
+    """Return the spread over a window's increments; None without draft tokens."""
+    drafted = window.increments.counter(Counter.DRAFT_TOKENS)
+    accepted = window.increments.counter(Counter.ACCEPTED_TOKENS)
+    rates = sorted((hits / tries, tries) for tries, hits in zip(drafted, accepted, strict=True) if tries > 0)
+    return Spread(tuple(rates)) if rates else None

@@ -1,0 +1,1 @@
+"""Live state: the fleet, its targets and engines, and what the exporter remembers about them."""

@@ -1,0 +1,1 @@
+"""Drop detectors: state between polls."""

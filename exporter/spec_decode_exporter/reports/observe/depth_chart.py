@@ -1,0 +1,79 @@
+"""What another number of draft tokens would give, as a report draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.reports.parts import Bar, Chart, Note, Part
+from spec_decode_exporter.views.models import DepthView, EngineView, WindowView
+
+GIVE_COST: Final = (
+    "Give what it costs here: --cost.draft-cost-ratio 0.05, or the sizes of both models: "
+    "--cost.draft-parameters 500M --cost.target-parameters 8B."
+)
+
+
+def depths(engine: EngineView, window: WindowView) -> Iterator[Part]:
+    """Yield what other numbers of draft tokens would give, and what that rests on."""
+    if engine.depths:
+        shown = _no_speculation(engine), *engine.depths
+        most = max(depth.speedup_ratio for depth in shown)
+        bars = (_depth(depth, engine, most) for depth in shown)
+        yield Chart("draft tokens", ("speed-up", "change"), tuple(bars))
+        yield Note("A hypothesis: what is accepted at one number of tokens is only near what is at another.")
+        yield from _differs(engine, window)
+    elif window.counts.drafts and engine.cost is None:
+        yield Note(f"It is not known what a draft token costs, so no gain can be told. {GIVE_COST}")
+
+
+def _differs(engine: EngineView, window: WindowView) -> Iterator[Note]:
+    """Yield why the present row and the speed-up above are not the same number, where that can be seen."""
+    present, speedup = _present(engine), window.estimated_speedup_ratio.value
+    if present is not None and numbers.plain(present) != numbers.plain(speedup):
+        yield Note(
+            f"{numbers.plain(present)} is made of the positions and the steps that had a draft, and "
+            f"{numbers.plain(speedup)} of all tokens and steps."
+        )
+
+
+def _present(engine: EngineView) -> float | None:
+    """Return the speed-up in the row of the present number of draft tokens."""
+    return next((each.speedup_ratio for each in engine.depths if _is_present(each, engine)), None)
+
+
+def _no_speculation(engine: EngineView) -> DepthView:
+    return DepthView(
+        tokens=0,
+        speedup_ratio=1.0,
+        extrapolated=False,
+        recommended=engine.recommended_tokens == 0,
+        position_marginal_benefit_ratio=None,
+    )
+
+
+def _depth(depth: DepthView, engine: EngineView, most: float) -> Bar:
+    present = _present(engine)
+    is_present, keep = _is_present(depth, engine), engine.recommendation is Action.KEEP
+    change = "" if is_present or present is None else numbers.change(depth.speedup_ratio / present)
+    remarks = {
+        "no speculation": not depth.tokens,
+        "now": is_present,
+        "recommended": depth.recommended and not keep,
+        "nearly as fast": depth.recommended and keep and not is_present,
+        "extrapolated": depth.extrapolated,
+    }
+    return Bar(
+        str(depth.tokens),
+        depth.speedup_ratio / most,
+        (numbers.plain(depth.speedup_ratio), change),
+        ", ".join(remark for remark, holds in remarks.items() if holds),
+        marked=is_present if keep else depth.recommended,
+        guessed=depth.extrapolated,
+    )
+
+
+def _is_present(depth: DepthView, engine: EngineView) -> bool:
+    return depth.tokens == engine.configured_tokens

@@ -1,0 +1,98 @@
+"""What is missing for a verdict, for bounds or for advice, and what it would take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil
+from typing import Final
+
+from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
+from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.reports.parts import Note
+from spec_decode_exporter.views.models import EngineView, WindowView
+
+_ROUND: Final = 10
+"""Seconds to which the time that it would take is rounded up."""
+_SPARE: Final = 1.1
+"""So many times what it would take at the present rate, since that varies."""
+_LONGEST: Final = 86_400.0
+"""Nobody waits for longer."""
+
+_STATES: Final[Mapping[State, str]] = {
+    State.DISABLED: "The server was started without speculation (vLLM's --speculative-config), or does not "
+    "count it: there is nothing to judge.",
+    State.IDLE: "No request ran. Observe while there is traffic, or send some.",
+    State.UNREACHABLE: "The server went away. The figures are of the time until then.",
+}
+
+Values = Mapping[str, float]
+
+
+def needs(engine: EngineView, seconds: float) -> Iterator[Note]:
+    """Yield what is missing, and what it would take; ``seconds`` is how long the observation took."""
+    if engine.state in _STATES:
+        yield Note(_STATES[engine.state])
+    if engine.windows and engine.state not in (State.DISABLED, State.IDLE):
+        yield from _in_the_window(engine, engine.windows[-1], seconds)
+
+
+def _in_the_window(engine: EngineView, window: WindowView, seconds: float) -> Iterator[Note]:
+    found = {finding.name: finding.values for finding in engine.findings}
+    doubts = [Note(say(found[name], window), name) for name, say in DOUBTS.items() if name in found]
+    yield from doubts
+    if window.counts.drafts is None:
+        yield Note(
+            "The server does not count its drafts, or not in a way that can be used: nothing is judged."
+        )
+    elif not window.counts.drafts:
+        yield Note("Nothing was drafted, so there is nothing to judge.")
+    elif window.partial or window.seconds < WHOLE_WINDOW * seconds:
+        yield Note(
+            f"It was seen for {window.seconds:.0f} of {seconds:.0f} s. A verdict takes half of an "
+            f"observation, and advice {100 * WHOLE_WINDOW:.0f} % of it: observe it again, or for longer."
+        )
+    elif engine.recommendation is Action.COLLECT and not doubts:
+        yield Note("Without knowing what drafting costs, there is no advice on this number of tokens.")
+
+
+def _few_drafts(values: Values, window: WindowView) -> str:
+    drafts, least = values["drafts"], values["threshold"]
+    return (
+        f"{drafts:.0f} drafts; a verdict takes {least:.0f}, which is {least - drafts:.0f} more. "
+        f"{_longer(drafts, least, window)}"
+    )
+
+
+def _few_requests(values: Values, window: WindowView) -> str:
+    requests, enough = values["requests"], values["threshold"]
+    return (
+        f"{requests:.1f} requests passed one after the other. It takes {values['least']:g} for a verdict, "
+        f"and {enough:g} to say how sure the figures are, to call it harmful and to advise. "
+        f"{_longer(requests, enough, window)}"
+    )
+
+
+def _wide_bounds(values: Values, _: WindowView) -> str:
+    return (
+        f"The acceptance length of {values['length']:.2f} lies between {values['lower']:.2f} and "
+        f"{values['upper']:.2f}, too wide for a verdict: the requests differ much. Four times as long halves "
+        "the distance."
+    )
+
+
+def _longer(present: float, enough: float, window: WindowView) -> str:
+    """Say for how long to observe, if what there is goes on to grow as it did."""
+    seconds = window.seconds * enough / present * _SPARE if present else _LONGEST
+    if seconds >= _LONGEST:
+        return "Observe while there is more traffic."
+    return f"At this rate that takes --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
+
+
+DOUBTS: Final[Mapping[FindingName, Callable[[Values, WindowView], str]]] = {
+    FindingName.FEW_DRAFTS: _few_drafts,
+    FindingName.FEW_REQUESTS: _few_requests,
+    FindingName.WIDE_BOUNDS: _wide_bounds,
+}
+"""The findings that say why there is no verdict or advice, and what it would take."""

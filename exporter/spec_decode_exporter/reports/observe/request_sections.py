@@ -1,0 +1,125 @@
+"""What a report says of single requests, as an exporter tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.reports.parts import Fact, Note, Part, Section, Tone
+from spec_decode_exporter.requests.request_advice import temperature
+from spec_decode_exporter.requests.request_findings import Effect
+from spec_decode_exporter.views.request_models import (
+    PercentilesView,
+    RequestGroupView,
+    RequestModelView,
+    RequestsView,
+    RequestWindowView,
+)
+from spec_decode_exporter.views.request_text import why_unclear
+
+_TITLE: Final = "Requests"
+_OFF: Final = "They are not taken there: `requests.ingest` of that exporter's configuration is off."
+_NONE: Final = "None came lately."
+_MIXED: Final = "Mixed workload: the average hides that some requests gain much less than others, or lose."
+_TONES: Final[Mapping[Effect, Tone]] = {
+    Effect.LOSES: Tone.BAD,
+    Effect.GAINS: Tone.GOOD,
+    Effect.UNCLEAR: Tone.NEUTRAL,
+}
+"""In the order in which groups are told."""
+
+
+def requests(view: RequestsView) -> Iterator[Section]:
+    """Yield a section for each model, of the longest window that the exporter keeps."""
+    if not view.models:
+        yield Section(_TITLE, (Note(_NONE if view.enabled else _OFF),))
+        return
+    window = view.windows[-1]
+    for model in view.models:
+        if model.window == window.window:
+            key = (model.window, model.model_name)
+            groups = [each for each in view.groups if (each.window, each.model_name) == key]
+            yield Section(_TITLE, tuple(_parts(model, groups, window)))
+
+
+def _parts(
+    model: RequestModelView, groups: list[RequestGroupView], window: RequestWindowView
+) -> Iterator[Part]:
+    yield Fact("model", model.model_name, foreign=True)
+    yield Fact("requests", f"{numbers.count(model.requests)} in {_covered(window)}")
+    yield Fact("acceptance rate", _acceptance(model))
+    if model.judged:
+        yield Fact("below break-even", _below(model))
+    if model.rejected or model.repetitive:
+        yield Fact("pathological", _pathological(model))
+    if model.mixed:
+        yield Note(_MIXED, tone=Tone.BAD)
+    yield from (Note(each, foreign=True) for each in model.advice)
+    order = list(_TONES)
+    for group in sorted(groups, key=lambda each: (order.index(each.effect), _speedup(each))):
+        yield _group(group)
+
+
+def _covered(window: RequestWindowView) -> str:
+    """Return the window's name, and for which part of it every request is there."""
+    if not window.partial:
+        return window.window
+    return f"{window.window}, complete for the last {format_duration(int(window.covered_seconds))}"
+
+
+def _group(group: RequestGroupView) -> Note:
+    words = [_effect(group), *_fast(group), f"acceptance {_spread(group.acceptance_ratio)}"]
+    words += [f"{_below(group)} below break-even"] if group.judged else []
+    words += [
+        f"{numbers.count(group.accepted_tokens)} tokens saved by {numbers.count(group.requests)} requests"
+    ]
+    name = f"{group.request_type}, temperature {temperature(group.temperature)}"
+    return Note("; ".join(words), name, _TONES[group.effect], foreign=True)
+
+
+def _effect(group: RequestGroupView) -> str:
+    if group.effect is not Effect.UNCLEAR:
+        return group.effect.value
+    speedup = group.speedup_ratio
+    bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
+    return f"{group.effect.value} ({why_unclear(group.drafts, group.judged, *bounds)})"
+
+
+def _speedup(group: RequestGroupView) -> float:
+    """Return what groups of the same effect are ordered by: those that gain or lose most come first."""
+    value = group.speedup_ratio.value if group.speedup_ratio else None
+    if value is None:
+        return 0.0
+    return value if group.effect is Effect.LOSES else -value
+
+
+def _fast(group: RequestGroupView) -> Iterator[str]:
+    speedup = group.speedup_ratio
+    if speedup is not None:
+        bounds = f"{numbers.plain(speedup.lower)} to {numbers.plain(speedup.upper)}"
+        yield f"{numbers.plain(speedup.value)} times as fast ({bounds})"
+
+
+def _spread(found: PercentilesView | None) -> str:
+    if found is None:
+        return numbers.NONE
+    p10, p50, p90 = map(numbers.share, (found.p10, found.p50, found.p90))
+    return f"p50 {p50} (p10 {p10}, p90 {p90})"
+
+
+def _acceptance(model: RequestModelView) -> str:
+    """Return what lies in the middle, and the two means, of which the server's counters have the second."""
+    mean, weighed = map(numbers.share, (model.mean_acceptance_ratio, model.draft_acceptance_ratio))
+    return f"{_spread(model.acceptance_ratio)}; mean {mean}, by draft tokens {weighed}"
+
+
+def _below(said: RequestGroupView | RequestModelView) -> str:
+    share = 100 * said.below_break_even / said.judged
+    return f"{share:.1f} % of {numbers.count(said.judged)}"
+
+
+def _pathological(model: RequestModelView) -> str:
+    counts = ((model.rejected, "almost nothing"), (model.repetitive, "almost everything"))
+    return ", ".join(f"{numbers.count(count)} with {what} accepted" for count, what in counts if count)

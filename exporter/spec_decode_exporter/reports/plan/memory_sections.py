@@ -1,0 +1,109 @@
+"""The sections of a plan about memory: the weights, and what they leave for the KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.reports.parts import Figure, Note, Part
+from spec_decode_exporter.reports.plan import plan_text
+from spec_decode_exporter.reports.plan.deployment_plan import Plan
+from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
+from spec_decode_exporter.reports.plan.gpu_memory import Room
+from spec_decode_exporter.reports.plan.memory_sizes import GIBIBYTE, GIGABYTE, gigabytes
+from spec_decode_exporter.reports.plan.plan_json import lost
+from spec_decode_exporter.reports.plan.plan_warnings import CautionName, cautions
+
+
+def missing(plan: Plan) -> Iterator[Note]:
+    """Yield what nobody said, and how to say it."""
+    draft = plan.wanted.draft
+    if draft is not None and draft.model.guessed:
+        yield Note(
+            f"The size of the {draft.model.name} is a guess, what is usual for this target, in "
+            f"{draft.model.dtype.name}. Its own config.json, or its number of parameters, says it: --draft."
+        )
+    unknown = [
+        name
+        for name, part in (("target", plan.wanted.target), ("draft", plan.wanted.draft))
+        if part is not None and part.sequence_bytes(1, plan.wanted.context, plan.wanted.element_bytes) is None
+    ]
+    if unknown:
+        flags = " and ".join(f"--{name}.kv-bytes-per-token" for name in unknown)
+        yield Note(
+            f"What a token takes of the KV cache is not known of the {' and the '.join(unknown)}: a number "
+            f"of parameters does not say it. Give a config.json instead, or {flags}."
+        )
+
+
+def weights(plan: Plan) -> Iterator[Part]:
+    """Yield what the models take, and what is left."""
+    wanted, gpus = plan.wanted, plan.wanted.gpus
+    yield Figure("target", gigabytes(plan.alone.weight_bytes), "", _of_memory(plan, plan.alone.weight_bytes))
+    if wanted.draft is not None:
+        size = wanted.draft.bytes_over(gpus.number)
+        yield Figure("draft", gigabytes(size), "", _of_memory(plan, size))
+        both = plan.drafting.weight_bytes
+        yield Figure("both", gigabytes(both), "", _of_memory(plan, both))
+    yield Figure("left", gigabytes(plan.drafting.left_bytes), "", "of what the engine may take")
+    ratio = plan.draft_ratio
+    if ratio:
+        usual = ", usual is 1:8 to 1:12" if wanted.method == DRAFT_MODEL else ""
+        yield Figure("draft to target", f"1:{1 / ratio:.1f}", "", f"by active parameters{usual}")
+    if gpus.is_decimal and CautionName.GPU_MEMORY not in {each.name for each in cautions(plan)}:
+        yield Note(
+            f"GB are 10^9 bytes: a GPU sold as {gpus.memory_bytes / GIGABYTE:g} GB may have 7 % more. Give "
+            "--gpu-memory in MiB, as nvidia-smi says it."
+        )
+
+
+def _of_memory(plan: Plan, size: int) -> str:
+    return f"{100 * size / plan.wanted.gpus.all_bytes:.1f} % of all memory"
+
+
+def cache(plan: Plan) -> Iterator[Figure]:
+    """Yield how much the KV cache holds with the draft and without it."""
+    alone, drafting = plan.alone, plan.drafting
+    rows = (
+        ("size", _size(drafting), _size(alone), _less(plan)),
+        ("GiB on a GPU", _gibibytes(plan, drafting), _gibibytes(plan, alone), ""),
+        (
+            "a token",
+            plan_text.kilobytes(drafting.bytes_per_token),
+            plan_text.kilobytes(alone.bytes_per_token),
+            "",
+        ),
+        ("tokens", numbers.count(drafting.tokens), numbers.count(alone.tokens), _lost("tokens", plan)),
+        (
+            "sequences at a time",
+            numbers.count(drafting.sequences),
+            numbers.count(alone.sequences),
+            _lost("sequences", plan),
+        ),
+    )
+    for name, value, without, less in rows:
+        if value != numbers.NONE:
+            yield Figure(name, value, "", f"{without} without the draft{less}")
+
+
+def _size(room: Room) -> str:
+    return gigabytes(room.cache_bytes) if room.cache_bytes > 0 else "none"
+
+
+def _gibibytes(plan: Plan, room: Room) -> str:
+    """Write the KV cache of one GPU as vLLM says it at its start: "Available KV cache memory"."""
+    if room.cache_bytes <= 0:
+        return numbers.NONE
+    return f"{room.cache_bytes / plan.wanted.gpus.number / GIBIBYTE:.1f}"
+
+
+def _less(plan: Plan) -> str:
+    if plan.drafting.cache_bytes < 0:
+        return f", {gigabytes(-plan.drafting.cache_bytes)} lacking"
+    size = plan.alone.cache_bytes - plan.drafting.cache_bytes
+    return f", {gigabytes(size)} less" if size else ""
+
+
+def _lost(what: str, plan: Plan) -> str:
+    number = lost(getattr(plan.alone, what), getattr(plan.drafting, what))
+    return f", {number:,} lost" if number else ""

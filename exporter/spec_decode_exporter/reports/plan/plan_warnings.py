@@ -1,0 +1,266 @@
+"""What to beware of in a plan: ONE table of the warnings, each with when it holds and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from spec_decode_exporter.reports.plan import plan_text, vllm_refusals
+from spec_decode_exporter.reports.plan.deployment_plan import Outcome, Plan
+from spec_decode_exporter.reports.plan.deployment_plan import plan as plan_of
+from spec_decode_exporter.reports.plan.draft_head import HEADS
+from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
+from spec_decode_exporter.reports.plan.memory_sizes import GIGABYTE, gigabytes
+
+TARGET_SHARE: Final = 0.70
+DRAFT_SHARE: Final = 0.15
+CACHE_SHARE: Final = 0.05
+"""Shares of all GPUs' memory."""
+LARGEST_RATIO: Final = 1 / 8
+SMALLEST_RATIO: Final = 1 / 12
+"""The usual sizes of a draft model, in those of its target."""
+_LARGER: Final = 7.9
+_SMALLER: Final = 12.1
+"""How the sizes next to the usual ones are written, with one digit."""
+REAL_MEMORY: Final = 81_559 * 2**20 / (80 * GIGABYTE)
+"""What nvidia-smi says of an H100 of 80 GB, over that. An H200 of 141 GB has as much more, 143771MiB."""
+COMPUTE_BOUND_TOKENS: Final = 256
+"""Tokens of a step beyond which it begins to be bound by computing: an H100 does about 295
+operations in 16 bits for each byte that it reads, and a weight is two of both."""
+
+
+_THEN: Final[Mapping[Outcome, str]] = {
+    Outcome.FITS: "it fits",
+    Outcome.TIGHT: "it fits, with fewer sequences at a time than are wanted",
+    Outcome.WEIGHTS_FIT: "the weights fit",
+}
+
+
+class CautionName(StrEnum):
+    """What a warning is called."""
+
+    GPU_MEMORY = "gpu_memory"
+    TARGET_ALONE = "target_alone"
+    TARGET_SHARE = "target_share"
+    DRAFT_SHARE = "draft_share"
+    VOCABULARY = "vocabulary"
+    OTHER_WIDTH = "other_width"
+    DRAFT_LARGER = "draft_larger"
+    LARGE_DRAFT = "large_draft"
+    SMALL_DRAFT = "small_draft"
+    TENSOR_PARALLEL = "tensor_parallel"
+    HEADS = "heads"
+    BATCH = "batch"
+    LITTLE_CACHE = "little_cache"
+    COMPUTE_BOUND = "compute_bound"
+    NEVER_PAYS = "never_pays"
+    LOSES = "loses"
+    OTHER_METHOD = "other_method"
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """A warning."""
+
+    name: CautionName
+    text: str
+
+
+def cautions(plan: Plan) -> tuple[Caution, ...]:
+    """Return what to beware of, what keeps vLLM from starting first."""
+    found = ((name, look(plan)) for name, look in _CAUTIONS.items())
+    return tuple(Caution(name, text) for name, text in found if text)
+
+
+def _gpu_memory(plan: Plan) -> str:
+    gpus = plan.wanted.gpus
+    if not gpus.is_decimal:
+        return ""
+    larger = replace(gpus, memory_bytes=round(gpus.memory_bytes * REAL_MEMORY))
+    real = plan_of(replace(plan.wanted, gpus=larger))
+    if (real.outcome, real.alone.fits) == (plan.outcome, plan.alone.fits):
+        return ""
+    then = _THEN.get(real.outcome, "the target fits without a draft")
+    return (
+        f"GB are 10^9 bytes, and a GPU sold as {gpus.memory_bytes / GIGABYTE:g} GB may have 7 % more. "
+        f"With that {then}: give --gpu-memory as nvidia-smi says it, such as 81559MiB."
+    )
+
+
+def _target_alone(plan: Plan) -> str:
+    if plan.alone.fits:
+        return ""
+    if plan.alone.cache_bytes <= 0:
+        return "The target does not fit without a draft either: more GPUs, or fewer bits a weight."
+    return (
+        f"Not one sequence of {plan.wanted.context:,} tokens fits without a draft either: a shorter "
+        "--context, more GPUs, or a KV cache in 8 bits."
+    )
+
+
+def _target_share(plan: Plan) -> str:
+    share = plan.alone.weight_bytes / plan.wanted.gpus.all_bytes
+    if share <= TARGET_SHARE:
+        return ""
+    return (
+        f"The target takes {100 * share:.0f} % of the GPUs' memory, more than {100 * TARGET_SHARE:.0f} %: "
+        "little is left for KV cache and draft. Quantise it, or take more GPUs."
+    )
+
+
+def _draft_share(plan: Plan) -> str:
+    draft, gpus = plan.wanted.draft, plan.wanted.gpus
+    share = 0.0 if draft is None else draft.bytes_over(gpus.number) / gpus.all_bytes
+    if share <= DRAFT_SHARE:
+        return ""
+    return (
+        f"The draft takes {100 * share:.0f} % of the GPUs' memory, more than {100 * DRAFT_SHARE:.0f} %: "
+        "take a smaller one."
+    )
+
+
+def _vocabulary(plan: Plan) -> str:
+    method, target, draft = plan.wanted.method, plan.wanted.target, plan.wanted.draft
+    if refused := vllm_refusals.vocabulary(method, target, draft):
+        return refused
+    if draft is None or method != DRAFT_MODEL:
+        return ""
+    if len({draft.model.vocabulary, target.model.vocabulary} - {None}) > 1:
+        return "The tokenizers have different tokens: what the draft proposes means something else."
+    return ""
+
+
+def _other_width(plan: Plan) -> str:
+    draft, target = plan.wanted.draft, plan.wanted.target.model.shape
+    own = None if draft is None else draft.model.config
+    if plan.wanted.method not in HEADS or own is None or target is None:
+        return ""
+    width = own.number("target_hidden_size", own.positive("hidden_size"))
+    if width == target.hidden_size:
+        return ""
+    return (
+        f"The head is of a target whose hidden states are {width:,} wide, and these are "
+        f"{target.hidden_size:,}: is it another model's?"
+    )
+
+
+def _draft_larger(plan: Plan) -> str:
+    ratio = plan.draft_ratio
+    if ratio is None or ratio < 1:
+        return ""
+    return "The draft is no smaller than the target: are the two swapped?"
+
+
+def _large_draft(plan: Plan) -> str:
+    ratio = plan.draft_ratio
+    if ratio is None or plan.wanted.method != DRAFT_MODEL or not LARGEST_RATIO < ratio < 1:
+        return ""
+    times = min(1 / ratio, _LARGER)
+    return f"The draft is 1:{times:.1f} of the target; usual is 1:8 to 1:12. A smaller one costs less."
+
+
+def _small_draft(plan: Plan) -> str:
+    ratio = plan.draft_ratio
+    if ratio is None or plan.wanted.method != DRAFT_MODEL or ratio >= SMALLEST_RATIO:
+        return ""
+    return (
+        f"The draft is 1:{max(1 / ratio, _SMALLER):.1f} of the target; usual is 1:8 to 1:12. A small one is "
+        "cheap, and more of its tokens are rejected: measure its acceptance."
+    )
+
+
+def _tensor_parallel(plan: Plan) -> str:
+    draft, target = plan.wanted.draft, plan.wanted.target
+    if draft is None or draft.tensor_parallel == target.tensor_parallel:
+        return ""
+    refused = vllm_refusals.tensor_parallel(plan.wanted.method, target, draft)
+    copied = "The draft is planned with a copy on each GPU or group of them."
+    return f"{refused} {copied}" if refused else copied
+
+
+def _heads(plan: Plan) -> str:
+    return vllm_refusals.heads(plan.wanted.target, plan.wanted.draft)
+
+
+def _batch(plan: Plan) -> str:
+    wanted, most, alone = plan.wanted.batch, plan.drafting.sequences, plan.alone.sequences
+    if plan.outcome is not Outcome.TIGHT or alone is None or most is None:
+        return ""
+    without = f"; without the draft {min(alone, wanted):,} would" if alone > most else ""
+    return (
+        f"Of {wanted:,} sequences of {plan.wanted.context:,} tokens {most:,} fit at a time{without}. The "
+        "others wait, or are preempted: that can cost more than drafting gains."
+    )
+
+
+def _little_cache(plan: Plan) -> str:
+    size = plan.drafting.cache_bytes
+    share = size / plan.wanted.gpus.all_bytes
+    if plan.outcome is not Outcome.WEIGHTS_FIT or share >= CACHE_SHARE:
+        return ""
+    return (
+        f"{gigabytes(size)} of KV cache, {100 * share:.1f} % of the GPUs' memory, are little to serve from."
+    )
+
+
+def _compute_bound(plan: Plan) -> str:
+    tokens = plan.costs.reading.batch * (plan.wanted.tokens + 1)
+    if tokens <= COMPUTE_BOUND_TOKENS:
+        return ""
+    return (
+        f"A step verifies {tokens:,} tokens. From about {COMPUTE_BOUND_TOKENS} on GPUs are bound by "
+        "computing and not by memory, and a draft token costs more than is estimated here."
+    )
+
+
+def _never_pays(plan: Plan) -> str:
+    if plan.depth.break_even_token_acceptance is not None:
+        return ""
+    tokens = plan_text.tokens(plan.wanted.tokens)
+    return f"With {tokens} at a time no acceptance is enough: drafting costs more than it can give."
+
+
+def _loses(plan: Plan) -> str:
+    speedup, wanted = plan.depth.speedup, plan.wanted
+    if speedup >= 1 or plan.depth.break_even_token_acceptance is None:
+        return ""
+    instead = (
+        f"draft {plan_text.tokens(plan.best_tokens)} at a time" if plan.best_tokens else "do not speculate"
+    )
+    return (
+        f"At {plan_text.acceptance(wanted)}, {plan_text.tokens(wanted.tokens)} at a time make it slower, "
+        f"{speedup:.2f} times as fast as without: {instead}."
+    )
+
+
+def _other_method(plan: Plan) -> str:
+    seen = plan.wanted.measured
+    if seen is None or seen.method == plan.wanted.method:
+        return ""
+    if not seen.method:
+        return f"The observation does not say how it drafted. It is taken to be of {plan.wanted.method}."
+    return f"The observation is not of {plan.wanted.method}: another drafter is accepted and costs otherwise."
+
+
+_CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
+    CautionName.GPU_MEMORY: _gpu_memory,
+    CautionName.TARGET_ALONE: _target_alone,
+    CautionName.HEADS: _heads,
+    CautionName.VOCABULARY: _vocabulary,
+    CautionName.TENSOR_PARALLEL: _tensor_parallel,
+    CautionName.OTHER_WIDTH: _other_width,
+    CautionName.DRAFT_LARGER: _draft_larger,
+    CautionName.TARGET_SHARE: _target_share,
+    CautionName.DRAFT_SHARE: _draft_share,
+    CautionName.LARGE_DRAFT: _large_draft,
+    CautionName.SMALL_DRAFT: _small_draft,
+    CautionName.BATCH: _batch,
+    CautionName.LITTLE_CACHE: _little_cache,
+    CautionName.COMPUTE_BOUND: _compute_bound,
+    CautionName.NEVER_PAYS: _never_pays,
+    CautionName.LOSES: _loses,
+    CautionName.OTHER_METHOD: _other_method,
+}
+"""Each returns nothing where there is nothing to beware of."""

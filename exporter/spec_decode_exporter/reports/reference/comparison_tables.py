@@ -1,0 +1,191 @@
+"""Tables of what was and what is, each number in a unit that suits people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spec_decode_exporter.analysis.comparison.comparison import Comparison
+from spec_decode_exporter.analysis.comparison.difference import Difference
+from spec_decode_exporter.analysis.comparison.measurement import Quantity
+from spec_decode_exporter.figures.latency import Edges
+from spec_decode_exporter.reports.numbers import within
+from spec_decode_exporter.scrape.page.engine_table import Latency
+
+NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."
+NONE: Final = "-"
+_MILLISECOND: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure, then and now."""
+
+    name: str
+    before: str
+    after: str
+    change: str
+    """With a star where it is beyond chance."""
+    bounds: str
+    """Of the change, 95 %."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its columns."""
+        return self.name, self.before, self.after, self.change, self.bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Figures that belong together."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def _share(value: float) -> str:
+    return f"{value * 100:.1f} %"
+
+
+def _points(value: float) -> str:
+    return f"{value * 100:+.1f}"
+
+
+def _tokens(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _more_tokens(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.{_digits(value)}f}"
+
+
+def _more(value: float) -> str:
+    return f"{value:+,.{_digits(value)}f}"
+
+
+def _time(value: float) -> str:
+    return f"{_number(value * 1000)} ms"
+
+
+def _more_time(value: float) -> str:
+    return f"{_more(value * 1000)}"
+
+
+def _digits(value: float) -> int:
+    """Return how many digits after the point make three in all."""
+    return next((digits for digits, least in enumerate((100, 10)) if abs(value) >= least), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    value: Callable[[float], str]
+    change: Callable[[float], str]
+    relative: bool = False
+    """Whether the change is also written in percent of what was."""
+
+
+_SHARE = _Unit(_share, _points)
+_TOKENS = _Unit(_tokens, _more_tokens)
+_TIME = _Unit(_time, _more_time, relative=True)
+_NUMBER = _Unit(_number, _more, relative=True)
+
+_FIGURES: Final[dict[str, dict[Quantity, tuple[str, _Unit]]]] = {
+    "Acceptance": {
+        Quantity.DRAFT_ACCEPTANCE_RATIO: ("acceptance rate", _SHARE),
+        Quantity.ACCEPTANCE_LENGTH: ("acceptance length", _TOKENS),
+        Quantity.TOKENS_PER_STEP: ("tokens per step", _TOKENS),
+        Quantity.DRAFT_LENGTH: ("draft length", _TOKENS),
+        Quantity.COVERAGE: ("steps with a draft", _SHARE),
+    },
+    "Speed": {
+        Quantity.TIME_PER_OUTPUT_TOKEN: ("time per output token", _TIME),
+        Quantity.STEP: ("time per step", _TIME),
+        Quantity.GENERATION_TOKENS: ("tokens per second", _NUMBER),
+    },
+    "Load and work": {
+        Quantity.RUNNING_REQUESTS: ("running requests", _NUMBER),
+        Quantity.WAITING_REQUESTS: ("waiting requests", _NUMBER),
+        Quantity.REQUESTS: ("requests per second", _NUMBER),
+        Quantity.PROMPT_TOKENS: ("tokens per prompt", _NUMBER),
+        Quantity.OUTPUT_TOKENS: ("tokens per answer", _NUMBER),
+        Quantity.PREFIX_CACHE_HITS: ("prompt tokens from the cache", _SHARE),
+        Quantity.KV_CACHE_USAGE: ("KV cache in use", _SHARE),
+    },
+}
+
+_LATENCIES: Final = {
+    Latency.TIME_TO_FIRST_TOKEN: "time to first token",
+    Latency.TIME_PER_OUTPUT_TOKEN: "time per output token",
+    Latency.END_TO_END: "end to end",
+    Latency.QUEUE: "queue",
+}
+"""Those that users feel; a decode step is none."""
+
+
+def tables(comparison: Comparison) -> Iterator[Table]:
+    """Yield what can be said of a comparison in numbers, the most important first."""
+    acceptance, *others = (
+        Table(title, tuple(_quantities(comparison, figures))) for title, figures in _FIGURES.items()
+    )
+    yield acceptance
+    yield Table("Accepted up to and including each position", tuple(_positions(comparison.positions)))
+    yield Table(
+        "Accepted at each position, of those that got there", tuple(_positions(comparison.conditional))
+    )
+    yield from others
+    yield Table("Latency of requests, by the server's histograms", tuple(_latencies(comparison)))
+
+
+def _quantities(comparison: Comparison, figures: dict[Quantity, tuple[str, _Unit]]) -> Iterator[Row]:
+    for quantity, (name, unit) in figures.items():
+        if quantity in comparison.quantities:
+            yield _row(name, comparison.quantities[quantity], unit)
+
+
+def _positions(differences: tuple[Difference | None, ...]) -> Iterator[Row]:
+    for position, found in enumerate(differences):
+        if found is not None:
+            yield _row(f"position {position}", found, _SHARE)
+
+
+def _latencies(comparison: Comparison) -> Iterator[Row]:
+    for (latency, percentile), found in comparison.latencies.items():
+        if latency in _LATENCIES:
+            row = _row(f"{_LATENCIES[latency]} {percentile}", found, _TIME)
+            yield _within(row, found, comparison.latency_edges[latency, percentile])
+
+
+def _within(row: Row, found: Difference, edges: tuple[Edges | None, Edges | None]) -> Row:
+    """Write the edges of buckets that are far apart instead of what was interpolated between them."""
+    then, now = (each if each is not None and each.are_far_apart else None for each in edges)
+    if then is None and now is None:
+        return row
+    moved = f"{'more' if found.change > 0 else 'less'} *" if found.is_beyond_chance else NONE
+    return replace(
+        row,
+        before=row.before if then is None else within(then, _MILLISECOND, "ms"),
+        after=row.after if now is None else within(now, _MILLISECOND, "ms"),
+        change=moved,
+    )
+
+
+def _row(name: str, found: Difference, unit: _Unit) -> Row:
+    return Row(
+        name,
+        unit.value(found.before.value),
+        unit.value(found.after.value),
+        unit.change(found.change) + _percent(found, unit) + (" *" if found.is_beyond_chance else ""),
+        NONE
+        if found.lower is None or found.upper is None
+        else f"{unit.change(found.lower)} to {unit.change(found.upper)}",
+    )
+
+
+def _percent(found: Difference, unit: _Unit) -> str:
+    ratio = found.ratio if unit.relative else None
+    return "" if ratio is None else f" ({(ratio - 1) * 100:+.0f} %)"

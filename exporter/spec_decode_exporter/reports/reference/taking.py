@@ -1,0 +1,56 @@
+"""Measuring servers for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.reports.observe.session import Observation, Observed
+from spec_decode_exporter.reports.reference.measuring import measured
+from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
+
+LOOKED_AT_AFTER: Final = 10.0
+"""Seconds after which it is known whether all servers answer, so that nobody waits for nothing."""
+
+
+class NotMeasuredError(Exception):
+    """A server did not answer, or shows no engine. The text names each, and says why."""
+
+
+async def take(config: Config, seconds: float, clock: Clock) -> ReferenceDocument:
+    """Measure the targets of ``config``, which ``observed_config`` made, for so many seconds.
+
+    Raises:
+        NotMeasuredError: One of them cannot be measured; as a whole they would say something else.
+    """
+    observation = Observation(config, clock)
+    try:
+        await observation.poll(_wait(observation, seconds, clock))
+        observed = observation.observed()
+    finally:
+        await observation.close()
+    _refuse(observed)
+    return measured(observed)
+
+
+async def _wait(observation: Observation, seconds: float, clock: Clock) -> None:
+    begin = clock.monotonic()
+    await clock.sleep_until(begin + min(LOOKED_AT_AFTER, seconds))
+    _refuse(observation.observed())
+    await clock.sleep_until(begin + seconds)
+
+
+def _refuse(observed: Observed) -> None:
+    missing = list(_missing(observed))
+    if missing:
+        raise NotMeasuredError("; ".join(missing))
+
+
+def _missing(observed: Observed) -> Iterator[str]:
+    for target in observed.targets:
+        if not target.up:
+            yield f"{target.target} does not answer: {target.error or 'no answer came in time'}"
+        elif not target.engines:
+            yield f"{target.target} shows no engine: is {target.address} the metrics page of a server?"

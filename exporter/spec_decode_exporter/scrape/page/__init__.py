@@ -1,0 +1,1 @@
+"""Metrics pages: from bytes to one sample for each engine."""

@@ -1,0 +1,100 @@
+"""What one simulated engine has counted since it started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from spec_decode_exporter.simulator.histogram import (
+    ITERATION_BOUNDS,
+    PREEMPTION_BOUNDS,
+    REQUEST_BOUNDS,
+    SAMPLES_BOUNDS,
+    STEP_BOUNDS,
+    TTFT_BOUNDS,
+    Histogram,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spec_decode_exporter.simulator.simulated_request import Request
+
+FINISHED_REASONS: Final = ("stop", "length", "abort", "error", "repetition")
+
+
+class EngineCounts:
+    """Counters and histograms of one engine.
+
+    A draft is counted once, by how many of its tokens were accepted. All acceptance counters follow from
+    that, so that they agree at every moment.
+    """
+
+    def __init__(self, tokens: int, token_bounds: Sequence[float]) -> None:
+        self.accepted_lengths = [0] * (tokens + 1)
+        self.draft_tokens = 0
+        self.generation_tokens = 0
+        self.computed_prompt_tokens = 0
+        self.cached_prompt_tokens = 0
+        self.cache_queries = 0
+        self.cache_hits = 0
+        self.preemptions = 0
+        self.finished = dict.fromkeys(FINISHED_REASONS, 0)
+        self.iteration_tokens = Histogram(ITERATION_BOUNDS)
+        self.first_token = Histogram(TTFT_BOUNDS)
+        self.step = Histogram(STEP_BOUNDS)
+        self.time_per_output_token = Histogram(STEP_BOUNDS)
+        self.end_to_end = Histogram(REQUEST_BOUNDS)
+        self.queue = Histogram(REQUEST_BOUNDS)
+        self.inference = Histogram(REQUEST_BOUNDS)
+        self.prefill = Histogram(REQUEST_BOUNDS)
+        self.decode = Histogram(REQUEST_BOUNDS)
+        self.prompt_length = Histogram(token_bounds)
+        self.output_length = Histogram(token_bounds)
+        self.max_tokens = Histogram(token_bounds)
+        self.computed_prefill = Histogram(token_bounds)
+        self.samples = Histogram(SAMPLES_BOUNDS)
+        self.request_preemptions = Histogram(PREEMPTION_BOUNDS)
+
+    @property
+    def drafts(self) -> int:
+        """Request-steps that had a draft."""
+        return sum(self.accepted_lengths)
+
+    @property
+    def accepted_tokens(self) -> int:
+        """Draft tokens that were accepted, also those past the end of an answer."""
+        return sum(length * drafts for length, drafts in enumerate(self.accepted_lengths))
+
+    @property
+    def accepted_by_position(self) -> list[int]:
+        """Drafts of which more than ``position`` tokens were accepted."""
+        positions = range(len(self.accepted_lengths) - 1)
+        return [sum(self.accepted_lengths[position + 1 :]) for position in positions]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of requests that got their first token."""
+        return self.computed_prompt_tokens + self.cached_prompt_tokens
+
+    def begin(self, request: Request, moment: float) -> None:
+        """Count the first token of a request."""
+        self.first_token.observe(moment - request.arrived)
+        self.computed_prompt_tokens += request.prompt - request.cached
+        self.cached_prompt_tokens += request.cached
+
+    def finish(self, request: Request, moment: float) -> None:
+        """Count a request that got its last token at ``moment``."""
+        decode = moment - request.first_token_at
+        self.finished["length" if request.output == request.max_tokens else "stop"] += 1
+        self.end_to_end.observe(moment - request.arrived)
+        self.queue.observe(request.scheduled_at - request.arrived)
+        self.inference.observe(moment - request.scheduled_at)
+        self.prefill.observe(request.first_token_at - request.scheduled_at)
+        self.decode.observe(decode)
+        self.time_per_output_token.observe(decode / max(1, request.output - 1))
+        self.prompt_length.observe(request.prompt)
+        self.output_length.observe(request.output)
+        self.max_tokens.observe(request.max_tokens)
+        self.computed_prefill.observe(request.prompt - request.cached)
+        self.samples.observe(1)
+        self.request_preemptions.observe(request.preemptions)

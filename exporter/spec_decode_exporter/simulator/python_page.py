@@ -1,0 +1,173 @@
+"""The page of vLLM's Python front end: text 0.0.4, in the two forms that prometheus_client gives it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.utils import floatToGoString
+
+from spec_decode_exporter.simulator.histogram import Histogram
+from spec_decode_exporter.simulator.metric_family import Family, Kind, Labels, Sample
+from spec_decode_exporter.simulator.page_families import ROWS, Row
+from spec_decode_exporter.simulator.process_families import cache_config, process_families
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Sequence
+
+    from spec_decode_exporter.simulator.simulated_engine import Engine
+    from spec_decode_exporter.simulator.simulation import Simulation
+    from spec_decode_exporter.simulator.unix_time import UnixTime
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_CREATION_GAP: Final = 2e-5
+"""Series are created one after the other, so each has a time of its own."""
+
+_MERGED_ORDER: Final = (Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM)
+"""The order of the families where a page is merged from the files of several processes."""
+
+
+def python_page(simulation: Simulation, unix: UnixTime) -> bytes:
+    """Return the whole page as it is at this moment of the simulation."""
+    if simulation.scenario.api_servers > 1:
+        return _text(_merged_families(simulation))
+    return _text(python_families(simulation, unix))
+
+
+def filtered_page(simulation: Simulation, unix: UnixTime, names: Container[str]) -> bytes:
+    """Return only the samples of these names; nothing at all with several API servers, as vLLM does."""
+    if simulation.scenario.api_servers > 1:
+        return b""
+    kept = (family.restricted(names) for family in python_families(simulation, unix))
+    return _text(family for family in kept if family)
+
+
+def python_families(simulation: Simulation, unix: UnixTime) -> list[Family]:
+    """Return the families of a server in one process, in the order of its page."""
+    life, scenario = simulation.life, simulation.scenario
+    gaps = count()
+    families = [
+        *process_families(unix.of(life.process_began), simulation.now - life.process_began),
+        *_engine_families(simulation),
+        cache_config(scenario.machine.max_model_len, scenario.machine.kv_tokens, scenario.engines),
+    ]
+    return [_with_creation(family, unix.of(life.began), gaps) for family in families]
+
+
+def _merged_families(simulation: Simulation) -> list[Family]:
+    scenario = simulation.scenario
+    families = [
+        *(_sum_first(family) for family in _engine_families(simulation)),
+        cache_config(scenario.machine.max_model_len, scenario.machine.kv_tokens, scenario.engines),
+    ]
+    return sorted(families, key=lambda family: _MERGED_ORDER.index(family.kind))
+
+
+def _engine_families(simulation: Simulation) -> Iterator[Family]:
+    life, model = simulation.life, simulation.scenario.model_name
+    for row in ROWS:
+        if life.tokens or not row.speculative:
+            yield _family(row, life.engines, model)
+        if row.name == "request_success":
+            yield _rejections(model)
+
+
+def _rejections(model: str) -> Family:
+    """Return the one family of vLLM's that has no engine; no queue is limited here."""
+    name = "vllm:admission_rejections"
+    reasons = ("max_num_queued_reqs", "max_num_queued_tokens")
+    samples = [Sample(f"{name}_total", (("model_name", model), ("reason", reason)), 0) for reason in reasons]
+    text = "Number of admission attempts rejected by a queue limit, by reason."
+    return Family(name, Kind.COUNTER, text, samples)
+
+
+def _family(row: Row, engines: Sequence[Engine], model: str) -> Family:
+    name = f"vllm:{row.name}"
+    written = f"{name}_total" if row.kind is Kind.COUNTER else name
+    samples = [
+        sample
+        for engine, each in enumerate(engines)
+        for sample in _samples(row, written, engine, each, model)
+    ]
+    if row.label and row.label != "position":
+        # vLLM creates these for all engines reason by reason, but the positions engine by engine.
+        values = list(dict.fromkeys(dict(sample.labels)[row.label] for sample in samples))
+        samples.sort(key=lambda sample: values.index(dict(sample.labels)[row.label]))
+    return Family(name, row.kind, row.help, samples)
+
+
+def _samples(row: Row, name: str, index: int, engine: Engine, model: str) -> list[Sample]:
+    value = row.read(engine)
+    labels = (("engine", str(index)), ("model_name", model))
+    if isinstance(value, Histogram):
+        return _histogram(name, labels, value)
+    if isinstance(value, float | int):
+        return [Sample(name, labels, value)]
+    return [Sample(name, _sorted(labels, row.label, key), number) for key, number in value.items()]
+
+
+def _histogram(name: str, labels: Labels, histogram: Histogram) -> list[Sample]:
+    bounds = (*map(str, histogram.bounds), "+Inf")
+    return [
+        *(
+            Sample(f"{name}_bucket", _sorted(labels, "le", bound), number)
+            for bound, number in zip(bounds, histogram.cumulative(), strict=True)
+        ),
+        Sample(f"{name}_count", labels, histogram.count),
+        Sample(f"{name}_sum", labels, histogram.total),
+    ]
+
+
+def _sorted(labels: Labels, name: str, value: str) -> Labels:
+    return tuple(sorted((*labels, (name, value))))
+
+
+def _with_creation(family: Family, created: float, gaps: count[int]) -> Family:
+    """Add the creation times that prometheus_client keeps of vLLM's counters and histograms."""
+    if family.kind is Kind.GAUGE or not family.name.startswith("vllm:"):
+        return family
+    kept = "_total" if family.kind is Kind.COUNTER else "_count"
+    times = [
+        Sample(f"{family.name}_created", sample.labels, created + next(gaps) * _CREATION_GAP)
+        for sample in family.samples
+        if sample.name == family.name + kept
+    ]
+    return Family(family.name, family.kind, family.help, family.samples, times)
+
+
+def _sum_first(family: Family) -> Family:
+    """Order a histogram's samples as a merged page has them: the sum of each engine before its buckets."""
+    if family.kind is not Kind.HISTOGRAM:
+        return family
+    rank = {"sum": 0, "bucket": 1, "count": 2}
+    samples = sorted(
+        family.samples,
+        key=lambda sample: (int(dict(sample.labels)["engine"]), rank[sample.name.rsplit("_", 1)[1]]),
+    )
+    return Family(family.name, family.kind, family.help, samples)
+
+
+def _text(families: Iterable[Family]) -> bytes:
+    return "".join([line for family in families for line in _lines(family)]).encode()
+
+
+def _lines(family: Family) -> Iterator[str]:
+    shown = f"{family.name}_total" if family.kind is Kind.COUNTER else family.name
+    yield f"# HELP {shown} {family.help}\n# TYPE {shown} {family.kind}\n"
+    yield from map(_line, family.samples)
+    if family.created:
+        created = f"{family.name}_created"
+        yield f"# HELP {created} {family.help}\n# TYPE {created} gauge\n"
+        yield from map(_line, family.created)
+
+
+def _line(sample: Sample) -> str:
+    labels = ",".join([f'{name}="{value}"' for name, value in sample.labels])
+    braces = f"{{{labels}}}" if labels else ""
+    return f"{sample.name}{braces} {_written(sample.value)}\n"
+
+
+def _written(value: float) -> str:
+    """Write a number as prometheus_client does: always a float, from 1e6 on with an exponent."""
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]

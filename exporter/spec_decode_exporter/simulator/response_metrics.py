@@ -1,0 +1,60 @@
+"""What a response says of its own request: vLLM's ``metrics``, with what a gateway knows beside it.
+
+The keys are those of ``POST /api/v1/requests`` (docs/requests.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spec_decode_exporter.simulator.simulated_request import Request
+
+Answer = dict[str, object]
+"""One request, ready to be written as JSON."""
+
+
+def answer(model_name: str, tokens: int, request: Request, moment: float) -> Answer:
+    """Return what the response to ``request`` says, which was complete at ``moment``; ``tokens`` is K."""
+    kind = request.kind
+    said: Answer = {
+        "model": model_name,
+        "metrics": _metrics(tokens, request, moment),
+        "usage": {"prompt_tokens": request.prompt, "completion_tokens": request.output},
+        "n": 1,
+        "stream": True,
+    }
+    if kind is not None and kind.request_type:
+        said["request_type"] = kind.request_type
+    if kind is not None and kind.temperature is not None:
+        said["temperature"] = kind.temperature
+    return said
+
+
+def _metrics(tokens: int, request: Request, moment: float) -> dict[str, object]:
+    """Return vLLM's object, its times in milliseconds; without speculation it says nothing of it."""
+    decode = moment - request.first_token_at
+    timed: dict[str, object] = {
+        "time_to_first_token_ms": 1000 * (request.first_token_at - request.arrived),
+        "generation_time_ms": 1000 * decode,
+        "queue_time_ms": 1000 * (request.scheduled_at - request.arrived),
+    }
+    if request.output > 1 and decode:
+        timed["mean_itl_ms"] = 1000 * decode / (request.output - 1)
+        timed["tokens_per_second"] = request.output / (moment - request.scheduled_at)
+    return {**timed, "speculative_decoding": _speculation(tokens, request)} if tokens else timed
+
+
+def _speculation(tokens: int, request: Request) -> dict[str, object]:
+    lengths = request.accepted_lengths
+    drafts, draft_tokens = sum(lengths), request.draft_tokens
+    accepted = sum(length * times for length, times in enumerate(lengths))
+    return {
+        "mean_acceptance_length": 1 + accepted / drafts if drafts else None,
+        "draft_acceptance_rate": accepted / draft_tokens if draft_tokens else None,
+        "acceptance_histogram": lengths,
+        "num_spec_steps": drafts,
+        "num_accepted_draft_tokens": accepted,
+        "num_draft_tokens": draft_tokens,
+        "num_spec_tokens": tokens,
+    }

@@ -1,0 +1,136 @@
+"""A simulated server: pure, seeded, moved by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from spec_decode_exporter.simulator.histogram import token_bounds
+from spec_decode_exporter.simulator.histogram_publishing import AtOnce, Late
+from spec_decode_exporter.simulator.request_mix import Mix
+from spec_decode_exporter.simulator.response_metrics import Answer, answer
+from spec_decode_exporter.simulator.simulated_engine import Engine, EngineSetup
+from spec_decode_exporter.simulator.timeline import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spec_decode_exporter.simulator.scenario import Restart, Scenario
+    from spec_decode_exporter.simulator.simulated_request import Request
+    from spec_decode_exporter.simulator.timeline import Change, Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One process of the server, from its start to the next restart. Times are seconds of the simulation."""
+
+    number: int
+    tokens: int
+    process_began: float
+    began: float
+    """When the counters were created and the port was opened."""
+    engines: tuple[Engine, ...]
+
+
+class Simulation:
+    """A server that lives through ``scenario``; the same seed gives the same numbers.
+
+    It has no clock and does no I/O: time passes only in ``advance``.
+    """
+
+    def __init__(
+        self, scenario: Scenario, seed: int = 0, answered: Callable[[Answer], None] | None = None
+    ) -> None:
+        """Begin; ``answered`` is told what the response of each request says of it."""
+        self.scenario = scenario
+        self.now = 0.0
+        """Seconds since the scenario's start."""
+        self._seed = seed
+        self._answered = answered
+        self._changes = changes(scenario)
+        first = next(self._changes)
+        self._conditions: Conditions = first.conditions
+        self._next: Change | None = next(self._changes, None)
+        self._up_at = math.inf
+        self.serving = True
+        """False while the server is down."""
+        self.life = self._start(0, scenario.speculation.tokens, process_began=0.0)
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass, with everything that happens in them."""
+        target = self.now + seconds
+        while (moment := min(self._change_at, self._up_at)) <= target:
+            self._run_to(moment)
+            if self._up_at <= moment:
+                self._come_up()
+            elif self._next is not None:
+                self._change(self._next)
+        self._run_to(target)
+
+    @property
+    def _change_at(self) -> float:
+        return math.inf if self._next is None else self._next.at
+
+    def _run_to(self, moment: float) -> None:
+        self.now = moment
+        if self.serving:
+            for engine in self.life.engines:
+                engine.advance(moment)
+
+    def _change(self, change: Change) -> None:
+        self._next = next(self._changes, None)
+        self._conditions = change.conditions
+        if change.restart is not None:
+            self._go_down(change.restart)
+        elif self.serving:
+            for engine in self.life.engines:
+                engine.change(change.conditions, self.now)
+
+    def _go_down(self, restart: Restart) -> None:
+        """Lose everything that was counted or under way."""
+        tokens = self.life.tokens if restart.tokens is None else restart.tokens
+        self.serving = False
+        self._up_at = self.now + restart.down
+        self.life = Life(self.life.number + 1, tokens, self.now, self._up_at, ())
+
+    def _come_up(self) -> None:
+        self.serving = True
+        self._up_at = math.inf
+        self.life = self._start(self.life.number, self.life.tokens, self.life.process_began)
+
+    def _start(self, number: int, tokens: int, process_began: float) -> Life:
+        scenario = self.scenario
+        longest = scenario.machine.max_model_len
+        rust = scenario.front_end == "rust"
+        engines = tuple(
+            Engine(
+                EngineSetup(
+                    index,
+                    scenario.engines,
+                    scenario.machine,
+                    scenario.speculation,
+                    tokens,
+                    RUST_TOKEN_BOUNDS if rust else token_bounds(longest),
+                    Late if rust else AtOnce,
+                    partial(self._tell, tokens),
+                ),
+                self._conditions,
+                # Text, since it gives the same numbers in every process; a tuple's hash does not.
+                Random(f"{self._seed}/{number}/{index}"),  # noqa: S311
+                Mix(self._conditions, Random(f"{self._seed}/{number}/{index}/kinds")),  # noqa: S311
+                self.now,
+            )
+            for index in range(scenario.engines)
+        )
+        return Life(number, tokens, process_began, self.now, engines)
+
+    def _tell(self, tokens: int, request: Request, moment: float) -> None:
+        if self._answered is not None:
+            self._answered(answer(self.scenario.model_name, tokens, request, moment))
+
+
+RUST_TOKEN_BOUNDS = (*token_bounds(131_072), 131_072.0)
+"""The Rust front end does not know the longest request and ends its bounds there."""

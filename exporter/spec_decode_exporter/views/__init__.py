@@ -1,0 +1,1 @@
+"""JSON models of the API and the page, and their builders."""

@@ -1,0 +1,163 @@
+"""From what the requests say to what JSON says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.acceptance_histogram import BOUNDS
+from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_findings import (
+    GroupFindings,
+    GroupKey,
+    GroupTotals,
+    Histogram,
+    ModelFindings,
+    Percentiles,
+    RequestFindings,
+    Summary,
+    Totals,
+    UserFindings,
+    WindowFindings,
+)
+from spec_decode_exporter.views.engine_models import Estimated, View
+from spec_decode_exporter.views.request_models import (
+    HistogramView,
+    PercentilesView,
+    RequestGroupView,
+    RequestModelView,
+    RequestSinceStartView,
+    RequestUserView,
+    RequestWindowView,
+)
+
+
+def refused_view(refused: Mapping[Refusal, int]) -> dict[Refusal, int]:
+    """Return how many were refused, by each reason that there is."""
+    return {reason: refused.get(reason, 0) for reason in Refusal}
+
+
+def head(found: RequestFindings) -> dict[str, Any]:
+    """Return what is said of all requests together."""
+    return {
+        "enabled": found.enabled,
+        "taken": found.taken,
+        "refused": refused_view(found.refused),
+        "folded": dict(found.folded),
+    }
+
+
+def lists(found: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
+    """Return the lists, whose members are made as they are asked for; one that fails is omitted."""
+    windows = found.windows
+    groups = [(name, group) for name, window in windows.items() for group in window.groups]
+    models = [(name, model) for name, window in windows.items() for model in window.models]
+    return {
+        "windows": errors.each("requests", windows.items(), lambda _: NO_ITEM, lambda each: _window(*each)),
+        "groups": errors.each(
+            "requests", groups, lambda each: each[1].key.labels, lambda each: _group(*each)
+        ),
+        "models": errors.each(
+            "requests", models, lambda each: {"model_name": each[1].model_name}, lambda each: _model(*each)
+        ),
+        "since_start": errors.each(
+            "requests",
+            found.since_start.items(),
+            lambda each: each[0].labels,
+            lambda each: _since_start(*each),
+        ),
+        "users": errors.each(
+            "requests", found.users, lambda each: {"model_name": each.model_name, "user": each.user}, _user
+        ),
+    }
+
+
+def _window(name: str, window: WindowFindings) -> View:
+    return RequestWindowView(
+        window=name,
+        seconds=window.seconds,
+        partial=window.partial,
+        covered_seconds=window.covered_seconds,
+    )
+
+
+def _group(window: str, group: GroupFindings) -> View:
+    return RequestGroupView(
+        window=window,
+        model_name=group.key.model_name,
+        request_type=group.key.request_type,
+        temperature=group.key.temperature,
+        effect=group.effect,
+        **_summary(group.summary),
+    )
+
+
+def _model(window: str, model: ModelFindings) -> View:
+    return RequestModelView(
+        window=window,
+        model_name=model.model_name,
+        mixed=model.mixed,
+        low_share=model.modes and model.modes.low_share,
+        low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
+        high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
+        advice=tuple(model.advice),
+        acceptance_bounds=BOUNDS,
+        acceptance_counts=tuple(model.acceptance_counts),
+        **_summary(model.summary),
+    )
+
+
+def _since_start(key: GroupKey, group: GroupTotals) -> View:
+    return RequestSinceStartView(
+        model_name=key.model_name,
+        request_type=key.request_type,
+        temperature=key.temperature,
+        acceptance_ratio_histogram=_histogram(group.acceptance_ratio),
+        acceptance_length_tokens_histogram=_histogram(group.acceptance_length_tokens),
+        **_totals(group.totals),
+    )
+
+
+def _user(each: UserFindings) -> View:
+    return RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
+
+
+def _totals(totals: Totals) -> dict[str, Any]:
+    return {
+        "requests": totals.requests,
+        "drafts": totals.drafts,
+        "draft_tokens": totals.draft_tokens,
+        "accepted_tokens": totals.accepted_tokens,
+        "draft_acceptance_ratio": (
+            totals.accepted_tokens / totals.draft_tokens if totals.draft_tokens else None
+        ),
+    }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        **_totals(summary.totals),
+        "mean_acceptance_ratio": summary.mean_acceptance_ratio,
+        "acceptance_ratio": _percentiles(summary.acceptance_ratio),
+        "acceptance_length_tokens": _percentiles(summary.acceptance_length_tokens),
+        "time_per_output_token_seconds": _percentiles(summary.time_per_output_token_seconds),
+        "speedup_ratio": _estimated(summary.speedup_ratio),
+        "below_break_even": summary.below_break_even,
+        "judged": summary.judged,
+        "rejected": summary.rejected,
+        "repetitive": summary.repetitive,
+    }
+
+
+def _histogram(found: Histogram) -> HistogramView:
+    return HistogramView(upper_bounds=tuple(found.upper_bounds), counts=tuple(found.counts), sum=found.sum)
+
+
+def _percentiles(found: Percentiles | None) -> PercentilesView | None:
+    return None if found is None else PercentilesView(p10=found.p10, p50=found.p50, p90=found.p90)
+
+
+def _estimated(found: Estimate | None) -> Estimated | None:
+    return None if found is None else Estimated(value=found.value, lower=found.lower, upper=found.upper)

@@ -1,0 +1,134 @@
+"""A state, a verdict and a recommendation as one plain sentence each, made of numbers and our own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
+from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS, passing_requests
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.window.ledger import Window
+
+STATES: Final = {
+    State.DISABLED: "The engine does not speculate.",
+    State.IDLE: "Nothing is running, so nothing is drafted.",
+    State.STALLED: "It drafted before, and does not now though it should.",
+    State.UNREACHABLE: "The engine was not seen for too long: nobody knows.",
+}
+"""Of an engine that does not draft now; the page says the same."""
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+
+_VERDICTS: Final = {
+    Verdict.OPTIMAL: "Speculation pays very well",
+    Verdict.HEALTHY: "Speculation pays",
+    Verdict.MARGINAL: "Speculation pays a little",
+    Verdict.POOR: "Speculation hardly pays, if at all",
+    Verdict.HARMFUL: "Speculation makes decoding slower",
+}
+
+
+def verdict_text(findings: Findings) -> str:
+    """Return the state, or else the verdict with the figure it rests on."""
+    judgement = findings.judgement
+    if judgement.state in STATES:
+        return STATES[judgement.state]
+    if judgement.verdict is Verdict.INSUFFICIENT:
+        return "Too little was drafted, or too unevenly, to say whether speculation pays."
+    return f"{_VERDICTS[judgement.verdict]}: {_figure(findings)}."
+
+
+def _figure(findings: Findings) -> str:
+    """Say the speed-up or, where the cost is unknown, the acceptance length."""
+    window, judgement = findings.windows[-1], findings.judgement
+    bounds = judgement.bounds[-1]
+    speedup = None if judgement.cost is None else estimated_speedup_ratio(window, judgement.cost)
+    if speedup is not None:
+        return f"{speedup:.2f} times as fast as without it{_between(bounds.speedup, window)}"
+    length = acceptance_length_tokens(window)
+    return (
+        f"a draft gives {length:.2f} tokens{_between(bounds.acceptance_length, window)}, at an unknown cost"
+    )
+
+
+def _between(estimate: Estimate | None, window: Window) -> str:
+    if estimate is not None:
+        return f" ({estimate.lower:.2f} to {estimate.upper:.2f})"
+    requests = passing_requests(window)
+    if requests is not None and requests < LEAST_REQUESTS:
+        return " (too few requests passed to say how sure that is)"
+    return " (how sure that is cannot be said)"
+
+
+_COLLECT: Final = {
+    State.DISABLED: "Nothing to advise: it does not speculate.",
+    State.IDLE: "Nothing to advise: nothing runs.",
+    State.UNREACHABLE: "Nothing to advise: it is not seen.",
+}
+_UNKNOWN: Final = "No advice: too little is known of how it drafts now."
+
+
+def recommendation_text(findings: Findings) -> str:
+    """Return what to do."""
+    return _RECOMMENDATIONS[findings.judgement.action](findings)
+
+
+def _keep(findings: Findings) -> str:
+    return f"Keep drafting {_tokens(findings.tokens)} at a time." if findings.tokens else "Keep it as it is."
+
+
+def _increase(findings: Findings) -> str:
+    return _change(findings, "more")
+
+
+def _decrease(findings: Findings) -> str:
+    return _change(findings, "fewer")
+
+
+def _change(findings: Findings, direction: str) -> str:
+    """Name the number of tokens, as far as it is known; none is not to speculate."""
+    best, now = findings.judgement.recommended, findings.tokens
+    if best is None:
+        return f"Try {direction} draft tokens than {now} (num_speculative_tokens)."
+    if not best.tokens:
+        return "Try without speculation: no number of draft tokens pays."
+    return f"Try {_tokens(best.tokens)} instead of {now} (num_speculative_tokens)."
+
+
+def _limit_batch(findings: Findings) -> str:
+    crossover = findings.judgement.crossover
+    load = "few" if crossover is None else f"fewer than {crossover:.0f}"
+    return f"Speculate only while {load} requests run (num_speculative_tokens_per_batch_size)."
+
+
+def _switch_method(findings: Findings) -> str:
+    """Name the method; what a server calls it is left out where it may be more than a name."""
+    rival = findings.judgement.rival
+    if rival is None:  # it was one a moment ago: advice does not change at once
+        return "Draft by the faster method of the other engine that serves this model."
+    arm = f"arm `{rival.arm}` of experiment `{rival.experiment}`"
+    if _PLAIN_NAME.fullmatch(rival.method):
+        return f"Draft by {rival.method}, as {arm} does."
+    return f"Draft by the method of {arm}."
+
+
+def _tokens(number: int) -> str:
+    return "1 token" if number == 1 else f"{number} tokens"
+
+
+_RECOMMENDATIONS: Final[Mapping[Action, Callable[[Findings], str]]] = {
+    Action.KEEP: _keep,
+    Action.INCREASE: _increase,
+    Action.DECREASE: _decrease,
+    Action.DISABLE: lambda _: "Switch speculation off: no number of draft tokens is known to pay.",
+    Action.LIMIT_BATCH: _limit_batch,
+    Action.SWITCH_METHOD: _switch_method,
+    Action.COLLECT: lambda findings: _COLLECT.get(findings.judgement.state, _UNKNOWN),
+}

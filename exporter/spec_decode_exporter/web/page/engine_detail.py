@@ -1,0 +1,181 @@
+"""One engine, open: what the verdict rests on, what to do, and the counts behind every number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from spec_decode_exporter.analysis.finding import Severity
+from spec_decode_exporter.views.models import DepthView, EngineView, FindingView, WindowView
+from spec_decode_exporter.views.trace import Trace
+from spec_decode_exporter.web.page.advice import Advice, advice
+from spec_decode_exporter.web.page.charts import bar, line_chart
+from spec_decode_exporter.web.page.event_list import engine_events, marks
+from spec_decode_exporter.web.page.figure_table import figures
+from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
+from spec_decode_exporter.web.page.page_numbers import Format, number, percent, times, whole
+from spec_decode_exporter.web.page.words import verdict_sign
+
+_LEAST_SCALE: Final = 1.5
+"""The speed-up at the right end of its bars, at least: 1 then stands where it can be seen."""
+
+
+_REMARK: Final = {"recommended": "remark recommended"}
+
+
+def detail(engine: ShownEngine, page: PageData) -> Markup:
+    """Return everything that is known of an engine."""
+    view = engine.view
+    parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_charts(view)]
+    parts += [
+        _card(
+            "What happened", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide"
+        )
+    ]
+    parts += [_numbers(view), _labels(view)]
+    return tag("div", *parts, class_="panel")
+
+
+def _headline(view: EngineView) -> Markup:
+    says = tag("p", verdict_sign(view.verdict), tag("span", view.verdict_text), class_="says")
+    return tag(
+        "div",
+        says,
+        tag("p", view.recommendation_text, class_="advice-text"),
+        class_=f"headline {view.verdict}",
+    )
+
+
+def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
+    """Yield what was found and what to do, faults first."""
+    items = [
+        tag(
+            "li",
+            tag("strong", "Look at this: " if each.severity is Severity.WARNING else "Good to know: "),
+            each.text,
+            class_=str(each.severity),
+            data_key=str(each.name),
+        )
+        for each in findings
+    ]
+    if items:
+        yield tag("ul", *items, class_="findings")
+
+
+def _time_card(engine: ShownEngine, page: PageData) -> Iterator[Markup]:
+    if engine.trace is not None:
+        yield _card("Acceptance over time", _time_line(engine.view, engine.trace, page), "wide")
+
+
+def _charts(view: EngineView) -> Iterator[Markup]:
+    if not view.windows:
+        return
+    last = view.windows[-1]
+    if last.position_acceptance_ratio:
+        yield _card(f"Acceptance by position, {last.window}", _positions(last))
+    if view.depths:
+        yield _card(f"Expected speed-up by draft tokens, {last.window}", _depths(view))
+    if last.accepted_length_ratio:
+        yield _card(f"Accepted tokens of a draft, {last.window}", _distribution(last))
+
+
+def _card(title: str, content: str, kind: str = "") -> Markup:
+    return tag("section", tag("h3", title), content, class_=f"card {kind}".strip(), data_key=title)
+
+
+def _time_line(view: EngineView, trace: Trace, page: PageData) -> Markup:
+    minutes = trace.seconds / 60
+    happened = list(marks(page.events_of(view.id, view.target), page.time))
+    left = tag(
+        "div", *(tag("span", text) for text in ("100 %", "50 %", "0 %")), class_="y", aria_hidden="true"
+    )
+    ages = (f"{minutes:g} min ago", f"{minutes / 2:g} min ago", "now")
+    below = tag("div", *(tag("span", text) for text in ages), class_="x", aria_hidden="true")
+    drawn = tag("div", line_chart(trace, happened, grid=True), class_="plot")
+    return tag("div", left, drawn, below, class_="timeline")
+
+
+def _table(heads: Iterable[str], rows: Iterable[Markup], kind: str) -> Markup:
+    cells = (tag("th", each, scope="col", class_="number" if each == "Tokens" else None) for each in heads)
+    top = tag("thead", tag("tr", *cells))
+    return tag("table", top, tag("tbody", *rows), class_=f"bars {kind}")
+
+
+def _positions(window: WindowView) -> Markup:
+    rows = []
+    columns = zip(
+        window.position_acceptance_ratio,
+        window.position_conditional_acceptance_ratio,
+        window.counts.position_accepted_tokens,
+        strict=True,
+    )
+    for position, (reached, conditional, accepted) in enumerate(columns):
+        cells = (
+            tag("th", str(position), scope="row"),
+            _barred(reached, reached, "fill", percent),
+            _barred(conditional, conditional, "fill second", percent),
+            tag("td", number(accepted, whole), class_="number"),
+        )
+        rows.append(tag("tr", *cells))
+    heads = ("Position", "Accepted", "Given the last", "Tokens")
+    drafts = number(window.counts.drafts, whole)
+    return joined((_table(heads, rows, "positions"), tag("p", "Of ", drafts, " drafts.", class_="note")))
+
+
+def _depths(view: EngineView) -> Markup:
+    most = max(*(each.speedup_ratio for each in view.depths), _LEAST_SCALE)
+    rows = (_depth(each, most, view) for each in view.depths)
+    note = "The line is decoding without speculation. Other numbers than now are hypotheses to try."
+    return joined(
+        (_table(("Draft tokens", "Speed-up", "Which"), rows, "depths"), tag("p", note, class_="note"))
+    )
+
+
+def _depth(depth: DepthView, most: float, view: EngineView) -> Markup:
+    kind = "fill hatched" if depth.extrapolated else "fill"
+    is_as_good = advice(view) is Advice.AS_GOOD
+    remarks = [
+        *(["now"] if depth.tokens == view.configured_tokens else []),
+        *(["as good" if is_as_good else "recommended"] if depth.recommended else []),
+        *(["extrapolated"] if depth.extrapolated else []),
+    ]
+    speedup = depth.speedup_ratio
+    return tag(
+        "tr",
+        tag("th", str(depth.tokens), scope="row"),
+        _barred(speedup, speedup / most, kind, times, 1 / most),
+        tag("td", *(tag("span", each, class_=_REMARK.get(each, "remark")) for each in remarks)),
+    )
+
+
+def _distribution(window: WindowView) -> Markup:
+    rows = (
+        tag("tr", tag("th", str(length), scope="row"), _barred(share, share, "fill third", percent))
+        for length, share in enumerate(window.accepted_length_ratio)
+    )
+    return _table(("Accepted", "Share of drafts"), rows, "lengths")
+
+
+def _barred(
+    value: float | None, share: float | None, kind: str, write: Format, mark: float | None = None
+) -> Markup:
+    """Return a cell with a number and its bar."""
+    return tag("td", bar(share, kind, mark), number(value, write), class_="barred")
+
+
+def _numbers(view: EngineView) -> Markup:
+    return _card("Every number, and the counts behind it", figures(view), "wide numbers")
+
+
+def _labels(view: EngineView) -> Markup:
+    """Return the labels, and where the same is to be had by programs."""
+    pairs = (tag("div", tag("dt", name(key)), tag("dd", name(value))) for key, value in view.labels.items())
+    links = tag(
+        "p",
+        tag("a", "This engine in the API", href=f"./api/v1/engines/{view.id}"),
+        " · ",
+        tag("a", "Link to this engine alone", href=f"./?engine={view.id}#e-{view.id}"),
+        class_="note",
+    )
+    return _card("Labels", joined((tag("dl", *pairs, class_="labels"), links)), "wide")

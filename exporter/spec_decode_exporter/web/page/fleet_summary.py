@@ -1,0 +1,89 @@
+"""The fleet in a sentence, and how many engines stand how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.views.models import EngineView
+from spec_decode_exporter.web.page.markup import Markup, tag
+from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.words import VERDICTS, state_word, verdict_sign
+
+Standing = Verdict | State
+"""A verdict, or the state of an engine that does not draft."""
+
+_ALL: Final[tuple[Standing, ...]] = (*Verdict, *State)
+_PAYS: Final = (Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL)
+_DOES_NOT: Final = (Verdict.POOR, Verdict.HARMFUL)
+_ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
+_TOO_EARLY: Final = "Too early to say whether speculation pays."
+
+
+def standing(view: EngineView) -> Standing:
+    """Return what an engine is counted as."""
+    drafts = view.state is State.ACTIVE or view.verdict is not Verdict.INSUFFICIENT
+    return view.verdict if drafts else view.state
+
+
+def is_alarming(view: EngineView) -> bool:
+    """Return whether somebody should look at an engine before the others."""
+    return any(view.drops.dropped.values()) or standing(view) in _ALARMING
+
+
+def sentence(standings: Counter[Standing]) -> str:
+    """Say in one sentence whether speculation pays; engines that do not draft are no part of it."""
+    pays = sum(standings[each] for each in _PAYS)
+    does_not = sum(standings[each] for each in _DOES_NOT)
+    drafting = pays + does_not + standings[Verdict.INSUFFICIENT]
+    if not standings:
+        return "No engine was seen yet."
+    if not drafting:
+        return "No engine drafts anything now."
+    if not pays + does_not:
+        return _TOO_EARLY
+    if drafting == 1:
+        return "Speculation pays." if pays else "Speculation hardly pays, if at all."
+    if pays == drafting:
+        return f"Speculation pays on all {pays} engines that draft."
+    return f"Speculation pays on {pays} of the {drafting} engines that draft{_rest(does_not, standings)}."
+
+
+def _rest(does_not: int, standings: Counter[Standing]) -> str:
+    unsure = standings[Verdict.INSUFFICIENT]
+    told = [f"hardly or not at all on {does_not}"] if does_not else []
+    told += [f"too early to say on {unsure}"] if unsure else []
+    return f"; {', '.join(told)}" if told else ""
+
+
+def chips(standings: Counter[Standing], query: Query) -> Markup:
+    """Return a link for each standing there is, which filters by it or, where it does, no longer."""
+    known = (each for each in _ALL if standings[each])
+    return tag("ul", *(_chip(each, standings[each], query) for each in known), class_="chips")
+
+
+def _chip(one: Standing, count: int, query: Query) -> Markup:
+    wanted = f"verdict={one} state=active" if one is Verdict.INSUFFICIENT else _filter(one)
+    is_chosen = query.text == wanted
+    link = tag(
+        "a",
+        *_sign(one),
+        " ",
+        tag("b", str(count)),
+        href=query.filtered("" if is_chosen else wanted).href,
+        class_="chip",
+        aria_current="true" if is_chosen else None,
+    )
+    return tag("li", link, data_key=str(one))
+
+
+def _filter(one: Standing) -> str:
+    return f"{'verdict' if isinstance(one, Verdict) else 'state'}={one}"
+
+
+def _sign(one: Standing) -> tuple[Markup, ...]:
+    if isinstance(one, State):
+        return (state_word(one),)
+    return verdict_sign(one), tag("span", VERDICTS[one].text)

@@ -1,0 +1,182 @@
+"""The fleet: a row for each engine. A row is a link that opens or closes it, so it works without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.views.engine_view import id_of
+from spec_decode_exporter.views.models import EngineView, WindowView
+from spec_decode_exporter.web.page.advice import Advice, advice
+from spec_decode_exporter.web.page.charts import line_chart
+from spec_decode_exporter.web.page.engine_detail import detail
+from spec_decode_exporter.web.page.event_list import marks
+from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
+from spec_decode_exporter.web.page.page_numbers import (
+    NOTHING,
+    between,
+    duration,
+    number,
+    percent,
+    plain,
+    times,
+)
+from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.words import NOT_SHOWN, VERDICTS, state_word, verdict_chip
+
+_HEADS: Final = (
+    ("Engine", False, ""),
+    ("State", False, ""),
+    ("Verdict", True, "With the estimated speed-up, where the cost of drafting is known"),
+    ("Acceptance", False, "Accepted tokens over draft tokens, in each window and over the last minutes"),
+    ("Length", True, "Tokens that a draft gives, the bonus token included, with 95 % bounds"),
+    ("K", False, "Tokens that are drafted at a time, and how many are recommended"),
+    ("Tokens/step", True, "Tokens that a decode step gives, with a draft or without"),
+    ("Time/token", True, "Mean time per output token"),
+)
+"""The title, whether it is of the longest window, and what it means."""
+
+
+def head(window: str) -> Markup:
+    """Return the head of the table; ``window`` is the name of the longest."""
+    cells = (
+        tag(
+            "th",
+            title,
+            *([" ", tag("small", window)] if is_long else []),
+            scope="col",
+            role="columnheader",
+            title=meaning or None,
+        )
+        for title, is_long, meaning in _HEADS
+    )
+    return tag("thead", tag("tr", *cells, role="row"), role="rowgroup")
+
+
+def row(engine: ShownEngine, query: Query, page: PageData) -> Markup:
+    """Return an engine's row and, where it is open, all of it."""
+    view = engine.view
+    is_open = view.id in query.opened
+    rows = [tag("tr", *_cells(engine, query, page), class_="engine", role="row")]
+    if is_open:
+        inside = tag("td", detail(engine, page), role="cell", colspan=len(_HEADS))
+        rows.append(tag("tr", inside, class_="detail", role="row"))
+    return tag(
+        "tbody",
+        *rows,
+        id=f"e-{view.id}",
+        data_key=view.id,
+        data_name=engine.name,
+        data_verdict=str(view.verdict),
+        data_verdict_word=VERDICTS[view.verdict].text,
+        class_="open" if is_open else None,
+        role="rowgroup",
+    )
+
+
+def omitted_row(engine: OmittedEngine) -> Markup:
+    """Return the row of an engine that could not be shown."""
+    labels = engine.labels
+    where = (name(labels["target"]), " · ", f"engine {labels['engine']}")
+    title = joined((name(labels["model_name"]), tag("span", *where, class_="where")))
+    cells = (
+        tag("th", title, scope="row", role="rowheader", class_="name"),
+        tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error"),
+    )
+    row_ = tag("tr", *cells, class_="engine", role="row")
+    key = id_of(labels)
+    return tag("tbody", row_, id=f"e-{key}", data_key=key, role="rowgroup")
+
+
+def _cells(engine: ShownEngine, query: Query, page: PageData) -> Iterator[Markup]:
+    view = engine.view
+    last = view.windows[-1] if view.windows else None
+    yield tag("th", _title(view, query), scope="row", role="rowheader", class_="name")
+    yield _cell("State", state_word(view.state))
+    yield _cell("Verdict", _verdict(view, last))
+    yield _cell("Acceptance", _acceptance(engine, page), "acceptance")
+    yield _cell("Length", _length(view, last), "number")
+    yield _cell("K", _tokens(view), "number")
+    yield _cell("Tokens/step", number(last.effective_tokens_per_step if last else None, plain), "number")
+    yield _cell(
+        "Time/token", number(last.time_per_output_token_seconds if last else None, duration), "number"
+    )
+
+
+def _cell(label: str, content: str, class_: str | None = None) -> Markup:
+    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    return tag("td", content, role="cell", class_=class_, data_label=label)
+
+
+def _title(view: EngineView, query: Query) -> Markup:
+    is_open = view.id in query.opened
+    link = tag(
+        "a",
+        name(view.model_name),
+        href=query.toggled(view.id).href + ("" if is_open else f"#e-{view.id}"),
+        class_="opener",
+        aria_expanded="true" if is_open else "false",
+    )
+    where = [name(view.target), f"engine {view.engine}", *([name(view.method)] if view.method else [])]
+    return joined((link, tag("span", *_apart(where), class_="where")))
+
+
+def _apart(parts: list[str]) -> Iterator[str]:
+    for place, part in enumerate(parts):
+        if place:
+            yield " · "
+        yield part
+
+
+def _verdict(view: EngineView, last: WindowView | None) -> Markup:
+    """Return the verdict with the figure that it rests on, or what it does not know yet: a drop."""
+    if any(view.drops.dropped.values()):
+        return joined(
+            (verdict_chip(view.verdict, view.verdict_text), tag("span", "dropped now", class_="figure alarm"))
+        )
+    if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
+        return NOTHING
+    speedup = None if last is None else last.estimated_speedup_ratio
+    if speedup is None or speedup.value is None or view.verdict is Verdict.INSUFFICIENT:
+        return verdict_chip(view.verdict, view.verdict_text)
+    figure = tag("span", number(speedup.value, times), " as fast", class_="figure")
+    return joined((verdict_chip(view.verdict, view.verdict_text), figure))
+
+
+def _acceptance(engine: ShownEngine, page: PageData) -> Markup:
+    view = engine.view
+    figures = (
+        tag("span", tag("small", each.window), " ", number(each.draft_acceptance_ratio.value, percent))
+        for each in view.windows
+    )
+    if engine.trace is None or view.state is State.DISABLED:
+        return NOTHING
+    drawn = line_chart(engine.trace, marks(page.events_of(view.id, view.target), page.time))
+    return joined((tag("div", *figures, class_="figures"), drawn))
+
+
+def _length(view: EngineView, last: WindowView | None) -> Markup:
+    if last is None or last.acceptance_length_tokens.value is None:
+        return number(view.engine_reported_acceptance_length_tokens, plain)
+    length = last.acceptance_length_tokens
+    return joined((number(length.value, plain), between(length.lower, length.upper, plain)))
+
+
+def _tokens(view: EngineView) -> Markup:
+    """Return K, and below it the number that is recommended."""
+    if view.configured_tokens is None:
+        return NOTHING
+    now, best, what = _count(view.configured_tokens), view.recommended_tokens, advice(view)
+    if best is None or what is None:
+        return now
+    is_change = what is Advice.TRY
+    words = ("try ", _count(best)) if is_change else (_count(best), f" {what}")
+    kind = "advice change" if is_change else "advice"
+    return joined((now, tag("small", *words, class_=kind, title=view.recommendation_text)))
+
+
+def _count(tokens: int) -> Markup:
+    return tag("data", str(tokens), value=tokens)

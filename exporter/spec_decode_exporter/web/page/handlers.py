@@ -1,0 +1,72 @@
+"""What is served: the page, its content alone for its script, and its files."""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs, web
+
+from spec_decode_exporter.metrics.exposition import compress, each
+from spec_decode_exporter.metrics.negotiation import choose_gzip
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.state import STATE
+
+if TYPE_CHECKING:
+    from spec_decode_exporter.web.page.markup import Markup
+
+_FOLDER: Final = files("spec_decode_exporter.web.page")
+_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_SLICE: Final = 64 * 1024
+"""Bytes that are packed in one go: less than a millisecond of work."""
+_STYLES: Final = ("base", "summary", "fleet", "engine", "other", "narrow")
+"""The parts of the style sheet, in their order: the last, for small screens, overrides the others."""
+STATIC: Final = ("style.css", "page.js", "icon.svg")
+
+
+async def page(request: web.Request) -> web.Response:
+    """Serve the whole page."""
+    state = request.app[STATE]
+    text = Template(_file("page.html")).substitute(
+        version=escape(state.version),
+        metrics=escape(f".{state.telemetry_path}"),
+        content=await _content(request),
+    )
+    return await _html(request, text)
+
+
+async def fragment(request: web.Request) -> web.Response:
+    """Serve what is in the page, as it is now."""
+    return await _html(request, await _content(request))
+
+
+async def static(request: web.Request) -> web.Response:
+    """Serve one of the page's files: its security policy allows no style and no script but these."""
+    name = request.path.rpartition("/")[2]
+    return web.Response(text=_file(name), content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
+
+
+@cache
+def _file(name: str) -> str:
+    if name == "style.css":
+        return "\n".join(_file(f"styles/{part}.css") for part in _STYLES)
+    return (_FOLDER / name).read_text("utf-8")
+
+
+async def _content(request: web.Request) -> Markup:
+    state = request.app[STATE]
+    await state.prepare()
+    return await content(Query.read(request.query), state.page())
+
+
+async def _html(request: web.Request, text: str) -> web.Response:
+    body = text.encode(errors="replace")
+    headers = {"Content-Type": "text/html; charset=utf-8", "Vary": "Accept-Encoding"}
+    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+        headers["Content-Encoding"] = "gzip"
+        body = await compress(each(body[start : start + _SLICE] for start in range(0, len(body), _SLICE)))
+    return web.Response(body=body, headers=headers)

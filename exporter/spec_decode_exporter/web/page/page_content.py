@@ -1,0 +1,207 @@
+"""The page's content: what the script asks for again, once a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.core.internal_errors import NO_ITEM
+from spec_decode_exporter.views.engine_view import id_of
+from spec_decode_exporter.web.page import fleet_table, target_list
+from spec_decode_exporter.web.page.event_list import recent_events
+from spec_decode_exporter.web.page.fleet_summary import Standing, chips, is_alarming, sentence, standing
+from spec_decode_exporter.web.page.glossary import glossary
+from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.moments import clock_time
+from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
+from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.request_panel import requests
+from spec_decode_exporter.web.page.words import NOT_SHOWN
+
+MOST_ROWS: Final = 200
+"""Engines that are shown at a time; more are found by the filter."""
+_LONGEST_ID: Final = 64
+"""Characters that are repeated of an id that no engine has."""
+
+
+class _Ranked(NamedTuple):
+    """An engine whose row is shown, and its place: alarming ones have rank False."""
+
+    rank: bool
+    engine: ShownEngine
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The engines that the filter leaves."""
+
+    query: Query
+    standings: Counter[Standing] = field(default_factory=Counter)
+    """Of all engines."""
+    unknown: set[str] = field(default_factory=set)
+    """The ids that the address asks for, and no engine has."""
+    matching: int = 0
+    shown: list[_Ranked] = field(default_factory=list)
+    """Those whose rows are shown: whoever has to be looked at first, and otherwise as they come."""
+    omitted: list[OmittedEngine] = field(default_factory=list)
+    """Those that could not be shown."""
+    window: str = ""
+    """The longest that an engine has."""
+
+    def __post_init__(self) -> None:
+        self.unknown = set(self.query.opened)
+
+    def add(self, engine: ShownEngine) -> bool:
+        """Count an engine, and keep it if it is to be shown; return whether it matches the filter."""
+        view = engine.view
+        # All that may fail comes first: an engine that does is not half counted.
+        counted_as, matches, alarming = standing(view), self.query.matches(engine.words), is_alarming(view)
+        self.standings[counted_as] += 1
+        self.window = view.windows[-1].window if view.windows else self.window
+        self.unknown.discard(view.id)
+        if matches:
+            self.matching += 1
+            self.shown.append(_Ranked(not alarming, engine))
+            if len(self.shown) > 2 * MOST_ROWS:  # the rest of a large fleet is not kept in memory
+                self.cut()
+        return matches
+
+    def omit(self, engine: OmittedEngine) -> None:
+        """Keep an engine that could not be shown, whatever the filter; no more than ``MOST_ROWS`` of them."""
+        self.unknown.discard(id_of(engine.labels))
+        if len(self.omitted) < MOST_ROWS:
+            self.omitted.append(engine)
+
+    def cut(self) -> None:
+        """Leave as many as are shown, and the others that are open."""
+        self.shown.sort(key=lambda ranked: ranked.rank)
+        beyond = (each for each in self.shown[MOST_ROWS:] if each.engine.view.id in self.query.opened)
+        self.shown = [*self.shown[:MOST_ROWS], *beyond]
+
+
+async def content(query: Query, page: PageData) -> Markup:
+    """Return the page's content. The event loop gets its turn after each engine."""
+    rows = _Rows(query)
+    for engine in page.engines:
+        if isinstance(engine, OmittedEngine):
+            rows.omit(engine)
+        elif page.errors.attempt("page", engine.view.labels, partial(rows.add, engine)) is None:
+            rows.omit(OmittedEngine(engine.view.labels))
+        await asyncio.sleep(0)
+    rows.cut()
+    drawn = []
+    for _, shown in rows.shown:
+        row = page.errors.attempt("page", shown.view.labels, partial(fleet_table.row, shown, query, page))
+        drawn.append(row or fleet_table.omitted_row(OmittedEngine(shown.view.labels)))
+        await asyncio.sleep(0)
+    of_requests = await page.errors.attempt_async("page", partial(requests, page.requests, page.errors))
+    drawn = [*map(fleet_table.omitted_row, rows.omitted), *drawn]
+    return _assembled(rows, drawn, _not_shown() if of_requests is None else of_requests, page)
+
+
+def _not_shown() -> Markup:
+    return tag("p", NOT_SHOWN, class_="error")
+
+
+def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: PageData) -> Markup:
+    def safe(make: Callable[[], Markup]) -> Markup:
+        made = page.errors.attempt("page", NO_ITEM, make)
+        return _not_shown() if made is None else made
+
+    summary, problems = safe(lambda: _summary(rows, page)), safe(lambda: joined(target_list.problems(page)))
+    parts = [summary, problems, *_not_found(rows)]
+    if page.targets or rows.standings or drawn:
+        parts.append(_fleet(rows, drawn))
+    parts += [_section("Requests", "requests", of_requests)] if of_requests else []
+    parts += [
+        _section("Targets", "targets", safe(lambda: target_list.targets(page))),
+        _section("What happened", "events", safe(lambda: recent_events(page.events, page.time))),
+        glossary(),
+    ]
+    return joined(parts)
+
+
+def _not_found(rows: _Rows) -> Iterator[Markup]:
+    """Say which engines the address asks for that are not there: it may be an old link."""
+    for engine in (each for each in rows.query.opened if each in rows.unknown):
+        says = tag("p", "There is no engine ", tag("q", name(engine[:_LONGEST_ID])), ": it may be forgotten.")
+        link = tag("a", "Close", href=rows.query.toggled(engine).href, class_="chip")
+        yield tag("div", says, link, class_="notice unknown", role="status", data_key=f"no-{engine}")
+
+
+def _summary(rows: _Rows, page: PageData) -> Markup:
+    told = tag("p", target_list.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof")
+    return tag(
+        "section",
+        tag("h1", sentence(rows.standings) if rows.standings or not rows.omitted else NOT_SHOWN),
+        told,
+        chips(rows.standings, rows.query) if rows.standings.total() > 1 else "",
+        class_="summary",
+        data_key="summary",
+    )
+
+
+def _section(title: str, key: str, inside: Markup) -> Markup:
+    heading = tag("h2", title, id=f"{key}-title")
+    return tag("section", heading, inside, aria_labelledby=f"{key}-title", class_="other", data_key=key)
+
+
+def _fleet(rows: _Rows, drawn: Sequence[Markup]) -> Markup:
+    table = tag(
+        "table",
+        fleet_table.head(rows.window),
+        *drawn,
+        class_="fleet",
+        role="table",
+        aria_labelledby="fleet-title",
+    )
+    title = tag("h2", "Engines", id="fleet-title")
+    bar = tag("div", title, _filter(rows) if rows.standings else "", class_="fleet-bar")
+    inside = table if drawn else _nothing(rows)
+    return tag("section", bar, inside, id="fleet", tabindex=-1)
+
+
+def _filter(rows: _Rows) -> Markup:
+    query = rows.query
+    total = rows.standings.total()
+    shown = f"{total}" if rows.matching == total else f"{rows.matching} of {total}"
+    if rows.matching > MOST_ROWS:
+        shown += f", the first {MOST_ROWS} shown"
+    opened = (tag("input", type="hidden", name="engine", value=each) for each in query.opened)
+    return tag(
+        "form",
+        tag("label", "Filter", for_="filter"),
+        tag(
+            "input",
+            id="filter",
+            name="q",
+            type="search",
+            value=query.text,
+            placeholder="a name, verdict=poor, method=eagle3 …",
+            autocomplete="off",
+            spellcheck="false",
+            maxlength=200,
+            aria_describedby="found",
+            aria_keyshortcuts="/",
+        ),
+        tag("kbd", "/", aria_hidden="true"),
+        tag("output", shown, id="found"),
+        *opened,
+        role="search",
+        action="./",
+        class_="filter",
+    )
+
+
+def _nothing(rows: _Rows) -> Markup:
+    """Say what to do where there is no row to show."""
+    if not rows.standings:
+        says = "An engine is here a moment after its server's first answer."
+        return tag("div", tag("p", says), class_="empty-state")
+    link = tag("a", "Show all engines", href=rows.query.filtered("").href, class_="chip")
+    says = joined(("No engine matches ", tag("q", rows.query.text), "."))
+    return tag("div", tag("p", says), tag("p", link), class_="empty-state")

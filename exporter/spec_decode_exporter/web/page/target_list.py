@@ -1,0 +1,130 @@
+"""The targets: which are up, and why the others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from spec_decode_exporter.views.models import TargetView
+from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.moments import moment
+from spec_decode_exporter.web.page.page_data import PageData
+from spec_decode_exporter.web.page.page_numbers import NOTHING, duration, number, whole
+from spec_decode_exporter.web.page.words import NOT_SHOWN
+
+# The style class of a target's state and what it says.
+_STATES: Final = {True: ("up", "Up"), False: ("down", "Down"), None: ("unknown", "Not polled yet")}
+_HEADS: Final = (
+    ("Target", ""),
+    ("Address", "address"),
+    ("State", ""),
+    ("Server", ""),
+    ("Engines", "number"),
+    ("Polled every", "number"),
+    ("Failed polls", "number"),
+)
+_MOST_TOLD: Final = 3
+
+
+def targets(page: PageData) -> Markup:
+    """Return the targets as a table, or what to do where there is none."""
+    if not page.targets:
+        return _none()
+    heads = (
+        tag("th", title, scope="col", role="columnheader", class_=kind or None) for title, kind in _HEADS
+    )
+    ordered = sorted(page.targets, key=lambda each: each.up is not False)
+    rows = (
+        page.errors.attempt("page", {"target": each.target}, partial(_row, each, page.time))
+        or _omitted_row(each)
+        for each in ordered
+    )
+    head = tag("thead", tag("tr", *heads, role="row"), role="rowgroup")
+    body = tag("tbody", *rows, role="rowgroup")
+    table = tag("table", head, body, class_="targets", role="table", aria_labelledby="targets-title")
+    return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label="Table of targets")
+
+
+def summary(page: PageData) -> str:
+    """Return how many targets are up."""
+    if not page.targets:
+        return "No target"
+    up = sum(each.up is True for each in page.targets)
+    return f"{up} of {len(page.targets)} {'target' if len(page.targets) == 1 else 'targets'} up"
+
+
+def problems(page: PageData) -> Iterator[Markup]:
+    """Yield a notice of the targets that cannot be polled."""
+    down = [each for each in page.targets if each.up is False]
+    if down:
+        listed = joined(_problem(each) for each in down[:_MOST_TOLD])
+        more = f"… and {len(down) - _MOST_TOLD} more, below" if len(down) > _MOST_TOLD else ""
+        yield tag(
+            "div",
+            tag("strong", _down(down)),
+            listed,
+            more,
+            class_="notice",
+            role="group",
+            data_key="problems",
+        )
+
+
+def _down(down: Sequence[TargetView]) -> str:
+    return "1 target is down." if len(down) == 1 else f"{len(down)} targets are down."
+
+
+def _problem(target: TargetView) -> Markup:
+    return tag("p", name(target.target), " ", tag("span", target.error, class_="error"))
+
+
+def _row(target: TargetView, now: float) -> Markup:
+    kind, word = _STATES[target.up]
+    state = [tag("span", word, class_=f"state {kind}")]
+    if target.error:
+        state.append(tag("span", target.error, class_="error"))
+    if target.up is False and target.last_success_timestamp_seconds is not None:
+        state.append(tag("small", "last answered ", moment(target.last_success_timestamp_seconds, now)))
+    server = " ".join(filter(None, (target.engine_kind, target.version)))
+    failures = sum(target.poll_failures.values())
+    values = (
+        target.address,
+        joined(state),
+        name(server) if server else NOTHING,
+        str(len(target.engines)),
+        number(target.poll_interval_seconds, duration),
+        joined((number(failures, whole), tag("small", f" of {whole(target.polls)}"))),
+    )
+    cells = (_cell(*head, value) for head, value in zip(_HEADS[1:], values, strict=True))
+    title = tag("th", name(target.target), scope="row", role="rowheader")
+    return tag("tr", title, *cells, role="row", data_key=target.target)
+
+
+def _omitted_row(target: TargetView) -> Markup:
+    """Return the row of a target that could not be shown."""
+    title = tag("th", name(target.target), scope="row", role="rowheader")
+    says = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
+    return tag("tr", title, says, role="row", data_key=target.target)
+
+
+def _cell(title: str, kind: str, value: str) -> Markup:
+    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    return tag("td", tag("div", value), class_=kind or None, role="cell", data_label=title)
+
+
+def _none() -> Markup:
+    return tag(
+        "div",
+        tag("p", tag("strong", "No target is known yet."), " Tell the exporter which servers to watch:"),
+        tag("pre", tag("code", "spec-decode-exporter --target http://localhost:8000/metrics")),
+        tag(
+            "p",
+            "or name them in the configuration, under ",
+            tag("code", "targets"),
+            ", or let it find them in files, DNS or Kubernetes. To look at the page first: ",
+            tag("code", "spec-decode-exporter run --simulate drop"),
+            ".",
+        ),
+        class_="empty-state",
+    )

@@ -1,0 +1,87 @@
+"""Reading a web configuration, with every mistake in it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+from spec_decode_exporter.config.source import Source, read_source
+from spec_decode_exporter.config.values import Context
+from spec_decode_exporter.config.yaml_tree import Reader
+from spec_decode_exporter.web.security.schema import WebSettings
+from spec_decode_exporter.web.security.tls import server_context
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from spec_decode_exporter.config.errors import Path as KeyPath
+
+_DEEPEST: Final = 3
+"""How deep a key of the schema can lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """A web configuration, and what was made from it."""
+
+    settings: WebSettings
+    context: ssl.SSLContext | None
+    """What TLS connections are answered with; None where there is no TLS."""
+    files: tuple[Path, ...]
+    """The file itself and those that it names."""
+
+
+def read_web_config(path: Path) -> WebConfig:
+    """Return the web configuration in the file at ``path``. It reads files: work for a thread.
+
+    Raises:
+        ConfigError: It cannot be used; it holds every mistake that could be found.
+    """
+    source = read_source(path)
+    for key in _empty(source.root, (), set()):
+        source.complain(key, "has no value; remove it, or give it one")
+    settings = source.validated(WebSettings, Context(path.parent))
+    context = _context(settings, source)
+    if settings.basic_auth_users and find_spec("bcrypt") is None:
+        source.complain(
+            ("basic_auth_users",), "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`"
+        )
+    source.refuse()
+    return WebConfig(settings, context, (path, *_named(settings)))
+
+
+def _empty(node: yaml.Node | None, path: KeyPath, seen: set[int]) -> Iterator[KeyPath]:
+    """Yield the keys without a value. Elsewhere they are as good as absent; here that would open a door.
+
+    ``seen`` are the nodes that were looked into: what aliases repeat is told once.
+    """
+    if isinstance(node, yaml.MappingNode) and len(path) <= _DEEPEST and id(node) not in seen:
+        seen.add(id(node))
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # told already; as a text it could be of any length
+            below = (*path, key.value)
+            if isinstance(value, yaml.ScalarNode) and Reader().read(value) is None:
+                yield below
+            yield from _empty(value, below, seen)
+
+
+def _context(settings: WebSettings, source: Source) -> ssl.SSLContext | None:
+    if settings.tls_server_config is None:
+        return None
+    try:
+        return server_context(settings.tls_server_config)
+    except ValueError as error:
+        source.complain(("tls_server_config",), str(error))
+        return None
+
+
+def _named(settings: WebSettings) -> Iterator[Path]:
+    tls = settings.tls_server_config
+    if tls is not None:
+        yield from (path for path in (tls.cert_file, tls.key_file, tls.client_ca_file) if path is not None)

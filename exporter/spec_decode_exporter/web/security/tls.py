@@ -1,0 +1,98 @@
+"""From ``tls_server_config`` to what OpenSSL needs to answer a client."""
+
+from __future__ import annotations
+
+import ssl
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+from spec_decode_exporter.core.pem import as_file
+from spec_decode_exporter.web.security.schema import CURVES, IF_GIVEN, VERIFIED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from spec_decode_exporter.web.security.schema import TlsServer
+
+_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_VERIFY: Final = {
+    "NoClientCert": ssl.CERT_NONE,
+    IF_GIVEN: ssl.CERT_OPTIONAL,
+    VERIFIED: ssl.CERT_REQUIRED,
+}
+
+_SAN_KINDS: Final = frozenset({"DNS", "email", "URI", "IP Address"})
+"""The kinds of names in a certificate that ``client_allowed_sans`` may name, as Python calls them."""
+
+
+def server_context(tls: TlsServer) -> ssl.SSLContext:
+    """Return the context to answer with. It reads the files, so it is work for a thread.
+
+    Raises:
+        ValueError: A certificate or a key is not what it should be; the text names it, and never shows it.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    context.maximum_version = _VERSIONS[tls.max_version]
+    if not tls.prefer_server_cipher_suites:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    if tls.ciphers_of_tls12:
+        context.set_ciphers(":".join(tls.ciphers_of_tls12))
+    for curve in tls.curve_preferences:
+        context.set_ecdh_curve(CURVES[curve])
+    _identify(context, tls)
+    _trust(context, tls)
+    return context
+
+
+def allows(tls: TlsServer, certificate: Mapping[str, Any] | None) -> bool:
+    """Return whether the client's verified certificate bears one of the names that are allowed."""
+    if tls.client_allowed_sans is None:
+        return True
+    return not set(tls.client_allowed_sans).isdisjoint(_names(certificate or {}))
+
+
+def _names(certificate: Mapping[str, Any]) -> Iterator[str]:
+    for kind, name in certificate.get("subjectAltName", ()):
+        if kind in _SAN_KINDS:
+            yield _address(name) if kind == "IP Address" else name
+
+
+def _address(name: str) -> str:
+    """Write an address as Go does: Python has an IPv6 address in full, in capitals."""
+    try:
+        return str(ip_address(name.strip()))
+    except ValueError:
+        return name
+
+
+def _identify(context: ssl.SSLContext, tls: TlsServer) -> None:
+    key_text = tls.key.get_secret_value() if tls.key else None
+    try:
+        with as_file(tls.cert, tls.cert_file) as cert, as_file(key_text, tls.key_file) as key:
+            # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
+            context.load_cert_chain(cert or "", key, password="")
+    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none tells a key
+        culprits = f"{tls.cert_file or '`cert`'} with {tls.key_file or '`key`'}"
+        raise ValueError(
+            f"cannot be used: {culprits}: not a certificate and its key in PEM, without a password "
+            f"({_reason(error)})"
+        ) from None
+
+
+def _trust(context: ssl.SSLContext, tls: TlsServer) -> None:
+    if tls.client_ca or tls.client_ca_file:
+        try:
+            context.load_verify_locations(tls.client_ca_file, cadata=tls.client_ca)
+        except (OSError, ValueError, TypeError) as error:
+            culprit = tls.client_ca_file or "`client_ca`"
+            raise ValueError(
+                f"cannot be used: {culprit}: not a certificate in PEM ({_reason(error)})"
+            ) from None
+    context.verify_mode = _VERIFY[tls.client_auth_type]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "no PEM in it"
+    return getattr(error, "strerror", None) or "no PEM in it"

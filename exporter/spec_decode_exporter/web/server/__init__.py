@@ -1,0 +1,1 @@
+"""HTTP server: sockets, connections, and limits of both."""

@@ -1,0 +1,61 @@
+"""Send large answers piece by piece: a whole one may have tens of megabytes, and several are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs, web
+
+from spec_decode_exporter.metrics.exposition import PIECE, joined
+from spec_decode_exporter.web.metrics_page import SEND_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+
+async def stream(
+    request: web.Request, pieces: AsyncIterator[bytes], headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """Serve the pieces as they are made; an answer of one piece is served with its length.
+
+    A client that takes longer than ``SEND_SECONDS`` to read, or an error once the answer has begun, ends the
+    connection: a cut answer must not look complete.
+    """
+    rest = aiter(joined(pieces))
+    first = await anext(rest)
+    if len(first) < PIECE:
+        return web.Response(body=first, headers=headers)
+    response = web.StreamResponse(headers=headers)
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        if request.method != hdrs.METH_HEAD:
+            await _write(request, response, first, rest)
+        await response.write_eof()
+    return response
+
+
+async def _write(
+    request: web.Request, response: web.StreamResponse, first: bytes, rest: AsyncIterator[bytes]
+) -> None:
+    loop, left, piece = asyncio.get_running_loop(), SEND_SECONDS, first
+    try:
+        while True:
+            begun = loop.time()
+            async with asyncio.timeout(left):
+                await response.write(piece)
+            left -= loop.time() - begun
+            piece = await anext(rest)
+    except StopAsyncIteration:
+        return
+    except TimeoutError:
+        _abort(request)
+    except Exception:
+        _abort(request)
+        raise
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()

@@ -1,0 +1,56 @@
+"""Whether an arm does the same work as its baseline."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.experiments.comparability import Condition, comparable, conditions
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from tests.fixtures.arms import EAGLE, PLAIN, arm_with, times, window_of
+
+
+class TestConditions:
+    def test_arms_at_the_same_concurrency_are_comparable_though_one_serves_twice_the_requests(self):
+        found = conditions(arm_with(window_of(EAGLE)), arm_with(window_of(PLAIN)))
+        assert found == dict.fromkeys(Condition, True)
+        assert comparable(found)
+
+    def test_arms_with_the_same_arrivals_are_comparable_though_one_has_twice_the_requests_at_a_time(self):
+        slow = arm_with(window_of(PLAIN, running=12.0))
+        assert conditions(arm_with(window_of(PLAIN)), slow)[Condition.LOAD]
+
+    @pytest.mark.parametrize(("running", "held"), [(9.0, True), (9.1, False), (4.0, True), (3.9, False)])
+    def test_load_differs_by_half_again_at_most(self, running, held):
+        arm = arm_with(window_of(times(PLAIN, 4), running=running))
+        assert conditions(arm, arm_with(window_of(PLAIN)))[Condition.LOAD] is held
+
+    def test_load_that_nobody_tells_is_not_alike(self):
+        blind = arm_with(window_of(PLAIN, running=None, hidden={Counter.FIRST_TOKENS}))
+        assert not conditions(blind, blind)[Condition.LOAD]
+
+    @pytest.mark.parametrize(("requests", "held"), [(30, True), (29, False)])
+    def test_it_takes_requests_in_both(self, requests, held):
+        few = arm_with(window_of(lambda second: PLAIN | {"first_tokens": int(second < requests)}))
+        many = arm_with(window_of(PLAIN))
+        assert conditions(few, many)[Condition.REQUESTS] is held
+        assert conditions(many, few)[Condition.REQUESTS] is held
+
+    def test_an_arm_that_was_seen_for_less_than_half_the_window_is_not_enough(self):
+        whole, half, less = (arm_with(window_of(PLAIN, seconds=each)) for each in (300, 150, 149))
+        assert conditions(half, whole)[Condition.REQUESTS]
+        assert not conditions(less, whole)[Condition.REQUESTS]
+
+    @pytest.mark.parametrize(("tokens", "held"), [(1000, True), (1001, False), (640, True), (639, False)])
+    def test_prompts_are_as_long_but_for_a_quarter(self, tokens, held):
+        arm = arm_with(window_of(PLAIN | {"prompt_tokens": tokens}))
+        assert conditions(arm, arm_with(window_of(PLAIN)))[Condition.PROMPT_TOKENS] is held
+
+    def test_so_are_answers(self):
+        arm = arm_with(window_of(PLAIN | {"generation_tokens": 303}))
+        assert not conditions(arm, arm_with(window_of(PLAIN)))[Condition.GENERATION_TOKENS]
+
+    def test_lengths_that_nobody_tells_are_no_condition(self):
+        silent = arm_with(window_of(PLAIN, hidden={Counter.PROMPT_TOKENS}))
+        found = conditions(arm_with(window_of(PLAIN)), silent)
+        assert Condition.PROMPT_TOKENS not in found
+        assert comparable(found)

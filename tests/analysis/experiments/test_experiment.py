@@ -1,0 +1,118 @@
+"""Arms of an experiment held against each other, and who wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
+from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.analysis.experiments.experiment import ArmWindow, Member, arm_of, compare, winner
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.figures.estimate import Estimate
+from tests.fixtures.arms import (
+    EAGLE,
+    END,
+    NOW,
+    PLAIN,
+    SETTINGS,
+    THROUGHPUT,
+    TIME,
+    member,
+    times,
+    window_of,
+)
+
+
+def compared(*members):
+    return compare(SETTINGS, members, (300.0,), NOW)
+
+
+class TestExperiment:
+    def test_an_engine_is_in_the_arm_whose_labels_it_has_all_of(self):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "x",
+                "arms": {"a": {"match": {"zone": "a", "name": "t"}}, "b": {"match": {"zone": "b"}}},
+                "baseline": "a",
+            }
+        )
+        assert arm_of(settings, member("", zone="a")) == "a"
+        assert arm_of(settings, member("", zone="b")) == "b"
+        assert arm_of(settings, member("", zone="c")) is None
+        assert arm_of(settings, member("")) is None
+        assert arm_of(settings, Member({"name": "u", "zone": "a"}, ())) is None
+
+    def test_the_speedup_is_the_baselines_time_over_the_arms(self):
+        found = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
+        eagle = found.arms["eagle"].windows[-1]
+        assert (eagle.engines, eagle.requests) == (1, 1200)
+        assert eagle.acceptance_length == pytest.approx(2.4)
+        assert {basis: each.value for basis, each in eagle.speedups.items()} == {
+            TIME: pytest.approx(2.0),
+            END: pytest.approx(3.2 / 1.7),
+            THROUGHPUT: pytest.approx(2.0),
+        }
+        assert found.arms["eagle"].wins == dict.fromkeys(Basis, True)
+        assert found.arms["off"].wins == dict.fromkeys(Basis, False)
+
+    def test_the_baseline_has_no_speedup_and_an_empty_arm_nothing(self):
+        found = compared(member("off", window_of(PLAIN)))
+        assert found.arms["off"].windows == (ArmWindow(300.0, 1, 600, None),)
+        assert found.arms["ngram"].windows[-1].speedups == {}
+        assert (found.arms["ngram"].windows[-1].engines, found.arms["ngram"].windows[-1].requests) == (
+            0,
+            None,
+        )
+
+    def test_what_is_not_comparable_has_no_speedup_and_says_why(self):
+        busy = window_of(times(EAGLE, 4), running=24.0)
+        found = compared(member("off", window_of(PLAIN)), member("eagle", busy)).arms["eagle"].windows[-1]
+        assert found.speedups == {}
+        assert [condition for condition, held in found.conditions.items() if not held] == [Condition.LOAD]
+
+    def test_an_engine_that_is_gone_is_in_no_arm(self):
+        found = compared(member("off", window_of(PLAIN)), member("off"), member("eagle"))
+        assert found.arms["off"].windows[-1].engines == 1
+        assert found.arms["eagle"].windows[-1].engines == 0
+
+    def test_while_windows_change_an_engine_is_in_those_that_it_has(self):
+        found = compare(SETTINGS, [member("off", window_of(PLAIN))], (30.0, 300.0), NOW).arms["off"].windows
+        assert [(window.length, window.engines) for window in found] == [(30.0, 0), (300.0, 1)]
+
+    def test_an_arm_of_two_engines_is_as_fast_as_one(self):
+        one = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
+        two = compared(member("off", window_of(PLAIN)), *[member("eagle", window_of(EAGLE))] * 2)
+        assert two.arms["eagle"].windows[-1].engines == 2
+        for basis, speedup in one.arms["eagle"].windows[-1].speedups.items():
+            assert two.arms["eagle"].windows[-1].speedups[basis].value == pytest.approx(speedup.value)
+
+
+def bounded(lower, upper, requests=100, engines=1):
+    estimate = None if lower is None else Estimate((lower + upper) / 2, lower, upper, 0.1)
+    return ArmWindow(300.0, engines, requests, None, {}, {TIME: ArmSpeedup(1.0, estimate)})
+
+
+OFF = ArmWindow(300.0, 1, 100, None)
+
+
+@pytest.mark.parametrize(
+    ("eagle", "ngram", "won"),
+    [
+        (bounded(1.5, 1.7), bounded(1.1, 1.4), "eagle"),
+        (bounded(1.3, 1.7), bounded(1.1, 1.4), None),
+        (bounded(1.1, 1.2), bounded(1.3, 1.4), "ngram"),
+        (bounded(0.9, 1.7), bounded(0.5, 0.8), None),
+        (bounded(0.9, 0.99), bounded(0.5, 0.8), "off"),
+        (bounded(0.9, 1.0), bounded(0.5, 0.8), None),
+        # Nobody asks the other, or there is none.
+        (bounded(1.5, 1.7), ArmWindow(300.0, 1, 0, None), "eagle"),
+        (bounded(1.5, 1.7), ArmWindow(300.0, 0, None, None), "eagle"),
+        # It is asked, and cannot be compared, or not surely: it may be the fastest.
+        (bounded(1.5, 1.7), ArmWindow(300.0, 1, 100, None), None),
+        (bounded(1.5, 1.7), bounded(None, None), None),
+        (ArmWindow(300.0, 1, 100, None), ArmWindow(300.0, 1, 100, None), None),
+    ],
+)
+def test_the_winner_is_beyond_doubt(eagle, ngram, won):
+    assert winner("off", {"off": OFF, "eagle": eagle, "ngram": ngram}, TIME) == won

@@ -1,0 +1,80 @@
+"""Another method that is faster, as an experiment shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.experiments.experiment import arm_of, compare
+from spec_decode_exporter.analysis.experiments.faster_method import Rival, rival
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.figures.estimate import Estimate
+from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, times, window_of
+
+
+class TestRival:
+    PLAIN_ENGINE = member("off", window_of(PLAIN))
+    EAGLE_ENGINE = member("eagle", window_of(EAGLE))
+    NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO}
+
+    def rival_of(self, engine, *others):
+        experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
+        return rival(experiment, arm_of(SETTINGS, engine), engine)
+
+    def test_a_faster_method_for_the_same_model_is_one(self):
+        ngram = member("ngram", window_of(self.NGRAM))
+        found = self.rival_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
+        assert isinstance(found, Rival)
+        assert (found.experiment, found.arm, found.method) == ("drafter", "eagle", "eagle")
+        assert found.speedup.value == pytest.approx(2.0)
+        assert found.own.value == pytest.approx(1.5)
+        assert self.rival_of(self.EAGLE_ENGINE, self.PLAIN_ENGINE, ngram) is None
+
+    def test_one_for_another_model_is_none(self):
+        ngram = member("ngram", window_of(self.NGRAM), model_name="n")
+        assert self.rival_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_an_engine_that_does_not_speculate_has_none(self):
+        assert self.rival_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_one_that_is_not_comparable_has_none(self):
+        lone = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
+        assert self.rival_of(lone, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_the_same_method_with_other_settings_is_none(self):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "tokens",
+                "arms": {name: {"match": {"k": name}} for name in ("zero", "three", "five")},
+                "baseline": "zero",
+            }
+        )
+        members = (
+            member("off", window_of(PLAIN), k="zero"),
+            member("eagle", window_of(self.NGRAM), k="three"),
+        )
+        for method, is_one in (("eagle", False), ("", False), ("off", False), ("mtp", True)):
+            five = member(method, window_of(EAGLE), k="five")
+            found = compare(settings, (*members, five), (300.0,), NOW)
+            assert (rival(found, "three", members[1]) is not None) is is_one
+
+    def test_an_arm_of_two_methods_is_none(self):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "x",
+                "arms": {name: {"match": {"k": name}} for name in ("off", "fast", "slow")},
+                "baseline": "off",
+            }
+        )
+        slow = member("ngram", window_of(self.NGRAM), k="slow")
+        fast = [member(method, window_of(EAGLE), k="fast") for method in ("eagle", "mtp")]
+        members = (member("off", window_of(PLAIN), k="off"), slow, *fast)
+        assert rival(compare(settings, members, (300.0,), NOW), "slow", slow) is None
+        assert rival(compare(settings, members[:-1], (300.0,), NOW), "slow", slow) is not None
+
+    def test_against_a_baseline_that_speculates_itself_it_needs_a_gain(self):
+        settings = SETTINGS.model_copy(update={"baseline": "ngram"})
+        ngram = member("ngram", window_of(self.NGRAM))
+        members = (ngram, self.EAGLE_ENGINE)
+        found = rival(compare(settings, members, (300.0,), NOW), "ngram", ngram)
+        assert found.own == Estimate(1.0, 1.0, 1.0, 0.0)
+        assert found.speedup.value == pytest.approx(4 / 3)

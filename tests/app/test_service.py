@@ -1,0 +1,504 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.app import service as module
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.web.security.hosts import AllowedHosts
+from spec_decode_exporter.web.server.listen import parse_address, parse_listen_address
+
+PAGE = """\
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{{engine="0",model_name="m"}} {drafts}.0
+vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="m"}} {draft_tokens}.0
+vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="m"}} {accepted}.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="0"}} {accepted}.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="1"}} 0.0
+"""
+
+
+class Server:
+    """A server whose page gains 10 drafts, 20 draft tokens and 7 accepted tokens with every poll."""
+
+    def __init__(self):
+        self.polls = 0
+        self.taken = 0
+        """Pages that the exporter has read to the end."""
+
+    async def page(self, _request):
+        self.polls += 1
+        return web.Response(
+            text=PAGE.format(drafts=10 * self.polls, draft_tokens=20 * self.polls, accepted=7 * self.polls)
+        )
+
+
+@pytest.fixture
+async def server(aiohttp_server, monkeypatch):
+    server = Server()
+    receive = TargetWatch._receive
+
+    def taken(watch, page):
+        server.taken += 1
+        return receive(watch, page)
+
+    monkeypatch.setattr(TargetWatch, "_receive", taken)
+    app = web.Application()
+    app.router.add_get("/metrics", server.page)
+    running = await aiohttp_server(app)
+    server.url = str(running.make_url("/metrics"))
+    return server
+
+
+@pytest.fixture
+def file(tmp_path, server):
+    file = tmp_path / "exporter.yml"
+    file.write_text(f"targets:\n  - url: {server.url}\n    name: one\n    labels: {{team: a}}\n")
+    return file
+
+
+@pytest.fixture
+async def service(file, clock):
+    options = Options([parse_listen_address("127.0.0.1:0")], lifecycle=True)
+    service = Service(lambda: load(file, environ={}), options, clock)
+    await service.start()
+    yield service
+    await service.close()
+
+
+async def get(service, path, method="GET"):
+    async with aiohttp.ClientSession() as session, session.request(method, service.urls[0] + path) as answer:
+        return answer.status, await answer.text()
+
+
+async def samples(service):
+    status, text = await get(service, "metrics")
+    assert status == 200
+    return {
+        (
+            sample.name,
+            *(sample.labels.get(label, "") for label in ("target", "window", "team", "zone")),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def polled(server, clock, until, times):
+    for _ in range(times):
+        before, asleep = server.taken, clock.asleep
+        await clock.advance(1.0)
+        # Not only asked, but waiting for its next beat again: one that comes during a poll is passed over.
+        await until(lambda: server.taken > before and clock.asleep >= asleep)  # noqa: B023  waited for here
+        await clock.advance(0.0, turns=200)
+
+
+async def test_what_is_polled_is_served(service, server, clock, until):
+    await polled(server, clock, until, 4)
+    found = await samples(service)
+    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
+    assert found["spec_decode_draft_acceptance_ratio", "one", "30s", "a", ""] == 0.35
+    assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
+
+
+async def test_a_reload_keeps_the_windows_of_a_target_and_gives_it_its_new_labels(
+    service, server, clock, until, file
+):
+    await polled(server, clock, until, 3)
+    file.write_text(file.read_text().replace("{team: a}", "{zone: z}") + "poll: {timeout: 2s}\n")
+    assert (await get(service, "-/reload", "POST"))[0] == 200
+    await polled(server, clock, until, 1)
+    found = await samples(service)
+    assert found["spec_decode_window_drafts", "one", "30s", "", "z"] == 10 * (server.polls - 1)
+    assert found["spec_decode_drafts_total", "one", "", "", "z"] == 10 * (server.polls - 1)
+
+
+async def test_a_broken_configuration_changes_nothing(service, server, clock, until, file):
+    await polled(server, clock, until, 2)
+    good = file.read_text()
+    file.write_text(good + "poll: {interval: never}\n")
+    with capture_logs() as logs:
+        status, text = await get(service, "-/reload", "POST")
+    assert status == 500
+    assert f"{file}:5: poll.interval" in text
+    assert [entry["event"] for entry in logs] == ["reload_failed"]
+    await polled(server, clock, until, 1)
+    found = await samples(service)
+    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 10 * (server.polls - 1)
+    assert found["spec_decode_exporter_config_last_reload_successful", "", "", "", ""] == 0
+    file.write_text(good)
+    assert (await get(service, "-/reload", "POST"))[0] == 200
+    assert (await samples(service))["spec_decode_exporter_config_last_reload_successful", "", "", "", ""] == 1
+
+
+async def test_a_target_that_left_the_configuration_is_no_longer_polled_or_served(
+    service, server, clock, until, file
+):
+    await polled(server, clock, until, 2)
+    file.write_text("discovery:\n  files: [nothing-*.yml]\n")
+    await service.reload()
+    await clock.advance(0.0)
+    before = server.polls
+    await clock.advance(5.0)
+    assert server.polls == before
+    assert not any(key[1] == "one" for key in await samples(service))
+
+
+async def test_targets_found_in_a_file_are_watched(service, server, clock, until, file, tmp_path):
+    host = server.url.removeprefix("http://").removesuffix("/metrics")
+    (tmp_path / "found.yml").write_text(f"- targets: ['{host}']\n  labels: {{zone: b}}\n")
+    file.write_text("discovery:\n  files: ['found.yml']\n")
+    await service.reload()
+    # Files are read in a thread: it takes as long as it takes.
+    await until(lambda: [watch.target.discovery for watch in service.fleet] == ["file"])
+    await polled(server, clock, until, 2)
+    found = await samples(service)
+    assert found["spec_decode_exporter_target_up", host, "", "", "b"] == 1
+
+
+async def test_an_exporter_is_ready_although_no_server_answers(file, clock):
+    file.write_text("targets:\n  - url: http://127.0.0.1:1/metrics\n")
+    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
+    await service.start()
+    try:
+        assert (await get(service, "-/ready"))[0] == 200
+        assert (await get(service, "-/reload", "POST"))[0] == 403
+    finally:
+        await service.close()
+
+
+async def test_a_configuration_that_cannot_be_read_ends_the_start(tmp_path, clock):
+    with pytest.raises(ConfigError):
+        Service(lambda: load(tmp_path / "none.yml", environ={}), Options([]), clock)
+
+
+async def test_the_configuration_is_shown_without_secrets(service, file, tmp_path):
+    (tmp_path / "token").write_text("very-secret")
+    file.write_text(
+        file.read_text()
+        + "    authorization: {credentials_file: token}\n    http_headers: {X-Key: {files: [token]}}\n"
+    )
+    await service.reload()
+    _, text = await get(service, "config")
+    assert "very-secret" not in text
+    assert "credentials_file" in text
+
+
+async def test_closing_leaves_no_task_behind(tmp_path, clock):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://127.0.0.1:1/metrics\ndiscovery:\n  files: [none-*.yml]\n")
+    before = asyncio.all_tasks()
+    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
+    await service.start()
+    await clock.advance(3.0)
+    await service.close()
+    assert asyncio.all_tasks() - before == set()
+
+
+async def test_the_hash_is_that_of_the_configuration(service, file):
+    key = ("spec_decode_exporter_config_hash", "", "", "", "")
+    first = (await samples(service))[key]
+    await service.reload()
+    assert (await samples(service))[key] == first
+    file.write_text(file.read_text() + "windows: [1m, 10m]\n")
+    await service.reload()
+    assert (await samples(service))[key] != first
+
+
+async def test_reloads_at_the_same_time_leave_one_discovery_running(service):
+    await asyncio.gather(*(service.reload() for _ in range(5)))
+    running = [task for task in asyncio.all_tasks() if "Discoverer.run" in repr(task.get_coro())]
+    assert len(running) <= 1
+    await service.close()
+    assert not [task for task in asyncio.all_tasks() if "Discoverer" in repr(task.get_coro())]
+
+
+async def test_reloads_of_clients_share_one(service):
+    with capture_logs() as logs:
+        await asyncio.gather(*(service._reload_for_clients() for _ in range(40)))
+    assert [each["event"] for each in logs].count("reloaded") == 1
+
+
+class TestWhatIsLearnt:
+    @pytest.fixture(name="remembering")
+    def remembering_fixture(self, file):
+        file.write_text(file.read_text() + "state: {file: state.json, interval: 1m}\n")
+        return file.parent / "state.json"
+
+    async def test_is_saved_every_interval_and_at_the_end(self, remembering, service, server, clock, until):
+        await polled(server, clock, until, 2)
+        assert not remembering.exists()
+        await clock.advance(60.0)
+        await until(remembering.exists)
+        (saved,) = json.loads(remembering.read_text())["data"]["engines"]
+        assert (saved["target"], saved["model_name"], saved["engine"]) == ("one", "m", "0")
+        remembering.unlink()
+        await service.close()
+        assert remembering.exists()
+
+    @pytest.mark.parametrize("polls", [0, 1, 2])
+    async def test_goes_on_after_a_restart_of_the_exporter(
+        self, remembering, service, server, clock, until, file, polls
+    ):
+        await polled(server, clock, until, 40)
+        await service.close()
+        learnt = usual(remembering)
+        assert learnt > 100
+        again = Service(lambda: load(file, environ={}), service._options, clock)
+        await again.start()
+        await polled(server, clock, until, polls)
+        await again.close()
+        assert usual(remembering) >= learnt
+
+    async def test_of_a_target_that_left_is_kept(self, remembering, service, server, clock, until, file):
+        await polled(server, clock, until, 2)
+        file.write_text("discovery:\n  files: [nothing-*.yml]\nstate: {file: state.json}\n")
+        await service.reload()
+        await clock.advance(0.0)
+        await service.close()
+        assert [saved["target"] for saved in json.loads(remembering.read_text())["data"]["engines"]] == [
+            "one"
+        ]
+
+    async def test_is_read_by_a_reload_in_a_thread(self, remembering, service, file, monkeypatch):
+        threads = []
+        monkeypatch.setattr(StateFile, "load", lambda _: threads.append(threading.get_ident()) or {})
+        file.write_text(file.read_text().replace("state.json", "other.json"))
+        await service.reload()
+        await service.reload()
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()
+        assert service._keeper.path.name == "other.json"
+
+    async def test_of_other_targets_is_saved_if_one_raises(
+        self, remembering, service, server, clock, until, monkeypatch
+    ):
+        await polled(server, clock, until, 2)
+        monkeypatch.setattr(TargetWatch, "remember", None)
+        with capture_logs() as logs:
+            for _ in range(3):
+                await clock.advance(60.0, turns=500)
+            await until(remembering.exists)
+        assert [(one["part"], one["target"]) for one in logs if one["event"] == "internal_error"] == [
+            ("saving", "one")
+        ]
+
+    async def test_is_saved_later_if_something_raises_and_the_log_says_so_once(
+        self, remembering, service, server, clock, until, monkeypatch
+    ):
+        await polled(server, clock, until, 2)
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(StateFile, "save", None)
+            for _ in range(3):
+                await clock.advance(60.0, turns=500)
+        assert [entry["event"] for entry in logs].count("saving_failed") == 1
+        assert not remembering.exists()
+        await clock.advance(60.0)
+        await until(remembering.exists)
+
+    async def test_is_written_by_one_writer_at_a_time_also_at_the_end(
+        self, remembering, service, server, clock, until, monkeypatch
+    ):
+        save, go_on, writing, most = StateFile.save, threading.Event(), [], []
+
+        def slow(file, data):
+            writing.append(data)
+            most.append(len(writing))
+            go_on.wait(10)
+            save(file, data)
+            writing.pop()
+
+        monkeypatch.setattr(StateFile, "save", slow)
+        await polled(server, clock, until, 2)
+        await clock.advance(60.0)
+        await until(lambda: writing)
+        closing = asyncio.create_task(service.close())
+        await until(lambda: all(task.cancelled() for task in service._tasks))
+        await clock.advance(0.0, turns=2000)
+        assert not closing.done()
+        go_on.set()
+        await closing
+        assert most == [1, 1]
+        assert remembering.exists()
+
+
+def usual(file):
+    """How many drafts the baseline in a state file is made of."""
+    (saved,) = json.loads(file.read_text())["data"]["engines"]
+    return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
+
+
+async def test_an_engine_that_cannot_be_judged_is_served_with_what_was_counted(
+    service, server, clock, until, monkeypatch
+):
+    monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.Judge.judge", None)
+    await polled(server, clock, until, 4)
+    found = await samples(service)
+    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
+    assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
+
+
+async def test_a_snapshot_names_what_was_found(service, server, clock, until):
+    await polled(server, clock, until, 3)
+    status, text = await get(service, "api/v1/snapshot")
+    (engine,) = json.loads(text)["engines"]
+    assert status == 200
+    assert engine["labels"] == {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
+    assert [finding["name"] for finding in engine["findings"]] == []
+    assert engine["windows"][0]["draft_acceptance_ratio"]["value"] == 0.35
+
+
+class TestAFileThatIsWatched:
+    @pytest.fixture(name="watching")
+    async def watching_fixture(self, file, clock, monkeypatch):
+        """A service over the configuration as Kubernetes mounts it: a link to what a ConfigMap holds now."""
+
+        async def at_once(function, *arguments):
+            return function(*arguments)
+
+        monkeypatch.setattr(asyncio, "to_thread", at_once)
+        mounted = file.parent / "mounted.yml"
+        mounted.symlink_to(file)
+        options = Options([parse_listen_address("127.0.0.1:0")], watched=mounted)
+        service = Service(lambda: load(mounted, environ={}), options, clock)
+        await service.start()
+        service.mounted = mounted
+        with capture_logs() as service.log:
+            yield service
+        await service.close()
+
+    @staticmethod
+    def swap(service, name, text):
+        (service.mounted.parent / name).write_text(text)
+        link = service.mounted.parent / "link"
+        link.symlink_to(name)
+        link.replace(service.mounted)
+
+    @staticmethod
+    def events(service):
+        return [entry["event"] for entry in service.log if entry["event"].startswith("reload")]
+
+    async def test_is_reloaded_when_the_link_has_another_aim(self, watching, clock, file):
+        text = file.read_text()
+        self.swap(watching, "second.yml", text.replace("one", "two"))
+        await clock.advance(5.0)
+        assert self.events(watching) == ["reloaded"]
+        assert [watch.target.name for watch in watching.fleet] == ["two"]
+
+    async def test_is_left_alone_while_it_stays(self, watching, clock, file, monkeypatch):
+        looks = []
+        digest = module._digest
+        monkeypatch.setattr(module, "_digest", lambda path: looks.append(path) or digest(path))
+        self.swap(watching, "second.yml", file.read_text())
+        await clock.advance(15.0)
+        assert looks == [watching.mounted] * 3
+        assert self.events(watching) == []
+
+    async def test_with_a_mistake_is_told_once_and_the_old_stays_until_it_is_mended(
+        self, watching, clock, file
+    ):
+        text = file.read_text()
+        self.swap(watching, "second.yml", text + "poll: {interval: never}\n")
+        await clock.advance(5.0)
+        assert self.events(watching) == ["reload_failed"]
+        for _ in range(3):
+            await clock.advance(5.0)
+        assert self.events(watching) == ["reload_failed"]
+        assert [watch.target.name for watch in watching.fleet] == ["one"]
+        self.swap(watching, "third.yml", text)
+        await clock.advance(5.0)
+        assert self.events(watching) == ["reload_failed", "reloaded"]
+
+    async def test_that_was_refused_for_a_missing_secret_is_taken_once_that_is_there(
+        self, watching, clock, file
+    ):
+        self.swap(
+            watching, "second.yml", file.read_text() + "    basic_auth: {username: u, password_file: late}\n"
+        )
+        await clock.advance(5.0)
+        assert self.events(watching) == ["reload_failed"]
+        (file.parent / "late").write_text("hunter2")
+        await clock.advance(5.0)
+        assert self.events(watching) == ["reload_failed", "reloaded"]
+
+    async def test_that_is_gone_is_a_mistake_as_any(self, watching, clock):
+        watching.mounted.unlink()
+        await clock.advance(5.0)
+        assert self.events(watching) == ["reload_failed"]
+
+
+async def test_requests_are_taken_after_a_reload_and_judged_by_what_drafting_costs_their_model(
+    service, server, clock, until, file
+):
+    record = {
+        "model": "m",
+        "target": "one",
+        "metrics": {
+            "speculative_decoding": {
+                "num_spec_steps": 40,
+                "num_draft_tokens": 80,
+                "num_accepted_draft_tokens": 4,
+                "num_spec_tokens": 2,
+            }
+        },
+    }
+    url = f"{service.urls[0]}api/v1/requests"
+    async with aiohttp.ClientSession() as session:
+        assert (await session.post(url, json=record)).status == 404
+        file.write_text(f"{file.read_text()}cost: {{draft_cost_ratio: 0.2}}\nrequests: {{ingest: true}}\n")
+        assert (await get(service, "-/reload", "POST"))[0] == 200
+        await polled(server, clock, until, 10)
+        assert (await session.post(url, json=[record] * 30)).status == 200
+        said = await (await session.get(url)).json()
+    (group,) = [group for group in said["groups"] if group["window"] == "5m"]
+    # 1.1 tokens a step, which takes as long as 1.4 plain ones.
+    assert group["speedup_ratio"]["value"] == pytest.approx(1.1 / 1.4)
+    assert group["below_break_even"] == group["judged"] == 30
+
+
+async def test_the_server_beside_it_may_send_its_requests_through_a_unix_socket(file, clock, tmp_path):
+    file.write_text(f"{file.read_text()}requests: {{ingest: true}}\n")
+    options = Options([parse_address(f"unix:{tmp_path}/exporter.sock")])
+    service = Service(lambda: load(file, environ={}), options, clock)
+    await service.start()
+    connector = aiohttp.UnixConnector(f"{tmp_path}/exporter.sock")
+    async with aiohttp.ClientSession(connector=connector) as session:
+        answer = await session.post("http://local/api/v1/requests", json={"model": "m", "metrics": {}})
+        assert (await answer.json())["refused"]["without_metrics"] == 1
+    await service.close()
+    assert not (tmp_path / "exporter.sock").exists()
+
+
+async def test_only_hosts_that_are_allowed_are_answered(file, clock):
+    options = Options(
+        [parse_address("127.0.0.1:0")], allowed_hosts=AllowedHosts.parse(["exporter.example.com"])
+    )
+    service = Service(lambda: load(file, environ={}), options, clock)
+    await service.start()
+    async with aiohttp.ClientSession() as session:
+        statuses = [
+            (await session.get(service.urls[0], headers={"Host": host})).status
+            for host in ("evil.example", "exporter.example.com", "127.0.0.1:7732")
+        ]
+    await service.close()
+    assert statuses == [421, 200, 200]
+
+
+async def test_scrapes_of_a_second_share_a_snapshot_and_a_reload_ends_it(service, server, clock, until):
+    await polled(server, clock, until, 2)
+    first = await service.prepare()
+    assert await service.prepare() == first
+    await service.reload()
+    assert await service.prepare() == first + 1
+    await clock.advance(1.0)
+    assert await service.prepare() == first + 2

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "spec_decode_exporter.cli.main", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_check_config_says_what_is_good(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://a:1\n")
+    found = run("check-config", str(file))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "1 targets" not in found.stdout
+    assert found.stdout == f"{file}: good, watches 1 target\n"
+
+
+def test_check_config_lists_every_mistake_and_fails(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("poll:\n  intervall: 1s\nwindows: [10s]\ntargets:\n  - url: ftp://a\n")
+    found = run("check-config", str(file))
+    assert found.returncode == 1
+    assert "Traceback" not in found.stderr
+    assert f"{file}:2: poll.intervall" in found.stderr
+    assert f"{file}:5: targets[0].url" in found.stderr
+
+
+def test_a_web_configuration_is_checked_as_one(tmp_path):
+    file = tmp_path / "web.yml"
+    file.write_text("rate_limit: {interval: 1s, burst: 5}\n")
+    assert run("check-config", "--web", str(file)).returncode == 0
+    file.write_text("http_server_config: {http2: true}\n")
+    found = run("check-config", "--web", str(file))
+    assert found.returncode == 1
+    assert f"{file}:1: http_server_config.http2 cannot be true" in found.stderr

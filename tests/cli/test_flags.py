@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.cli.flags import UsageError
+from spec_decode_exporter.cli.main import parse
+
+
+def test_a_switch_that_the_environment_sets_can_be_taken_back():
+    environ = {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "true"}
+    assert parse(["--no-web.enable-lifecycle"], environ).web_enable_lifecycle is False
+
+
+def test_listen_addresses_repeat():
+    arguments = parse(["--web.listen-address", ":1", "--web.listen-address", "[::1]:2"], {})
+    assert arguments.web_listen_address == [":1", "[::1]:2"]
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_refused():
+    with pytest.raises(UsageError, match="WEB_ENABLE_LIFECYCLE is 'maybe'"):
+        parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "maybe"})

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.cli.flags import UsageError
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.cli.run import _watched
+
+
+def test_a_file_is_watched_only_where_there_is_one():
+    watching = parse(["--config.auto-reload", "--config.file", "/x"], {})
+    assert _watched(watching) == Path("/x")
+    assert _watched(parse(["--config.file", "/x"], {})) is None
+    with pytest.raises(UsageError, match="there is no file to watch"):
+        _watched(parse(["--config.auto-reload"], {}))

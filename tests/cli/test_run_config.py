@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.cli.flags import UsageError
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.cli.run_config import read_config
+from spec_decode_exporter.config.load import ConfigError
+
+
+def config(*words, environ=None):
+    return read_config(parse(["run", *words], environ or {}), environ or {})
+
+
+def test_with_nothing_at_all_it_watches_the_vllm_beside_it():
+    assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
+
+
+def test_targets_on_the_command_line_are_the_only_ones():
+    targets = config("--target", "http://a:1/metrics", "--target", "http://b:2").targets
+    assert [target.url for target in targets] == ["http://a:1/metrics", "http://b:2/metrics"]
+
+
+def test_targets_come_from_the_environment_with_commas_between_them():
+    environ = {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1, http://b:2"}
+    assert len(config(environ=environ).targets) == 2
+
+
+def test_the_command_line_goes_before_the_environment():
+    environ = {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1", "SPEC_DECODE_EXPORTER_POLL_INTERVAL": "2s"}
+    found = config("--target", "http://b:2", "--poll.interval", "3s", environ=environ)
+    assert [target.called for target in found.targets] == ["b:2"]
+    assert found.poll.interval == 3.0
+
+
+def test_flags_go_before_the_file(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("poll:\n  interval: 5s\nlog:\n  level: debug\n")
+    found = config("--config.file", str(file), "--poll.interval", "2s")
+    assert (found.poll.interval, found.log.level) == (2.0, "debug")
+
+
+def test_how_often_engines_are_summed_up_is_a_flag_too(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("log: {summary_interval: 1m}\n")
+    assert config("--log.summary-interval", "10s").log.summary_interval == 10.0
+    assert config("--config.file", str(file), "--log.summary-interval", "off").log.summary_interval is None
+
+
+def test_a_target_beside_a_file_is_refused_with_the_remedy(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match=r"--target is .*; put it into the file"):
+        config("--config.file", str(file), "--target", "http://a:1")
+
+
+def test_a_mistake_in_a_flag_names_the_command_line():
+    with pytest.raises(ConfigError, match=r"command line: poll\.interval"):
+        config("--poll.interval", "often")
+
+
+def test_a_metric_that_does_not_exist_is_a_mistake_with_a_suggestion(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("metrics:\n  disable:\n    - spec_decode_window_draft\n    - rates\n")
+    with pytest.raises(
+        ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`spec_decode_window_drafts`"
+    ):
+        config("--config.file", str(file))
+
+
+def test_a_sidecar_says_all_that_it_needs_by_flags():
+    found = config(
+        "--speculative.method=eagle3",
+        "--speculative.tokens=3",
+        "--speculative.draft-model=org/small",
+        "--cost.draft-parameters=500M",
+        "--cost.target-parameters=8B",
+        "--state.file=/state/state.json",
+    )
+    [target] = found.targets
+    assert target.url == "http://localhost:8000/metrics"
+    assert target.speculative.model_dump() == {"method": "eagle3", "tokens": 3, "draft_model": "org/small"}
+    assert found.cost.ratio == 0.0625
+    assert found.state.file == Path("/state/state.json")
+
+
+def test_how_the_target_speculates_is_said_of_every_target_on_the_command_line():
+    found = config("--target=http://a", "--target=http://b", "--speculative.method=mtp")
+    assert [target.speculative.method for target in found.targets] == ["mtp", "mtp"]
+
+
+def test_a_flag_changes_one_key_of_a_section_in_the_file(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("cost:\n  draft_cost_ratio: 0.1\n  running_requests: 8\n")
+    cost = config("--config.file", str(file), "--cost.draft-cost-ratio", "0.2").cost
+    assert (cost.draft_cost_ratio, cost.running_requests) == (0.2, 8.0)
+
+
+def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / "sub" / "exporter.yml"
+    file.write_text("state:\n  file: other.json\n")
+    monkeypatch.chdir(tmp_path)
+    found = config("--config.file", str(file), "--state.file", "state.json")
+    assert found.state.file == tmp_path / "state.json"
+    variable = {"SPEC_DECODE_EXPORTER_STATE_FILE": "state.json"}
+    assert config("--config.file", str(file), environ=variable).state.file == tmp_path / "state.json"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "path"),
+    [
+        ("POLL_INTERVAL", "often", r"poll\.interval"),
+        ("SPECULATIVE_TOKENS", "many", r"targets\[0\]\.speculative\.tokens"),
+        ("COST_TARGET_PARAMETERS", "8B", r"cost\.target_parameters"),
+        ("TARGET", "http://a, ftp://b", r"targets\[1\]\.url"),
+        ("STATE_FILE", "/", r"state\.file"),
+    ],
+)
+def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
+    name = f"SPEC_DECODE_EXPORTER_{variable}"
+    with pytest.raises(ConfigError, match=f"^{name}: {path} "):
+        config(environ={name: value})
+
+
+def test_a_variable_that_holds_nothing_is_as_good_as_none():
+    names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET", "WEB_TELEMETRY_PATH")
+    environ = {f"SPEC_DECODE_EXPORTER_{name}": "" for name in names}
+    assert config(environ=environ) == config()
+    assert parse(["run"], environ).web_telemetry_path == "/metrics"
+
+
+def test_what_is_said_of_targets_beside_a_file_is_refused_by_the_name_it_has(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match=r"^--speculative\.tokens is for use without --config\.file"):
+        config("--config.file", str(file), "--speculative.tokens", "3")
+    with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
+        config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_TARGET": "http://a"})
+
+
+EAGLE = '{"method": "eagle3", "model": "draft", "num_speculative_tokens": 3}'
+
+
+def test_vllms_own_argument_says_how_the_targets_speculate():
+    for found in (
+        config("--speculative.config", EAGLE),
+        config(environ={"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": EAGLE}),
+    ):
+        (target,) = found.targets
+        assert target.url == "http://localhost:8000/metrics"
+        speculative = target.speculative
+        assert (speculative.method, speculative.tokens, speculative.draft_model) == ("eagle3", 3, "draft")
+
+
+def test_what_a_flag_says_goes_before_vllms_argument():
+    (target,) = config("--speculative.config", EAGLE, "--speculative.tokens", "5").targets
+    assert (target.speculative.method, target.speculative.tokens) == ("eagle3", 5)
+
+
+def test_an_argument_of_vllm_that_cannot_be_read_is_refused_as_a_flag_and_passed_over_as_a_variable():
+    with pytest.raises(UsageError, match=r"--speculative\.config is not vLLM's JSON"):
+        config("--speculative.config", "$(NOT_KNOWN)")
+    with capture_logs() as log:
+        found = config(environ={"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": "$(NOT_KNOWN)"})
+    assert found.targets[0].speculative is None
+    assert [entry["variable"] for entry in log] == ["SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"]
+
+
+def test_beside_a_file_vllms_argument_is_for_targets_that_do_not_say_it_themselves(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
+    environ = {"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": EAGLE}
+    silent, telling = config("--config.file", str(file), environ=environ).targets
+    assert (silent.speculative.method, silent.speculative.tokens) == ("eagle3", 3)
+    assert (telling.speculative.method, telling.speculative.tokens) == ("mtp", 3)
+    assert config("--config.file", str(file)).targets[0].speculative is None
+
+
+def test_a_shard_may_be_given_beside_a_file(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("discovery:\n  shard: {count: 2}\n")
+    found = config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_SHARD_INDEX": "1"})
+    assert (found.discovery.shard.index, found.discovery.shard.count) == (1, 2)
+    with pytest.raises(ConfigError, match=r"command line: discovery\.shard\.index must be less than"):
+        config("--shard.index", "2", "--shard.count", "2")
+
+
+def test_an_embedded_server_may_send_its_requests():
+    arguments = parse(["run", "--simulate", "mixed"], {})
+    arguments.simulated = {"url": "http://127.0.0.1:8000/metrics"}
+    assert read_config(arguments, {}).requests.ingest
+    assert not config("--target", "http://a:1").requests.ingest
+
+
+@pytest.mark.parametrize("other", [["--target", "http://a:1"], ["--config.file", "exporter.yml"]])
+def test_a_simulated_server_is_not_watched_beside_real_ones(other):
+    with pytest.raises(UsageError, match="--simulate"):
+        config("--simulate", "drop", *other)

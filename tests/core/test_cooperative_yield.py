@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spec_decode_exporter.core.cooperative_yield import Meter, finish, giving_way
+
+
+def counting(done, pauses):
+    """Work that pauses so often, and notes when it goes on."""
+    for number in range(pauses):
+        done.append(number)
+        yield
+    return "done"
+
+
+def test_work_can_be_done_in_one_go():
+    done = []
+    assert finish(counting(done, 3)) == "done"
+    assert done == [0, 1, 2]
+
+
+async def test_others_have_their_turn_at_every_pause():
+    done = []
+    work = asyncio.ensure_future(giving_way(counting(done, 3)))
+    for turn in range(3):
+        await asyncio.sleep(0)
+        assert len(done) == turn + 1
+    assert await work == "done"
+
+
+async def test_work_without_a_pause_lets_nobody_in():
+    turns = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    assert await giving_way(counting([], 0)) == "done"
+    assert not turns
+
+
+async def test_what_the_work_raises_is_raised():
+    def failing():
+        yield
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await giving_way(failing())
+    with pytest.raises(ValueError, match="no"):
+        finish(failing())
+
+
+async def test_a_meter_counts_the_work_and_not_what_others_do_in_its_pauses():
+    used = [0.0]
+
+    def work(seconds, pauses):
+        for _ in range(pauses):
+            used[0] += seconds
+            yield
+        return "done"
+
+    meter = Meter(lambda: used[0])
+    both = asyncio.gather(giving_way(meter.measured(work(1.0, 5))), giving_way(work(100.0, 5)))
+    assert await both == ["done", "done"]
+    assert meter.seconds == 5.0
+
+
+def test_a_meter_counts_work_that_fails():
+    used = [0.0]
+
+    def work():
+        used[0] += 2.0
+        yield
+        used[0] += 3.0
+        raise ZeroDivisionError
+
+    meter = Meter(lambda: used[0])
+    with pytest.raises(ZeroDivisionError):
+        finish(meter.measured(work()))
+    assert meter.seconds == 5.0

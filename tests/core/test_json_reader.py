@@ -1,0 +1,194 @@
+"""JSON, read value by value."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core import json_reader
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.core.json_reader import JsonError, JsonReader, Picker, TooLongError
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.text(max_size=30),
+    lambda below: st.lists(below, max_size=5) | st.dictionaries(st.text(max_size=5), below, max_size=5),
+    max_leaves=20,
+)
+
+
+SHAPE: Final = {"a": None, "b": ({"c": None},), "d": {"e": None}}
+
+
+def document(text):
+    """Read a text to its end."""
+    reader = JsonReader(text)
+    found = whole(reader)
+    reader.end()
+    return found
+
+
+def whole(reader: JsonReader):
+    """Read a value by entering whatever can be entered."""
+    match reader.kind():
+        case "[":
+            return [whole(reader) for _ in reader.elements()]
+        case "{":
+            return {key: whole(reader) for key in reader.members()}
+        case _:
+            return reader.value()
+
+
+@pytest.mark.parametrize("encode", [str.encode, str])
+@given(value=VALUES, most=st.integers(45, 400), indent=st.none() | st.integers(0, 3), escaped=st.booleans())
+def test_any_document_is_read_like_json_however_small_the_window_is(encode, value, most, indent, escaped):
+    text = json.dumps(value, indent=indent, ensure_ascii=escaped)
+    try:
+        encoded = encode(text)
+    except UnicodeEncodeError:
+        return
+    # A text of 30 characters may be written with 12 for each.
+    reader = JsonReader(encoded, most * 10)
+    assert whole(reader) == value
+    reader.end()
+    assert reader.position == len(text)
+
+
+@given(VALUES, st.integers(20, 100))
+def test_a_value_of_any_size_is_passed_over(value, most):
+    text = json.dumps([value, "end"])
+    reader = JsonReader(text.encode(), most)
+    elements = reader.elements()
+    next(elements)
+    finish(reader.skip())
+    next(elements)
+    assert reader.value() == "end"
+    assert list(elements) == []
+
+
+@given(st.text(alphabet='[]{}",:\\ 1e-tn\x00\n', max_size=40), st.integers(1, 40))
+def test_any_text_is_read_as_json_reads_it_or_is_an_error(text, most):
+    try:
+        expected = json.dumps(json.loads(text))
+    except ValueError:
+        expected = "an error"
+    reader = JsonReader(text, most)
+    try:
+        found = json.dumps(whole(reader))
+        reader.end()
+    except JsonError as error:
+        found = None if isinstance(error, TooLongError) or "twice" in str(error) else "an error"
+    assert found in {None, expected}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 1, "is not JSON"),
+        ('\n["a",\n5', 3, "is not JSON: Expecting ']'"),
+        ("[1 2]", 1, "is not JSON: Expecting ']'"),
+        ("[1,]", 1, "is not JSON"),
+        ('{"a" 1}', 1, "is not JSON: Expecting ':'"),
+        ('{"a": 1,}', 1, "is not JSON: Expecting property name"),
+        ("{5: 1}", 1, "is not JSON: Expecting property name"),
+        ('{"a": 1,\n"a": 2}', 2, "has a key twice"),
+        ("[] []", 1, "is not JSON: Extra data"),
+        ('["\\x"]', 1, "is not JSON: Invalid"),
+        ("[" + "9" * 5000 + "]", 1, "has a number with too many digits"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(text, line, message):
+    with pytest.raises(JsonError, match=message) as caught:
+        document(text)
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize("data", [b"\xff", b'["\xc3"]', b'["\xed\xa0\x80"]', b"[1, \xe2\x82"])
+def test_what_is_not_utf_8_is_an_error(data):
+    with pytest.raises(JsonError, match="is not UTF-8"):
+        whole(JsonReader(data))
+
+
+def test_a_byte_order_mark_is_passed_over():
+    assert JsonReader(b"\xef\xbb\xbf[1]").value() == [1]
+
+
+@pytest.mark.parametrize(
+    "text", ['"' + "x" * 100 + '"', "[" + "1," * 50 + "1]", "1." + "0" * 100, '{"a":"' + "x" * 99]
+)
+def test_a_value_longer_than_the_window_is_too_long(text):
+    reader = JsonReader(text + " 5", 100)
+    with pytest.raises(TooLongError, match="more than 100 characters"):
+        reader.value()
+
+
+def test_a_deep_document_is_an_error_and_can_be_passed_over_in_parts():
+    with pytest.raises(JsonError, match="nested too deeply"):
+        JsonReader("[" * 50_000).value()
+    reader = JsonReader("[" * 500 + "]" * 500 + " ", 100)
+    finish(reader.skip())
+    reader.end()
+
+
+def test_an_object_with_too_many_members_is_an_error(monkeypatch):
+    monkeypatch.setattr(json_reader, "MOST_MEMBERS", 3)
+    text = json.dumps(dict.fromkeys("abc"))
+    assert whole(JsonReader(text)) == dict.fromkeys("abc")
+    with pytest.raises(JsonError, match="more than 3 members"):
+        whole(JsonReader(json.dumps(dict.fromkeys("abcd"))))
+
+
+@pytest.mark.parametrize(
+    "unit", ["[],", '"a",', '"\\u0000",', "1,", " ", '{"a":[1]},', '"' + "x" * 9000 + '",']
+)
+def test_the_decoder_sees_one_window_at_a_time_and_pauses_are_due(unit, monkeypatch):
+    seen = []
+    scan = json.JSONDecoder.raw_decode
+
+    def counted(self, text, place=0):
+        seen.append(len(text))
+        return scan(self, text, place)
+
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
+    text = "[[" + unit * (2**18 // len(unit)) + "1]]"
+    reader = JsonReader(text.encode(), 16_000)
+    elements = reader.elements()
+    next(elements)
+    pauses = sum(1 for _ in reader.skip())
+    assert list(elements) == []
+    assert max(seen) <= 16_000
+    # Space alone costs next to nothing; what is passed over by one search has two windows at most.
+    assert pauses >= 2**18 // 32_000 - 1 or not unit.strip()
+
+
+class TestPicker:
+    def picked(self, value, most=1000, characters=1000):
+        reader = JsonReader(json.dumps(value), characters)
+        found = finish(Picker(reader, most).pick(SHAPE))
+        reader.end()
+        return found
+
+    def test_only_the_wanted_parts_are_kept(self):
+        value = {"a": 1, "x": [{"y": 2}], "b": [{"c": "3", "z": {}}], "d": {"e": True, "f": 1}}
+        assert self.picked(value) == {"a": 1, "b": [{"c": "3"}], "d": {"e": True}}
+
+    @pytest.mark.parametrize(
+        "value", [{"a": []}, {"a": None}, {"b": {}}, {"b": None}, {"d": 5}, {"a": "x" * 2000}]
+    )
+    def test_what_is_of_another_kind_or_too_long_is_absent(self, value):
+        assert self.picked(value) == {}
+
+    def test_what_is_not_an_object_is_nothing(self):
+        assert self.picked([]) is None
+
+    def test_no_more_values_are_kept_than_the_limit(self):
+        value = {"b": [{"c": number} for number in range(100)]}
+        assert self.picked(value, most=8) == {"b": [{"c": 0}, {"c": 1}, {"c": 2}]}
+        assert self.picked(value, most=9) == {"b": [{"c": 0}, {"c": 1}, {"c": 2}]}
+
+    @given(VALUES, st.integers(0, 10))
+    def test_any_value_is_read_to_its_end(self, value, most):
+        self.picked(value, most)

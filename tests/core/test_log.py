@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import re
+from contextlib import redirect_stderr
+from io import StringIO
+
+import pytest
+import structlog
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core.log import configure_log
+
+
+@pytest.fixture(autouse=True)
+def _restore():
+    yield
+    structlog.reset_defaults()
+
+
+def test_logfmt_gives_one_line_an_event_with_keys_and_values(capsys):
+    configure_log("info", "logfmt")
+    structlog.get_logger().info("target_recovered", target="a b", failed_polls=3)
+    line = capsys.readouterr().err
+    assert line.endswith('level=info event=target_recovered target="a b" failed_polls=3\n')
+
+
+def test_json_gives_one_object_an_event(capsys):
+    configure_log("info", "json")
+    structlog.get_logger().bind(target="a").warning("target_failing", reason="refused")
+    entry = json.loads(capsys.readouterr().err)
+    assert (entry["event"], entry["level"], entry["target"], entry["reason"]) == (
+        "target_failing",
+        "warning",
+        "a",
+        "refused",
+    )
+
+
+def test_what_is_less_severe_than_the_level_is_left_out(capsys):
+    configure_log("warning", "logfmt")
+    structlog.get_logger().info("reloaded")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_logger_that_was_made_before_follows_the_new_level(capsys):
+    configure_log("error", "logfmt")
+    logger = structlog.get_logger(target="a")
+    configure_log("info", "logfmt")
+    logger.info("reloaded")
+    assert "event=reloaded target=a" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        (["sudden_drop", "low_rate"], "sudden_drop,low_rate"),
+        ((0.7812, 0.36), "0.7812,0.36"),
+        ([12, None, 3], "12,,3"),
+        ([], ""),
+        (["a b", 'say "x"'], '"a b,say \\"x\\""'),
+    ],
+)
+def test_a_list_has_commas_in_logfmt_and_is_a_list_in_json(capsys, values, written):
+    configure_log("info", "logfmt")
+    structlog.get_logger().info("verdict_changed", findings=values, engine="0")
+    assert capsys.readouterr().err.endswith(f"findings={written} engine=0\n")
+    configure_log("info", "json")
+    structlog.get_logger().info("verdict_changed", findings=values, engine="0")
+    assert json.loads(capsys.readouterr().err)["findings"] == list(values)
+
+
+@pytest.mark.parametrize("form", ["logfmt", "json"])
+def test_a_name_chosen_by_a_stranger_cannot_begin_a_new_line_or_move_the_cursor(capsys, form):
+    configure_log("info", form)
+    structlog.get_logger().info("engine_found", model_name='x"\n\x1b[2Jlevel=error event=forged')
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert "\x1b" not in text
+
+
+PAIR = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^ "=]*)(?: |$)')
+
+
+@given(name=st.text(), position=st.text())
+@example(name='x" level=error event=forged', position="")
+@example(name="x\nlevel=error event=forged", position="")
+@example(name="\x1b]0;gone\x07\u202e\u2028\x85", position="\\")
+def test_no_name_adds_a_field_to_logfmt_or_a_line_to_either_form(name, position):
+    """Every text that a stranger can choose, alone and inside a list, as the value of one key and no more."""
+    fields = {"target": name, "found": [position], "engine": "0"}
+    for form in ("logfmt", "json"):
+        with redirect_stderr(StringIO()) as err:
+            configure_log("info", form)
+            structlog.get_logger().info("engine_found", **fields)
+        (line,) = err.getvalue().removesuffix("\n").split("\n")
+        assert line.isprintable()
+        if form == "json":
+            assert set(json.loads(line)) == {"timestamp", "level", "event", *fields}
+        else:
+            assert [key for key, _ in PAIR.findall(line)] == ["timestamp", "level", "event", *fields]
+            assert "".join(match[0] for match in PAIR.finditer(line)) == line
+
+
+class Broken:
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch):
+    monkeypatch.setattr("sys.stderr", Broken())
+    configure_log("info", "logfmt")
+    structlog.get_logger().warning("target_failing")
+    monkeypatch.undo()

@@ -1,0 +1,43 @@
+"""Token bucket: a burst at once, then a rate."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core.token_bucket import TokenBucket
+from tests.conftest import FakeClock
+
+
+async def test_a_burst_is_allowed_at_once_and_then_a_rate(clock):
+    bucket = TokenBucket(3, 10.0, clock.monotonic)
+    assert [bucket.take() for _ in range(5)] == [True, True, True, False, False]
+    await clock.advance(25.0, turns=0)
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+    await clock.advance(5.0, turns=0)
+    assert bucket.take()
+
+
+async def test_tokens_do_not_add_up_beyond_the_burst(clock):
+    bucket = TokenBucket(2, 1.0, clock.monotonic)
+    await clock.advance(1_000.0, turns=0)
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+
+
+async def test_no_token_comes_before_its_time(clock):
+    bucket = TokenBucket(3, 2.0, clock.monotonic)
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    await clock.advance(1.9, turns=0)
+    assert not bucket.take()
+    await clock.advance(0.1, turns=0)
+    assert [bucket.take(), bucket.take()] == [True, False]
+
+
+@given(st.lists(st.integers(0, 50), max_size=200), st.integers(1, 10))
+def test_never_more_are_taken_than_the_burst_and_the_rate_allow(steps, burst):
+    clock = FakeClock()
+    begin, bucket, taken = clock.now, TokenBucket(burst, 8.0, clock.monotonic), 0
+    for step in steps:
+        clock.now += step
+        taken += bucket.take()
+        assert taken <= burst + (clock.now - begin) / 8

@@ -1,0 +1,727 @@
+"""Pods, listed and watched at an API that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import ssl
+from contextlib import suppress
+
+import pytest
+import trustme
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.schema import Config, Discovery, Scrape
+from spec_decode_exporter.discovery.discoverer import Discoverer
+from spec_decode_exporter.discovery.kubernetes import api_objects, pod_discovery, pods_api
+from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
+from spec_decode_exporter.discovery.kubernetes.pods_api import ApiError
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+
+GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+
+
+def pod(name, ip="10.0.0.1", **annotations):
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "inference",
+            "annotations": {f"prometheus.io/{key}": value for key, value in annotations.items()},
+        },
+        "status": {"phase": "Running", "podIP": ip},
+    }
+
+
+class Api:
+    """An API server: what it lists, and what its watches tell, is the test's to say.
+
+    A pod's event is told to every watch from an earlier version, anything else to one watch.
+    """
+
+    def __init__(self) -> None:
+        self.pods = [pod("a")]
+        self.version = 10
+        self.requests: list[dict] = []
+        self.rests: list[float] = []
+        self.refusal: tuple[int, str] | None = None
+        self.watch_refusal: tuple[int, str] | None = None
+        self.events: list[tuple[int, object]] = []
+        self.told: set[int] = set()
+        self.newest: web.Request | None = None
+        self.news = asyncio.Event()
+
+    def tell(self, *events) -> None:
+        for event in events:
+            version = 0
+            if isinstance(event, tuple) and event[0] == "BOOKMARK":
+                self.version = int(event[1]["metadata"]["resourceVersion"])
+            elif isinstance(event, tuple) and event[0] != "ERROR":
+                version = self.version = self.version + 1
+                event[1]["metadata"]["resourceVersion"] = str(version)
+            self.events.append((version, event))
+        self.news.set()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        accepts = {"accepts": request.headers["Accept-Encoding"]}
+        self.requests.append({"path": request.path, **request.query, **_token(request), **accepts})
+        watches = "watch" in request.query
+        refusal = self.refusal or (self.watch_refusal if watches else None)
+        if refusal is not None:
+            status, message = refusal
+            return web.json_response({"kind": "Status", "message": message}, status=status)
+        if watches:
+            return await self.watch(request, int(request.query["resourceVersion"]))
+        return self.page(int(request.query.get("continue", 0)), int(request.query["limit"]))
+
+    def page(self, first: int, limit: int) -> web.Response:
+        more = {"continue": str(first + limit)} if first + limit < len(self.pods) else {}
+        metadata = {"resourceVersion": str(self.version), **more}
+        return web.json_response({"metadata": metadata, "items": self.pods[first : first + limit]})
+
+    async def watch(self, request: web.Request, since: int) -> web.StreamResponse:
+        self.newest = request
+        self.news.set()
+        response = web.StreamResponse()
+        await response.prepare(request)
+        place = 0
+        while self.newest is request:
+            if place == len(self.events):
+                self.news.clear()
+                await self.news.wait()
+                continue
+            version, event = self.events[place]
+            place += 1
+            if (version and version <= since) or (place in self.told and not version):
+                continue
+            self.told.add(place)
+            match event:
+                case "end":
+                    return response
+                case "break":
+                    request.transport.abort()
+                    return response
+                case bytes(text):
+                    await response.write(text)
+                case kind, found:
+                    await response.write(json.dumps({"type": kind, "object": found}).encode() + b"\n")
+                    if kind == "ERROR":
+                        return response
+        return response
+
+    @property
+    def watches(self) -> list[dict]:
+        return [request for request in self.requests if "watch" in request]
+
+    @property
+    def lists(self) -> list[dict]:
+        return [request for request in self.requests if "watch" not in request]
+
+
+def _token(request: web.Request) -> dict:
+    return {"token": request.headers["Authorization"]} if "Authorization" in request.headers else {}
+
+
+@pytest.fixture
+async def api():
+    api = Api()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", api.answer)
+    server = TestServer(app)
+    await server.start_server()
+    api.url = str(server.make_url("/"))
+    yield api
+    api.newest = None
+    api.news.set()
+    await server.close()
+
+
+@pytest.fixture
+def discovery(api):
+    async def sleep(seconds: float) -> None:
+        api.rests.append(seconds)
+
+    def make(namespace: str | None = "inference", **keys) -> PodDiscovery:
+        settings = KubernetesDiscovery(**{"api_server": api.url, **keys})
+        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5, sleep=sleep)
+
+    return make
+
+
+def names(targets):
+    return [target.name for target in targets]
+
+
+async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "_PAGE", 2)
+    api.pods = [pod(name) for name in "edcba"]
+    found = await discovery(label_selector="app=vllm").targets()
+    assert names(found) == [f"inference/{name}" for name in "abcde"]
+    assert [request.get("continue") for request in api.requests] == [None, "2", "4"]
+    assert all(
+        request["path"] == "/api/v1/namespaces/inference/pods"
+        and request["labelSelector"] == "app=vllm"
+        and request["fieldSelector"] == "status.phase=Running"
+        for request in api.requests
+    )
+
+
+async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "_MOST_PAGES", 5)
+    again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
+    monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
+    with pytest.raises(DiscoveryError, match=r"does not end after 5 responses of 100 pods; choose fewer by"):
+        await discovery().targets()
+    assert len(api.requests) == 5
+
+
+async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(5_000):
+                await response.write(b" ")
+        return response
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        with pytest.raises(DiscoveryError, match="comes in too many small pieces"):
+            await discovery(api_server=str(server.make_url("/"))).targets()
+
+
+async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "LARGEST_PAGE", 2**20)
+    large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
+    monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
+    with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
+        await discovery().targets()
+
+
+async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
+    monkeypatch.setattr(pod_discovery, "MOST_PODS", 3)
+    api.pods = [pod(name) for name in "abcd"]
+    with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
+        await discovery().targets()
+
+
+async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
+    monkeypatch.setattr(pod_discovery, "MOST_TARGETS", 3)
+    api.pods = [pod("a"), pod("b", port="1,2")]
+    way = discovery()
+    assert len(await way.targets()) == 3
+    api.tell(("ADDED", pod("c")))
+    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
+        await way.targets()
+    api.pods = [pod("a", port="1,2,3,4")]
+    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
+        await discovery().targets()
+
+
+async def test_a_pod_that_is_no_target_is_not_kept(api, discovery):
+    api.pods = [pod("a"), pod("b", port="named")]
+    way = discovery()
+    await way.targets()
+    assert list(way._pods._targets) == [("inference", "a")]
+
+
+async def test_of_a_pod_only_what_is_read_is_kept_however_large_the_rest_is(api, discovery):
+    large = pod("a", port="9000", other="x" * 200_000)
+    large["metadata"]["managedFields"] = [{"f:x": {}}] * 20_000
+    large["spec"] = {"containers": [{"args": ["x" * 50_000, "--spec-method=mtp"]}], "volumes": [[]] * 20_000}
+    api.pods = [large]
+    (target,) = await discovery().targets()
+    assert (target.url, target.pod_arguments.method) == ("http://10.0.0.1:9000/metrics", "mtp")
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"env": [{"name": "x" * 50_000, "value": "y"}]},
+        {"env": [{"name": "x"}] * 20_000},
+        {"args": ["x"] * 20_000},
+        {"args": ["x" * 30_000] * 5},
+    ],
+)
+async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadable(api, discovery, container):
+    api.pods = [pod("a") | {"spec": {"containers": [container]}}, pod("b", ip="10.0.0.2")]
+    assert names(await discovery().targets())[-1] == "inference/b"
+
+
+async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
+    monkeypatch.setattr(pod_discovery, "_MOST_WARNINGS", 2)
+    api.pods = [pod(name, port="none!") for name in "abcd"]
+    assert await discovery().targets() == []
+    assert len(log) == 2
+
+
+async def test_a_packed_response_is_not_unpacked(api, discovery):
+    packed = gzip.compress(json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode())
+    api.page = lambda *_: web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(DiscoveryError, match="is not JSON"):
+        await discovery().targets()
+    assert api.requests[0]["accepts"] == "identity"
+
+
+async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(
+    api, discovery, monkeypatch, log
+):
+    monkeypatch.setattr(pod_discovery, "_MOST_WARNINGS", 3)
+    looks = discovery()
+    for number in range(20):
+        api.pods = [pod("a", port="none!" if number % 2 else "8000")]
+        await looks.targets()
+        looks._version = ""
+    assert len(log) == 3
+
+
+@pytest.mark.parametrize("key", ["resourceVersion", "continue"])
+async def test_a_version_that_is_too_long_is_rejected(api, discovery, key):
+    metadata = {"resourceVersion": "1", key: "x" * 10_000}
+    api.page = lambda *_: web.json_response({"metadata": metadata, "items": []})
+    with pytest.raises(DiscoveryError, match="not a list of the API"):
+        await discovery().targets()
+
+
+def test_a_page_and_a_batch_of_events_are_read_in_slices():
+    put = []
+    body = json.dumps({"items": [pod("a")] * 50, "metadata": {"resourceVersion": "1"}}).encode()
+    assert sum(1 for _ in api_objects.page_of(body, {"status": {"phase": None}}, put.append)) >= 50
+    assert put == [{"status": {"phase": "Running"}}] * 50
+    assert sum(1 for _ in api_objects.events_of([b"{}"] * 160, {})) >= 10
+
+
+async def test_all_namespaces_are_one_list(api, discovery):
+    await discovery("").targets()
+    assert [request["path"] for request in api.requests] == ["/api/v1/pods"]
+
+
+async def test_a_watch_goes_on_from_the_list_and_from_what_it_told_last(api, discovery):
+    way = discovery()
+    assert names(await way.targets()) == ["inference/a"]
+    api.tell(("ADDED", pod("b")))
+    assert names(await way.targets()) == ["inference/a", "inference/b"]
+    api.tell("end", ("DELETED", pod("a")))
+    assert names(await way.targets()) == ["inference/b"]
+    api.tell(("MODIFIED", pod("b", ip="10.0.0.2")))
+    assert [target.url for target in await way.targets()] == ["http://10.0.0.2:8000/metrics"]
+    assert len(api.lists) == 1
+    assert [watch["resourceVersion"] for watch in api.watches][-1] == "12"
+    assert {watch["allowWatchBookmarks"] for watch in api.watches} == {"true"}
+    assert {watch["timeoutSeconds"] for watch in api.watches} == {"150"}
+    assert way.refresh == 1.0
+
+
+async def test_a_change_that_changes_no_target_is_not_told(api, discovery):
+    way = discovery()
+    await way.targets()
+    look = asyncio.ensure_future(way.targets())
+    unready = pod("a") | {"spec": {"nodeName": "n"}}
+    api.tell(("MODIFIED", unready), ("BOOKMARK", {"metadata": {"resourceVersion": "20"}}), "end")
+    api.tell(("ADDED", pod("b")))
+    assert names(await look) == ["inference/a", "inference/b"]
+    assert [watch["resourceVersion"] for watch in api.watches] == ["10", "20"]
+
+
+async def test_a_pod_that_comes_and_goes_at_once_is_no_target(api, discovery):
+    way = discovery()
+    await way.targets()
+    events = [("ADDED", pod("b")), ("DELETED", pod("b")), ("ADDED", pod("c"))]
+    text = b"".join(json.dumps({"type": kind, "object": found}).encode() + b"\n" for kind, found in events)
+    api.tell(text)
+    assert names(await way.targets()) == ["inference/a", "inference/c"]
+
+
+async def test_an_event_may_come_in_pieces(api, discovery):
+    way = discovery()
+    await way.targets()
+    text = json.dumps({"type": "ADDED", "object": pod("b")}).encode() + b"\n"
+    look = asyncio.ensure_future(way.targets())
+    for place in range(0, len(text), 50):
+        api.tell(text[place : place + 50])
+        await asyncio.sleep(0)
+    assert names(await look) == ["inference/a", "inference/b"]
+
+
+@pytest.mark.parametrize("how", ["in the stream", "as the status"])
+async def test_what_is_too_old_is_listed_anew(api, discovery, until, how):
+    way = discovery()
+    await way.targets()
+    look = asyncio.ensure_future(way.targets())
+    api.tell(("BOOKMARK", {"metadata": {"resourceVersion": "11"}}))
+    await until(lambda: way._version == "11")
+    api.pods, api.version = [pod("b")], 500
+    if how == "as the status":
+        api.watch_refusal = 410, "too old"
+        api.tell("end")
+    else:
+        api.tell(("ERROR", GONE))
+    assert names(await look) == ["inference/b"]
+    assert len(api.lists) == 2
+    api.watch_refusal = None
+    api.tell(("DELETED", pod("b")))
+    assert await way.targets() == []
+    assert api.watches[-1]["resourceVersion"] == "500"
+    assert way._version == "501"
+
+
+async def test_an_api_that_calls_every_version_too_old_is_not_asked_without_pause(api, discovery):
+    way = discovery()
+    await way.targets()
+    api.tell(*[("ERROR", GONE)] * 3)
+    for _ in range(2):
+        assert names(await way.targets()) == ["inference/a"]
+    with pytest.raises(DiscoveryError, match="410"):
+        await way.targets()
+    assert way.refresh > 0
+
+
+async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, discovery, until):
+    way = discovery()
+    await way.targets()
+    for name in "bcdef":
+        watches = len(api.watches)
+        look = asyncio.ensure_future(way.targets())
+        await until(lambda before=watches: len(api.watches) > before)
+        api.tell(("ERROR", GONE))
+        await look
+        api.tell(("ADDED", pod(name)))
+        assert names(await way.targets())[-1] == f"inference/{name}"
+        api.pods = [*api.pods, pod(name)]
+    assert len(api.lists) == 6
+    assert [round(rest) for rest in api.rests] == [5, 10, 20, 40, 60]
+
+
+async def test_a_broken_watch_goes_on_where_it_was(api, discovery, until):
+    way = discovery()
+    await way.targets()
+    look = asyncio.ensure_future(way.targets())
+    api.tell(("BOOKMARK", {"metadata": {"resourceVersion": "11"}}))
+    await until(lambda: way._version == "11")
+    api.tell("break", ("ADDED", pod("b")))
+    assert names(await look) == ["inference/a", "inference/b"]
+    assert len(api.lists) == 1
+
+
+async def test_watches_that_end_at_once_are_a_failure(api, discovery):
+    way = discovery()
+    await way.targets()
+    api.tell("end", "end", "end")
+    with pytest.raises(DiscoveryError, match="as soon as it begins"):
+        await way.targets()
+
+
+async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_back(api, discovery):
+    way = discovery()
+    assert names(await way.targets()) == ["inference/a"]
+    api.refusal = 503, "shutting down"
+    pauses = []
+    for _ in range(9):
+        with pytest.raises(DiscoveryError, match=r"status 503 \(shutting down\)") as caught:
+            await way.targets()
+        assert caught.value.targets is None
+        pauses.append(way.refresh)
+    assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
+    api.refusal = None
+    assert names(await way.targets()) == ["inference/a"]
+    assert way.refresh == 1.0
+    assert len(api.lists) == 1
+
+
+async def test_after_a_fault_of_our_own_there_is_a_pause_too(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api.PodsApi, "listed", lambda *_: {}["nothing"])
+    way = discovery()
+    with pytest.raises(KeyError):
+        await way.targets()
+    assert way.refresh > 0
+
+
+def test_pauses_are_spread(discovery, api):
+    way = discovery()
+    way._failure("")
+    spread = []
+    for chance in (0.0, 0.5, 1.0):
+        way._chance = lambda chance=chance: chance
+        spread.append(way.refresh)
+    assert spread == [0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "verb", "message"),
+    [
+        ("inference", "list", r"to list pods in namespace inference is not allowed; bind a Role with"),
+        ("inference", "watch", r"to watch pods in namespace inference is not allowed; bind a Role with"),
+        ("", "list", r"to list pods in all namespaces is not allowed; bind a ClusterRole with"),
+    ],
+)
+async def test_a_missing_permission_is_said_as_a_role_has_it(api, discovery, namespace, verb, message):
+    way = discovery(namespace)
+    if verb == "watch":
+        await way.targets()
+    api.refusal = 403, 'User "system:serviceaccount:x:y" cannot list resource "pods"'
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await way.targets()
+    assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in str(caught.value)
+    assert "system:serviceaccount:x:y" in str(caught.value)
+
+
+async def test_a_token_that_is_not_accepted_is_said(api, discovery):
+    api.refusal = 401, "Unauthorized"
+    with pytest.raises(DiscoveryError, match="does not accept the token"):
+        await discovery().targets()
+
+
+async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    way = discovery(authorization=Authorization(credentials_file=file))
+    await way.targets()
+    (tmp_path / "new").write_text("second\n")
+    (tmp_path / "new").replace(file)
+    api.tell(("ADDED", pod("b")))
+    await way.targets()
+    assert [request["token"] for request in api.requests] == ["Bearer first", "Bearer second"]
+    file.unlink()
+    with pytest.raises(DiscoveryError, match="token: cannot be read"):
+        await way.targets()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"<html>", "not JSON"),
+        (b"[]", "not an object"),
+        (b'{"items": [], "metadata": {}}', "no version to watch from"),
+        (b'{"items": [5]}', "something else than pods"),
+        (b'{"items": [{"metadata": {}}]}', "something else than pods"),
+    ],
+)
+async def test_what_is_no_list_of_pods_is_refused(api, discovery, answer, message):
+    api.page = lambda *_: web.Response(body=answer)
+    with pytest.raises(DiscoveryError, match=message):
+        await discovery().targets()
+
+
+async def test_an_api_that_is_not_there_is_told(discovery, unused_tcp_port):
+    way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
+    with pytest.raises(DiscoveryError, match=r"^the API server cannot be reached: Connection refused$"):
+        await way.targets()
+
+
+async def test_a_certificate_that_cannot_be_trusted_is_told(api, discovery, tmp_path):
+    authority, other = trustme.CA(), trustme.CA()
+    other.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", api.answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        secure = {
+            "api_server": str(server.make_url("/")),
+            "tls_config": TlsConfig(ca_file=tmp_path / "ca.pem"),
+        }
+        with pytest.raises(DiscoveryError, match="its certificate is not to be trusted: ") as caught:
+            await discovery(**secure).targets()
+        assert "object at" not in str(caught.value)
+        authority.cert_pem.write_to_path(tmp_path / "good.pem")
+        secure["tls_config"] = TlsConfig(ca_file=tmp_path / "good.pem")
+        assert names(await discovery(**secure).targets()) == ["inference/a"]
+    finally:
+        await server.close()
+
+
+async def test_a_pod_that_cannot_be_a_target_is_told_of_once_and_again_when_it_is_another(
+    api, discovery, log
+):
+    api.pods = [pod("a", port="none!")]
+    way = discovery()
+    assert await way.targets() == []
+    api.tell(("MODIFIED", pod("a", port="none!")), ("DELETED", pod("a")), ("ADDED", pod("a", port="none!")))
+    api.tell(("ADDED", pod("b")))
+    assert names(await way.targets()) == ["inference/b"]
+    assert [(entry["event"], entry["pod"]) for entry in log] == [("pod_left_out", "inference/a")] * 2
+
+
+async def test_the_server_s_certificate_may_bear_another_name(api, discovery, tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("kubernetes.default").configure_cert(context)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", api.answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    tls = {"ca_file": tmp_path / "ca.pem"}
+    url = str(server.make_url("/"))
+    try:
+        with pytest.raises(DiscoveryError, match="not to be trusted"):
+            await discovery(api_server=url, tls_config=TlsConfig(**tls)).targets()
+        named = TlsConfig(**tls, server_name="kubernetes.default")
+        assert names(await discovery(api_server=url, tls_config=named).targets()) == ["inference/a"]
+    finally:
+        await server.close()
+
+
+async def test_a_token_is_not_carried_to_where_the_api_points(api, discovery, tmp_path):
+    (tmp_path / "token").write_text("secret")
+
+    async def elsewhere(request):
+        api.requests.append({"path": request.path})
+        raise web.HTTPFound("/elsewhere")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", elsewhere)
+    server = TestServer(app)
+    await server.start_server()
+    keys = {
+        "api_server": str(server.make_url("/")),
+        "authorization": Authorization(credentials_file=tmp_path / "token"),
+    }
+    try:
+        with pytest.raises(DiscoveryError, match="status 302"):
+            await discovery(**keys).targets()
+    finally:
+        await server.close()
+    assert [request["path"] for request in api.requests] == ["/api/v1/namespaces/inference/pods"]
+
+
+async def test_a_proxy_of_the_environment_is_not_asked(api, discovery, monkeypatch, unused_tcp_port):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert names(await discovery().targets()) == ["inference/a"]
+
+
+async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, monkeypatch):
+    """Here a watch should have ended 50 ms after it began, so each looks as if it had been far too short."""
+    monkeypatch.setattr(pods_api, "_GRACE", 0.05 - 150)
+    way = discovery()
+    await way.targets()
+    with pytest.raises(DiscoveryError, match="as soon as it begins"):
+        await asyncio.wait_for(way.targets(), 10)
+    assert len(api.watches) > 1
+
+
+def test_what_expired_is_known_by_its_reason_too():
+    status = {"kind": "Status", "reason": "Expired", "message": "too old"}
+    assert isinstance(api_objects.refused(status), api_objects.ExpiredError)
+    assert isinstance(api_objects.refused({"code": 410}), api_objects.ExpiredError)
+    assert not isinstance(api_objects.refused({"code": 500, "reason": "x"}), api_objects.ExpiredError)
+
+
+async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "LONGEST_LINE", 1000)
+    way = discovery()
+    await way.targets()
+    api.tell(b"x" * 2000)
+    with pytest.raises(DiscoveryError, match="a line that is too long"):
+        await asyncio.wait_for(way.targets(), 10)
+
+
+class TestInACluster:
+    @pytest.fixture(name="account")
+    def account_fixture(self, api, tmp_path, monkeypatch):
+        (tmp_path / "token").write_text("rotating")
+        (tmp_path / "namespace").write_text("mine\n")
+        monkeypatch.setattr(pods_api, "SERVICE_ACCOUNT", tmp_path)
+        return tmp_path
+
+    def test_the_api_is_asked_as_the_service_account(self, account):
+        environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+        access = pods_api.Access.of(KubernetesDiscovery(), environ)
+        assert access.url == "https://10.0.0.1:443"
+        assert access.http.authorization.credentials_file == account / "token"
+        assert access.http.tls_config.ca_file == account / "ca.crt"
+
+    def test_an_api_of_ipv6_is_asked_in_brackets(self):
+        environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+        assert pods_api.Access.of(KubernetesDiscovery(), environ).url == "https://[fd00::1]:443"
+
+    async def test_the_own_namespace_is_looked_in(self, account, discovery, api):
+        await discovery(None).targets()
+        assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
+
+    @pytest.mark.parametrize("port", ["", "0", "443/evil.example", "443@evil.example", "65536"])
+    def test_an_address_that_is_no_host_and_port_gets_no_token(self, port):
+        environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+        with pytest.raises(ApiError, match="configure `api_server`") as caught:
+            pods_api.Access.of(KubernetesDiscovery(), environ)
+        assert "evil" not in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
+    async def test_a_text_that_is_no_namespace_is_not_asked_for(self, account, discovery, api, text):
+        (account / "namespace").write_text(text)
+        with pytest.raises(DiscoveryError, match="names no namespace"):
+            await discovery(None).targets()
+        assert api.requests == []
+
+    async def test_outside_of_one_it_is_said_what_to_configure(self, discovery, monkeypatch):
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        with pytest.raises(DiscoveryError, match="configure `api_server`"):
+            await discovery(api_server=None).targets()
+
+    async def test_without_a_service_account_it_is_said_what_to_configure(
+        self, discovery, monkeypatch, tmp_path
+    ):
+        monkeypatch.setattr(pods_api, "SERVICE_ACCOUNT", tmp_path / "none")
+        with pytest.raises(DiscoveryError, match="configure `namespaces`"):
+            await discovery(None).targets()
+
+
+async def test_together_with_the_other_ways_failures_are_told_once_and_pauses_are_kept(
+    api, clock, until, log
+):
+    settings = KubernetesDiscovery(api_server=api.url, namespaces=("inference",))
+    told: list[list[str]] = []
+    config = Config(discovery=Discovery(kubernetes=(settings,)))
+    discoverer = Discoverer(config, clock, lambda targets: told.append(names(targets)))
+    task = asyncio.ensure_future(discoverer.run())
+    await until(lambda: len(told) == 2)
+    await clock.advance(1.0)
+    await until(lambda: len(api.watches) == 1)
+    assert told == [[], ["inference/a"]]
+    api.tell(("ADDED", pod("b", ip="10.0.0.2")))
+    await until(lambda: len(told) == 3)
+    await clock.advance(1.0)
+    await until(lambda: len(api.watches) == 2)
+    api.refusal = 503, "later"
+    api.tell("end")
+    await until(lambda: log)
+    asked = len(api.requests)
+    await clock.advance(0.4)
+    assert len(api.requests) == asked
+    api.refusal = None
+    await clock.advance(1.0)
+    await until(lambda: len(log) == 2)
+    assert [entry["event"] for entry in log] == ["discovery_failed", "discovery_recovered"]
+    assert told == [[], ["inference/a"], ["inference/a", "inference/b"]]
+    assert discoverer.counts()["kubernetes"] == 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_ways_that_differ_are_told_apart_by_their_keys_and_a_label_makes_no_other_way(discovery):
+    keys = [
+        discovery(*namespace, **settings).key
+        for namespace, settings in [
+            ((), {}),
+            (("other",), {}),
+            ((None,), {}),
+            (("",), {}),
+            ((), {"label_selector": "a=b"}),
+            ((), {"ports": ("9000",)}),
+            ((), {"only_ready": True}),
+            ((), {"annotation_prefix": "x"}),
+            ((), {"api_server": "https://other:1/"}),
+        ]
+    ]
+    assert len(set(keys)) == len(keys)
+    assert discovery(labels={"team": "x"}).key == keys[0]
+    assert discovery(label_selector="app=vllm").name == "kubernetes namespace inference app=vllm"

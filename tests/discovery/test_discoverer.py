@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from spec_decode_exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.schema import (
+    Config,
+    Discovery,
+    DnsDiscovery,
+    HttpDiscovery,
+    KubernetesDiscovery,
+    ShardSettings,
+    TargetSettings,
+)
+from spec_decode_exporter.discovery import discoverer as module
+from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries, merge
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+
+
+def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
+    return Target(url, name, tuple(sorted(labels.items())), discovery=discovery)
+
+
+def test_a_page_found_twice_is_watched_once_under_its_first_name():
+    static = target("http://a:80/metrics", "chat", "static", team="x")
+    found = target("http://a/metrics", "a:80", "file", team="y", rack="1")
+    assert merge([[static], [found]]) == (
+        target("http://a:80/metrics", "chat", "static", team="x", rack="1"),
+    )
+
+
+def test_a_page_that_a_list_repeats_without_end_has_bounded_labels_and_those_of_other_lists():
+    flood = [
+        target("http://a:1/metrics", "a", "http", **{f"l{number}": "x", f"m{number}": "x"})
+        for number in range(200)
+    ]
+    good = target("http://a:1/metrics", "pod", "kubernetes", zone="b")
+    ((one,), (other,)) = merge([flood]), merge([flood, [good]])
+    assert len(one.labels) == MOST_LABELS + 1
+    assert set(other.labels) == {*one.labels, ("zone", "b")}
+    assert list(other.labels) == sorted(other.labels)
+
+
+def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
+    sorted_labels = []
+    monkeypatch.setattr(
+        module, "sorted", lambda labels: sorted_labels.append(len(labels)) or sorted(labels), raising=False
+    )
+    merge([[target("http://a:1/metrics", "a", **{f"l{number}": "x"}) for number in range(1_000)]])
+    assert sum(sorted_labels) <= (MOST_LABELS + 1) ** 2
+
+
+def test_a_configured_page_speculates_as_its_pod_is_told_where_it_is_found_there_too():
+    static = target("http://a:1/metrics", "chat", "static")
+    told = ServedSpeculation("mtp", 2)
+    found = replace(target("http://a:1/metrics", "n/a", "kubernetes"), pod_arguments=told)
+    (one,) = merge([[static], [found]])
+    assert (one.name, one.pod_arguments) == ("chat", told)
+
+
+def test_a_second_page_of_the_same_name_is_called_by_its_address():
+    pages = [
+        "http://a:1/metrics",
+        "http://b:1/metrics",
+        "http://b:1/other",
+        "http://b:1/other?x=1",
+        "http://b:1/other?x=2",
+    ]
+    names = [one.name for one in merge([[target(url, "n") for url in pages]])]
+    assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
+
+
+def test_many_pages_of_one_path_are_numbered_without_trying_every_number_again(monkeypatch):
+    tried = []
+
+    def counted(first):
+        for number in count(first):
+            tried.append(number)
+            yield number
+
+    monkeypatch.setattr("spec_decode_exporter.discovery.discoverer.count", counted)
+    pages = [Target(f"http://b:1/metrics?part={part}", "b:1") for part in range(500)]
+    names = [target.name for target in merge([pages])]
+    assert len(set(names)) == 500
+    assert names[:4] == ["b:1", "b:1/metrics", "b:1/metrics#2", "b:1/metrics#3"]
+    assert len(tried) == 498
+
+
+def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
+    path = "p" * 2000
+    pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
+    names = [target.name for target in merge([pages])]
+    assert len(set(names)) == 20
+    assert max(map(len, names)) <= MOST_LABEL_VALUE
+    assert names[3].endswith("p#2")
+
+
+def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
+    ways = Discovery(
+        files=(tmp_path / "a.yml",),
+        http=(HttpDiscovery(url="http://sd/list"),),
+        dns=(DnsDiscovery(names=("a", "b"), type="A", port=1, refresh_interval=7.0),),
+        kubernetes=(KubernetesDiscovery(namespaces=("x", "y"), label_selector="app=vllm"),),
+    )
+    assert [(way.name, way.refresh) for way in discoveries(Config(discovery=ways))] == [
+        (f"file {tmp_path}/a.yml", 5.0),
+        ("http http://sd/list", 60.0),
+        ("dns A a", 7.0),
+        ("dns A b", 7.0),
+        ("kubernetes namespace x app=vllm", 1.0),
+        ("kubernetes namespace y app=vllm", 1.0),
+    ]
+
+
+class Way:
+    """A discovery that answers what the test says."""
+
+    def __init__(self, name: str, refresh: float, answer) -> None:
+        self.name, self.key = name, name
+        self.refresh, self.answer, self.asked = refresh, answer, 0
+
+    async def targets(self):
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+A = target("http://a:1/metrics", "a")
+B = target("http://b:1/metrics", "b", "dns")
+STATIC = target("http://s:1/metrics", "s", "static")
+
+
+@pytest.fixture
+async def start(clock, monkeypatch):
+    """Start a discoverer over some ways; return it with the lists that it told of, by their names."""
+    tasks = []
+
+    def begin(*ways: Way, known=None):
+        monkeypatch.setattr(module, "discoveries", lambda _config: list(ways))
+        told: list[list[str]] = []
+        config = Config(targets=(TargetSettings(url=STATIC.url, name="s"),))
+        tell = lambda targets: told.append([one.name for one in targets])  # noqa: E731
+        discoverer = Discoverer(config, clock, tell, known or {})
+        tasks.append(asyncio.ensure_future(discoverer.run()))
+        return discoverer, told
+
+    yield begin
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_configured_targets_are_told_of_before_any_look(start, clock):
+    _, told = start(Way("slow", 5.0, [A]))
+    await asyncio.sleep(0)
+    assert told == [["s"]]
+    await clock.advance(0)
+    assert told == [["s"], ["s", "a"]]
+
+
+async def test_each_way_is_looked_at_in_its_own_time_and_only_changes_are_told(start, clock):
+    file, dns = Way("file", 5.0, [A]), Way("dns", 30.0, [B])
+    _, told = start(file, dns)
+    await clock.advance(29)
+    assert (file.asked, dns.asked) == (6, 1)
+    assert told == [["s"], ["s", "a"], ["s", "a", "b"]]
+    file.answer = []
+    await clock.advance(5)
+    assert told[3:] == [["s", "b"]]
+
+
+async def test_many_targets_are_put_together_in_slices_and_only_when_a_list_is_another(
+    start, clock, monkeypatch
+):
+    way = Way("http x", 5.0, [target(f"http://a:{number}/m", f"a{number}") for number in range(1, 1001)])
+    slices = []
+
+    async def counted(work):
+        for _ in work:
+            slices.append(1)
+            await asyncio.sleep(0)
+        return ()
+
+    _, told = start(way)
+    await clock.advance(0, turns=200)
+    assert len(told[-1]) == 1001
+    monkeypatch.setattr(module, "giving_way", counted)
+    await clock.advance(60)
+    assert (way.asked, slices) == (13, [])
+    way.answer = way.answer[1:]
+    await clock.advance(5, turns=200)
+    assert len(slices) > 3 * 1000 // 64
+
+
+async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):
+    flood = [target(f"http://a:{number}/m", f"a{number}", **{f"l{number}": "x"}) for number in range(1, 200)]
+    good = target("http://b:1/m", "b", "dns", zone="b")
+    discoverer, _ = start(Way("dns b", 5.0, [good]))
+    lists = []
+    discoverer._on_change = lists.append
+    await clock.advance(0)
+    discoverer.found = {"http x": flood, **discoverer.found}
+    await discoverer._publish()
+    (found,) = [one for one in lists[-1] if one.name == "b"]
+    assert found.labels == (("zone", "b"),)
+    assert len({name for one in lists[-1] for name, _ in one.labels}) == MOST_LABELS
+    assert [entry["discovery"] for entry in log if entry["event"] == "discovered_label_dropped"] == ["all"]
+
+
+async def test_a_failure_keeps_the_targets_and_is_logged_when_it_begins_and_ends(start, clock, log):
+    way = Way("http x", 5.0, [A])
+    _, told = start(way)
+    await clock.advance(1)
+    way.answer = DiscoveryError("status 503")
+    await clock.advance(60)
+    way.answer = DiscoveryError("status 500")
+    await clock.advance(60)
+    way.answer = [A]
+    await clock.advance(60)
+    assert told == [["s"], ["s", "a"]]
+    assert [(entry["event"], entry["log_level"], entry.get("reason")) for entry in log] == [
+        ("discovery_failed", "warning", "status 503"),
+        ("discovery_failed", "warning", "status 500"),
+        ("discovery_recovered", "info", None),
+    ]
+
+
+async def test_a_failure_may_know_better_targets(start, clock, log):
+    way = Way("dns x", 5.0, [A, B])
+    _, told = start(way)
+    await clock.advance(1)
+    way.answer = DiscoveryError("one is gone", [B])
+    await clock.advance(5)
+    assert told[-1] == ["s", "b"]
+
+
+async def test_a_fault_in_one_way_does_not_end_the_others(start, clock, log):
+    broken, sound = Way("broken", 5.0, KeyError("hunter2")), Way("sound", 5.0, [A])
+    _, told = start(broken, sound)
+    await clock.advance(11)
+    assert (broken.asked, sound.asked) == (3, 3)
+    assert told[-1] == ["s", "a"]
+    assert [entry["reason"] for entry in log] == ["unexpected: KeyError"]
+
+
+async def test_a_list_that_cannot_be_put_together_with_the_others_leaves_them_alone(
+    start, clock, log, monkeypatch
+):
+    bad, sound = Way("bad", 5.0, [B]), Way("sound", 5.0, [A])
+    identity = module.identity
+
+    def defect(url):
+        if url == B.url:
+            raise KeyError(url)
+        return identity(url)
+
+    monkeypatch.setattr(module, "identity", defect)
+    discoverer, told = start(bad, sound)
+    await clock.advance(11)
+    assert told[-1] == ["s", "a"]
+    assert discoverer.found["bad"] == ()
+    assert [(entry["event"], entry["reason"]) for entry in log] == [
+        ("discovery_failed", "unexpected: KeyError")
+    ]
+    monkeypatch.setattr(module, "identity", identity)
+    await clock.advance(5)
+    assert told[-1] == ["s", "b", "a"]
+    assert log[-1]["event"] == "discovery_recovered"
+
+
+async def test_a_server_that_fails_in_other_words_each_time_does_not_fill_the_log(start, clock, log):
+    way = Way("http x", 1.0, None)
+    numbers = count()
+    way.targets = lambda: failing(f"line {next(numbers)} is not JSON")
+    start(way)
+    await clock.advance(3_600)
+    assert len(log) <= 10 + 3_600 / 300
+    assert next(numbers) > 3_000
+
+
+async def test_a_failure_that_lasts_is_logged_as_soon_as_there_may_be_another_line(start, clock, log):
+    way = Way("http x", 1.0, [A])
+    start(way)
+    for _ in range(20):
+        way.answer = DiscoveryError("status 503")
+        await clock.advance(1)
+        way.answer = [A]
+        await clock.advance(1)
+    assert log[-1]["event"] == "discovery_recovered"
+    way.answer = DiscoveryError("status 503")
+    await clock.advance(1)
+    assert log[-1]["event"] == "discovery_recovered"
+    await clock.advance(600)
+    assert log[-1]["event"] == "discovery_failed"
+
+
+async def failing(reason):
+    raise DiscoveryError(reason)
+
+
+async def test_targets_are_counted_by_the_way_they_were_found(start, clock):
+    discoverer, _ = start(Way("file", 5.0, [A]), Way("dns", 5.0, [A, B]))
+    assert discoverer.counts() == {"static": 0, "file": 0, "http": 0, "dns": 0, "kubernetes": 0}
+    await clock.advance(0)
+    assert discoverer.counts() == {"static": 1, "file": 1, "http": 0, "dns": 1, "kubernetes": 0}
+
+
+async def test_a_reload_loses_no_target_meanwhile(start, clock):
+    first, _ = start(Way("file", 5.0, [A]), Way("dropped", 5.0, [B]))
+    await clock.advance(0)
+    _, told = start(Way("file", 5.0, DiscoveryError("not now")), known=first.found)
+    await clock.advance(0)
+    assert told == [["s", "a"]]
+
+
+def test_ways_that_differ_only_in_a_port_or_a_query_are_told_apart(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text(
+        "discovery:\n"
+        "  dns:\n"
+        "    - {names: [a.example], type: A, port: 8000}\n"
+        "    - {names: [a.example], type: A, port: 8001}\n"
+        "  http:\n"
+        "    - {url: 'http://sd/list?zone=a'}\n"
+        "    - {url: 'http://sd/list?zone=b'}\n"
+    )
+    ways = discoveries(load(file, environ={}))
+    assert len({way.key for way in ways}) == len(ways) == 4
+
+
+async def test_of_several_exporters_each_target_has_one_whichever_way_it_is_found(clock, monkeypatch):
+    found = [target(f"http://10.0.0.{number}:8000/metrics", f"pod-{number}") for number in range(20)]
+    monkeypatch.setattr(module, "discoveries", lambda _config: [Way("file", 5.0, found)])
+    static = tuple(TargetSettings(url=f"http://static-{number}:1/metrics") for number in range(20))
+    told: list[list[str]] = []
+    for index in range(3):
+        shard = ShardSettings(index=index, count=3)
+        config = Config(targets=static, discovery=Discovery(shard=shard))
+        lists = []
+        task = asyncio.ensure_future(Discoverer(config, clock, lists.append).run())
+        await clock.advance(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        told.append([one.name for one in lists[-1]])
+    every = [*(f"static-{number}:1" for number in range(20)), *(one.name for one in found)]
+    assert sorted(name for names in told for name in names) == sorted(every)
+    assert all(5 < len(names) < 25 for names in told)

@@ -1,0 +1,236 @@
+"""URLs of discovered pages: whatever a list or an annotation holds, its own host is asked, or none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.config.url import MOST_PATH
+from spec_decode_exporter.discovery import page_url as module
+from spec_decode_exporter.discovery.kubernetes.pods import Pod, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.page_url import (
+    MOST_PARAMETER_CHARACTERS,
+    MOST_PARAMETERS,
+    ip_and_port,
+    page_url,
+    request_target,
+)
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.http.origin import Origin, split
+from spec_decode_exporter.scrape.poll.filtered_page import filtered_url
+from spec_decode_exporter.scrape.poll.poller import beside
+
+EVIL = "evil.example"
+_PIECES = st.sampled_from(
+    ["http", "https", "HTTP", "ftp", "://", "//", "/", "\\", ":", "@", "#", "?", "&", "=", "%2f", "%2F", "%40", "%5c",
+     "%25eth0", "[", "]", "::1", "fe80::1%eth0", EVIL, f"u:p@{EVIL}", f"@{EVIL}", "10.0.0.9", "host.test", "..", ".",
+     "0x7f.1", "0177.0.0.1", "2130706433", ":80", ":443", ":0", ":+80", ":8_0", ":٨٠", ":65536", "8000", "\r\n",
+     "\n", "\t", " ", "\x00", "\x7f", "\u00a0", "\u2028", "\u3002", "\uff0e", "\uff41", "\u212a", "ß", "\u0130",
+     "\ud800", "\u202e", "v1.x", "/metrics", "Host: " + EVIL, "x" * 300]
+)  # fmt: skip
+_TEXT = st.text(max_size=20) | st.lists(_PIECES, max_size=7).map("".join)
+_VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
+_SCHEME = st.sampled_from(["http", "https"]) | st.sampled_from(["http", "https"]) | _TEXT
+_PATH = _VISIBLE | _VISIBLE | _TEXT
+_HOST = st.sampled_from(["host.test:8000", "host.test", "10.0.0.9:1", "[::1]:65535"]) | _TEXT
+
+
+def request_of(url: str) -> tuple[Origin, list[bytes]]:
+    """Where the client connects to for a URL, and the lines that it sends there."""
+    origin, target = split(url)
+    client = Client(HttpSettings(), timeout=1.0, max_body=1)
+    return origin, client._request(origin, target).split(b"\r\n")
+
+
+def is_asked_alone(url: str, host: str) -> None:
+    """Check that the client asks ``host`` (``host:port``) for every page that it makes of a URL."""
+    name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+    for page in (url, beside(url, "version"), filtered_url(url, ["vllm:x"])):
+        origin, lines = request_of(page)
+        assert origin.host == name.strip("[]").lower()
+        assert origin.port == (int(port) if port else {"http": 80, "https": 443}[origin.scheme])
+        authority = re.sub(rf":0*{ {'http': 80, 'https': 443}[origin.scheme] }$", "", host.lower())
+        assert lines[1].decode() == f"Host: {authority}"
+        assert re.fullmatch(rb"GET /[!-~]* HTTP/1\.1", lines[0])
+        assert sum(line.startswith(b"Host:") for line in lines) == 1
+
+
+def is_plain(error: Exception) -> None:
+    """Check that a reason is short and repeats nothing that could mislead."""
+    assert EVIL not in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
+@given(_SCHEME, _HOST, _PATH, st.lists(st.tuples(_TEXT, _TEXT), max_size=3))
+@example(f"https://{EVIL}/?x=", "10.0.0.9:8000", "/metrics", [])
+@example("http", f"10.0.0.9:8000@{EVIL}", "/metrics", [])
+@example("http", f"[::1]{EVIL}:80", "/metrics", [])
+@example("http", "[v1.evil]:80", "/metrics", [])
+@example("http", "host.test", "/m#x", [])
+@example("http", "\u212aevil:1", "/m", [])
+def test_whatever_a_list_holds_its_own_host_is_asked_or_none(scheme, host, path, parameters):
+    labels = {"__scheme__": scheme, "__metrics_path__": path}
+    labels |= {f"__param_{name}": value for name, value in parameters}
+    with capture_logs() as logs:
+        try:
+            (target,) = Listing("file a.yml", "file", Scrape()).targets(
+                [{"targets": [host], "labels": labels}]
+            )
+        except DiscoveryError as error:
+            is_plain(error)
+            return
+    assert logs == []
+    is_asked_alone(target.url, host)
+
+
+@given(_SCHEME, _PATH, st.sampled_from(["8000", "443", "80"]) | _TEXT)
+@example(f"https://{EVIL}/?x=", "/metrics", "8000")
+@example("http", f"@{EVIL}/", "8000")
+@example("http", "/metrics", f"80@{EVIL}")
+def test_whatever_annotations_hold_the_pod_itself_is_asked_or_none(scheme, path, port):
+    annotations = {
+        f"prometheus.io/{name}": value for name, value in (("scheme", scheme), ("path", path), ("port", port))
+    }
+    found = pod("10.0.0.9", annotations)
+    try:
+        targets = PodReader(KubernetesDiscovery(), Scrape()).targets(found)
+    except UnusablePodError as error:
+        is_plain(error)
+        return
+    for target in targets:
+        is_asked_alone(target.url, f"10.0.0.9:{target.url.split(':')[2].split('/')[0]}")
+
+
+@given(_TEXT | st.ip_addresses().map(str))
+def test_the_address_of_a_pod_is_an_ip_address_or_it_is_no_target(ip):
+    try:
+        (target,) = PodReader(KubernetesDiscovery(), Scrape()).targets(pod(ip, {})) or (None,)
+    except UnusablePodError as error:
+        is_plain(error)
+        return
+    if target is not None:
+        is_asked_alone(target.url, ip_and_port(ip, 8000))
+
+
+def pod(ip: str, annotations: dict[str, str]) -> Pod:
+    metadata = {"name": "p", "namespace": "n", "annotations": annotations}
+    return Pod.model_validate({"metadata": metadata, "status": {"phase": "Running", "podIP": ip}})
+
+
+@pytest.mark.parametrize(
+    "scheme", ["HTTP", "ftp", "", "http:", "https://evil.example/?x=", " http", "http\n"]
+)
+def test_a_scheme_is_exactly_http_or_https(scheme):
+    with pytest.raises(ValueError, match="a scheme that is neither") as caught:
+        page_url(scheme, "a:1", "/metrics")
+    assert "evil" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", ":80", "a:0", "a:65536", "a:+1", "a:1_0", "a:\u0668", "a:", "a:1:2", "a::1", "u@a", "u:p@a:1", "a/b", "a\\b",
+     "a?b", "a#b", "a%2fb", "a b", "a\n", "a..b", ".", "..", "[::1]a:1", "a[::1]:1", "[a]:1", "[v1.a]:1", "[1.2.3.4]:1",
+     "[fe80::1%eth0]:1", "[fe80::1%25eth0]:1", "[::1", "::1", "b\u00fccher", "\uff41", "a\u3002b", "\u212a",
+     "a" * 64, "a." * 127 + "a"],
+)  # fmt: skip
+def test_what_is_no_host_with_one_port_is_refused_without_repeating_it(host):
+    with pytest.raises(ValueError, match=r"names no host|no usable port") as caught:
+        page_url("http", host, "/metrics")
+    assert str(caught.value).isascii()
+
+
+def test_the_port_of_the_scheme_is_used_where_there_is_none():
+    assert page_url("https", "Host.Test", "/m") == "https://host.test/m"
+    assert page_url("http", "[2001:DB8::1]:1", "/m") == "http://[2001:db8::1]:1/m"
+
+
+def test_a_parser_that_finds_another_host_has_the_last_word(monkeypatch):
+    monkeypatch.setattr(module, "split", lambda url: split(url.replace("good", "evil")))
+    with pytest.raises(ValueError, match="leads to another host"):
+        page_url("http", "good:1", "/m")
+    monkeypatch.setattr(module, "split", lambda _: split("none"))
+    with pytest.raises(ValueError, match="leads to another host"):
+        page_url("http", "good:1", "/m")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "target"),
+    [
+        ("metrics", (), "/metrics"),
+        ("/metrics", (), "/metrics"),
+        ("", (), "/"),
+        ("/m?a=http://x/y", (), "/m?a=http://x/y"),
+        ("/m", (("name[]", "a b"), ("x", "1&y=2#z")), "/m?name%5B%5D=a+b&x=1%26y%3D2%23z"),
+        ("/m?a=1", (("b", "2"),), "/m?a=1&b=2"),
+    ],
+)
+def test_a_path_and_its_parameters_are_what_is_asked_for(path, parameters, target):
+    assert request_target(path, parameters) == target
+    origin, lines = request_of(page_url("http", "a:1", request_target(path, parameters)))
+    assert (origin, lines[0]) == (Origin("http", "a", 1), f"GET {target} HTTP/1.1".encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("//evil.example/", "unusable path"),
+        ("///evil.example/", "unusable path"),
+        ("http://evil.example/", "unusable path"),
+        ("/m\r\nHost: evil.example", "unusable path"),
+        ("/m n", "unusable path"),
+        ("/m\u00fc", "unusable path"),
+        ("/m#x", "unusable path"),
+        ("/\\evil.example", "unusable path"),
+        ("/" + "m" * MOST_PATH, "more than 2,048 characters"),
+    ],
+)
+def test_a_path_that_could_mislead_is_refused_without_repeating_it(path, complaint):
+    with pytest.raises(ValueError, match=complaint) as caught:
+        request_target(path)
+    assert "evil" not in str(caught.value)
+
+
+def test_the_longest_path_and_the_most_parameters_are_taken():
+    assert len(request_target("m" * (MOST_PATH - 1))) == MOST_PATH
+    many = [(f"p{number}", "") for number in range(MOST_PARAMETERS)]
+    assert request_target("/m", many).count("=") == MOST_PARAMETERS
+    with pytest.raises(ValueError, match=f"more than {MOST_PARAMETERS} parameters"):
+        request_target("/m", [*many, ("one", "more")])
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00fc", "#"])
+def test_parameters_are_bounded_as_they_are_written(letter):
+    written = {"x": 1, "\u00fc": 6, "#": 3}[letter]
+    most = (MOST_PARAMETER_CHARACTERS - len("a=")) // written
+    assert request_target("/m", [("a", letter * most)])
+    with pytest.raises(ValueError, match="parameters of more than 2,048 characters"):
+        request_target("/m", [("a", letter * (most + written))])
+
+
+def test_a_parameter_that_no_encoding_has_is_refused():
+    with pytest.raises(ValueError, match="half of a character"):
+        request_target("/m", [("a", "\ud800")])
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, pytest.param(10**5000, id="long")])
+def test_a_port_that_no_connection_has_is_refused(port):
+    with pytest.raises(ValueError, match="no usable port"):
+        ip_and_port("10.0.0.9", port)
+
+
+@pytest.mark.parametrize(
+    "ip", ["", "a", "10.0.0.9:1", "010.0.0.9", "0x7f.1", "1", "::1]:1", "fe80::1%eth0", "10.0.0.9\n"]
+)
+def test_what_is_no_address_of_a_host_is_refused(ip):
+    with pytest.raises(ValueError, match=r"is not an IP address|a zone"):
+        ip_and_port(ip, 8000)

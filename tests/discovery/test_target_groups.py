@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
+from spec_decode_exporter.config.schema import HeaderValues, Scrape
+from spec_decode_exporter.discovery.group_reader import MOST_GROUPS, MOST_LABELS, MOST_TARGETS
+from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.discovery.target_groups import MOST_URL_CHARACTERS, Listing
+
+
+def listed(groups, scrape=None):
+    return Listing("file a.yml", "file", scrape or Scrape()).targets(groups)
+
+
+def test_each_host_is_a_target_with_the_labels_of_its_group():
+    assert listed([{"targets": ["a:1", "b:2"], "labels": {"z": "1", "team": "x"}}, {"targets": ["c:3"]}]) == [
+        Target("http://a:1/metrics", "a:1", (("team", "x"), ("z", "1")), discovery="file"),
+        Target("http://b:2/metrics", "b:2", (("team", "x"), ("z", "1")), discovery="file"),
+        Target("http://c:3/metrics", "c:3", discovery="file"),
+    ]
+
+
+def test_labels_say_how_to_ask():
+    labels = {
+        "__scheme__": "https",
+        "__metrics_path__": "vllm/metrics",
+        "__param_name[]": "a b",
+        "__param_x": "1",
+        "__meta_pod": "p",
+        "target": "chat",
+    }
+    [target] = listed([{"targets": ["a"], "labels": labels}])
+    assert target == Target("https://a/vllm/metrics?name%5B%5D=a+b&x=1", "chat", discovery="file")
+
+
+def test_the_keys_of_the_configuration_hold_for_every_target():
+    scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
+    [target] = listed([{"targets": ["a:1"]}], scrape)
+    assert (target.url, target.http) == ("https://a:1/m", scrape.http)
+
+
+def test_a_label_that_a_target_cannot_have_is_dropped_with_one_warning(log):
+    listing = Listing("file a.yml", "file", Scrape())
+    groups = [{"targets": ["a:1", "b:1"], "labels": {"job": "x", "1x": "y", "ok": "z"}}]
+    for _ in range(3):
+        assert {target.labels for target in listing.targets(groups)} == {(("ok", "z"),)}
+    assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "file a.yml", "job"),
+        ("discovered_label_dropped", "file a.yml", "1x"),
+    ]
+
+
+def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
+    listing = Listing("http a", "http", Scrape())
+    for number in range(50):
+        listing.targets([{"targets": ["a:1"], "labels": {f"{number}-{one}": "y" for one in range(10)}}])
+    listing.targets([{"targets": ["a:1"], "labels": {"1" * 10**6: "y"}}])
+    assert len(log) == 100
+    Listing("http b", "http", Scrape()).targets([{"targets": ["a:1"], "labels": {"1" * 10**6: "y"}}])
+    assert log[-1]["label"] == "1" * 200
+
+
+def test_a_list_of_more_targets_than_anybody_has_is_refused():
+    groups = [{"targets": ["a:1"] * (MOST_TARGETS // 2)}, {"targets": ["b:1"] * (MOST_TARGETS // 2 + 1)}]
+    with pytest.raises(DiscoveryError, match=f"has more than {MOST_TARGETS} targets; divide it"):
+        listed(groups)
+    groups[1]["targets"].pop()
+    assert len(listed(groups)) == MOST_TARGETS
+
+
+def test_a_list_of_more_groups_than_the_limit_is_rejected():
+    assert listed([{}] * MOST_GROUPS) == []
+    with pytest.raises(DiscoveryError, match=f"has more than {MOST_GROUPS} groups"):
+        listed([{}] * (MOST_GROUPS + 1))
+
+
+def test_a_list_of_more_labels_than_the_limit_is_rejected():
+    labels = {f"l{number}": "x" for number in range(100)}
+    groups = [{"labels": labels}] * (MOST_LABELS // 100)
+    assert listed(groups) == []
+    with pytest.raises(DiscoveryError, match=f"has more than {MOST_LABELS} labels"):
+        listed([*groups, {"labels": {"a": "b"}}])
+
+
+def test_a_long_path_is_not_repeated_for_every_target():
+    group = {"targets": ["a:1"] * MOST_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
+    with pytest.raises(DiscoveryError, match=f"URLs of more than {MOST_URL_CHARACTERS} characters"):
+        listed([group])
+
+
+def test_a_long_list_is_read_in_slices():
+    work = Listing("file a.yml", "file", Scrape()).read([{"targets": ["a:1"] * 1000}, *[{}] * 1000])
+    assert sum(1 for _ in work) > 20
+
+
+def test_only_the_first_wrong_target_of_a_group_is_reported():
+    with pytest.raises(DiscoveryError) as caught:
+        listed([{"targets": [5] * MOST_TARGETS}])
+    assert str(caught.value).startswith("[0].targets[0] must be a text")
+    assert ";" not in str(caught.value)
+
+
+def test_a_mistake_with_a_long_name_is_told_in_short():
+    with pytest.raises(DiscoveryError) as caught:
+        listed([{"targets": ["a:1"], "labels": {"x" * 10**6: {}}}])
+    assert len(str(caught.value)) < 500
+
+
+def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels():
+    with capture_logs() as logs:
+        (target,) = listed([{"targets": ["a:1"], "labels": {"method": "eagle3", "zone": "b"}}])
+    assert (target.method_label, target.labels) == ("eagle3", (("zone", "b"),))
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"targets": ["a:1"]}, "the list must be a list, not a mapping"),
+        (["a:1"], r"\[0\] must be a mapping of keys to values, not 'a:1'"),
+        ([{"targts": []}], r"\[0\].targts is not a key that is known here; did you mean `targets`\?"),
+        ([{"targets": [5]}], r"\[0\].targets\[0\] must be a text"),
+        ([{"targets": ["a:1"], "labels": {"a": ["b"]}}], r"\[0\].labels.a must be a text, not a list"),
+        ([{"x": 1}] * 9, r"^\[0\].x is not a key"),
+        ([{f"x{number}": 1 for number in range(9)}], "and 6 more"),
+        ([{"targets": ["http://a:1"]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": ["a:1/metrics"]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": [""]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": ["u:hunter2@a"]}], r"\[0\].targets\[0\] is not `host:port`"),
+        ([{"targets": ["a:0"]}], r"\[0\].targets\[0\] has no usable port"),
+        (
+            [{"targets": ["a"], "labels": {"__scheme__": "ftp"}}],
+            r"\[0\].targets\[0\] has a scheme that is neither",
+        ),
+        (
+            [{"targets": ["a"], "labels": {"__metrics_path__": "//evil.example/"}}],
+            r"\[0\] has an unusable path",
+        ),
+        (
+            [{"targets": ["a"], "labels": {"__param_x": "\ud800"}}],
+            r"\[0\] has a parameter with half of a character",
+        ),
+        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] names no host"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_with_the_place(groups, message):
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        listed(groups)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.targets is None
+
+
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["a:1", "[::1]:80", "\ud800"]),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["targets", "labels", "__scheme__", "x"]) | st.text(max_size=3), below, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json)
+def test_whatever_is_listed_gives_targets_or_an_error(groups):
+    try:
+        targets = listed(groups)
+    except DiscoveryError:
+        return
+    assert all(target.url.startswith(("http://", "https://")) for target in targets)
+
+
+def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log):
+    listing = Listing("file x", "file", Scrape())
+    labels = {"target": "\ud800", "method": "m" * (MOST_LABEL_VALUE + 1)}
+    for _ in range(2):
+        (target,) = listing.targets([{"targets": ["a:1"], "labels": labels}])
+        assert (target.name, target.method_label, target.labels) == ("a:1", "", ())
+    assert [(entry["event"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "target"),
+        ("discovered_label_dropped", "method"),
+    ]
+    assert all(len(str(entry)) < 500 for entry in log)
+
+
+def test_the_labels_of_a_group_are_read_once_for_all_its_targets(monkeypatch):
+    listing = Listing("file x", "file", Scrape())
+    read = []
+    kept = listing._labels.kept
+    monkeypatch.setattr(listing._labels, "kept", lambda labels: read.append(1) or kept(labels))
+    found = listing.targets([{"targets": [f"a{n}:1" for n in range(100)], "labels": {"zone": "b"}}])
+    assert len(read) == 1
+    assert len({id(target.labels) for target in found}) == 1

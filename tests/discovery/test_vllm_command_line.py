@@ -1,0 +1,236 @@
+"""What a pod's own command line says of speculation."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from spec_decode_exporter.discovery.vllm_command_line import (
+    MOST_TEXT,
+    MOST_WORDS,
+    _split,
+    _words_of,
+    config_speculation,
+    pod_speculation,
+)
+from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, speculation_of
+
+EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}
+EAGLE_JSON = json.dumps(EAGLE)
+EXPECTED = ServedSpeculation("eagle3", 3, "yuhuili/EAGLE3-LLaMA3.1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["vllm", "serve", "m", "--speculative-config", EAGLE_JSON],
+        ["--speculative-config=" + EAGLE_JSON, "--port", "8000"],
+        ["--speculative_config", EAGLE_JSON],
+        ["-sc", EAGLE_JSON],
+        ["-sc=" + EAGLE_JSON],
+        ["--speculative-config", '{"method": "ngram"}', "--speculative-config", EAGLE_JSON],
+        ["--spec-method", "eagle3", "--spec-model=yuhuili/EAGLE3-LLaMA3.1", "--spec-tokens", "3"],
+        [
+            "-sc.method",
+            "eagle3",
+            "-sc.model=yuhuili/EAGLE3-LLaMA3.1",
+            "--speculative-config.num_speculative_tokens",
+            "3",
+        ],
+        ["sh", "-c", f"exec vllm serve m --speculative-config '{EAGLE_JSON}'"],
+        ["bash", "-c", f"export A=1; vllm serve m \\\n  -sc='{EAGLE_JSON}' \\\n  --port 1 && echo don\\'t"],
+        ["bash", "-c", f"# it's a comment\n(vllm serve m --speculative-config '{EAGLE_JSON}')"],
+    ],
+)
+def test_every_way_to_write_it_is_read(words):
+    assert pod_speculation(words, {}) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--speculative-config", "$(SPECULATION)"],
+        ["--speculative-config=$(SPECULATION)"],
+        ["sh", "-c", 'vllm serve m --speculative-config "$SPECULATION"'],
+        ["sh", "-c", "vllm serve m --speculative-config ${SPECULATION}"],
+        ["sh", "-c", "vllm serve m --port 1 $MORE # --spec"],
+        ["/wrapper"],
+    ],
+)
+def test_variables_of_the_container_are_put_in(words):
+    compact = json.dumps(EAGLE, separators=(",", ":"))
+    environ = {"SPECULATION": EAGLE_JSON}
+    if words == ["/wrapper"]:
+        environ = {"VLLM_ARGS": f"serve m --speculative-config '{EAGLE_JSON}'"}
+    if "$MORE" in words[-1]:
+        environ = {"MORE": f"--speculative-config {compact}"}
+    assert pod_speculation(words, environ) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["vllm", "serve", "m", "--port", "8000"],
+        ["--speculative-config"],
+        ["--speculative-config", "$(NOT_KNOWN)"],
+        ["--speculative-config", "$$(SPECULATION)"],
+        ["--speculative-config", "[1]"],
+        ["--speculative-config", "{}"],
+        ["--speculative-config", '{"method": 5}'],
+        ["--speculative-config", "[" * 100_000],
+        ["--speculative-config", "$(BIG)" * 2000],
+        ["sh", "-c", 'vllm serve --speculative-config \'{"method": "ngram"}'],
+        ["echo", "a --speculative-configuration {}"],
+    ],
+)
+def test_what_says_nothing_is_none(words):
+    assert pod_speculation(words, {"BIG": "x" * 100_000, "SPECULATION": EAGLE_JSON}) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "draft_model"),
+    [
+        ({"model": "[ngram]"}, "ngram", ""),
+        ({"model": "yuhuili/EAGLE-LLaMA3-8B"}, "eagle", "yuhuili/EAGLE-LLaMA3-8B"),
+        ({"model": "AngelSlim/Qwen3-8B_eagle3"}, "eagle3", "AngelSlim/Qwen3-8B_eagle3"),
+        ({"model": "Qwen/Qwen3-0.6B"}, "", "Qwen/Qwen3-0.6B"),
+        ({"method": "draft_model", "model": "Qwen/Qwen3-0.6B"}, "draft_model", "Qwen/Qwen3-0.6B"),
+        ({"method": "deepseek_mtp"}, "mtp", ""),
+        ({"method": "suffix"}, "suffix", ""),
+    ],
+)
+def test_the_method_is_what_vllm_makes_of_it_and_unknown_where_only_the_draft_models_files_say_it(
+    settings, method, draft_model
+):
+    found = pod_speculation(["-sc", json.dumps(settings)], {})
+    assert (found.method, found.draft_model) == (method, draft_model)
+
+
+def test_a_schedule_by_batch_size_is_read():
+    settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": [[1, 16, 4], [17, 64, 0]]}
+    assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == BatchSchedule((1, 17), (4, 0))
+
+
+def test_vllms_flags_of_old_are_read():
+    words = ["--speculative_model", "[ngram]", "--num_speculative_tokens", "5"]
+    assert pod_speculation(words, {}) == ServedSpeculation("ngram", 5)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=10),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3),
+    max_leaves=8,
+)
+names = st.text(st.characters(codec="ascii", exclude_characters="\x00$"), min_size=1, max_size=12)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"method": st.sampled_from(["eagle3", "ngram", "mtp", "draft_model", "it's"])},
+        optional={"model": names, "num_speculative_tokens": st.integers(1, 128), "more": json_values},
+    )
+)
+@example({"method": "eagle3", "model": "a b'c\"d\\e"})
+def test_however_it_is_written_it_means_the_same(settings):
+    expected = speculation_of(settings)
+    text = json.dumps(settings)
+    shell = shlex.join(["vllm", "serve", "m", "--speculative-config", text, "--port", "1"])
+    for words in (
+        ["--speculative-config", text],
+        ["-sc=" + text],
+        ["sh", "-c", shell],
+        ["sh", "-c", f"true && {shell}; true"],
+    ):
+        assert pod_speculation(words, {}) == expected
+    assert pod_speculation(["-sc", "$(X)"], {"X": text}) == expected
+    assert config_speculation(text) == expected
+    assert config_speculation(shell) == expected
+    indented = json.dumps(settings, indent=1)
+    assert config_speculation(f"--port\n1\n--speculative-config\n{indented}\n--host\nx") == expected
+    assert config_speculation(f"serve\nm\n--speculative-config\n{text}") == expected
+
+
+fragments = st.lists(
+    st.sampled_from(
+        ["--speculative-config", "-sc", "-sc.", "=", " ", "'", '"', "{", "}", "\\", "$", "$(A)", "${A}", "\n", "#", ";",
+         '"method":', '"ngram"', "--spec-tokens", "\ud800", "\x00", "9" * 5000, "."]
+    )
+    | st.text(max_size=5),
+    max_size=8,
+).map("".join)  # fmt: skip
+
+
+@given(st.lists(fragments, max_size=5), st.dictionaries(st.sampled_from("AB"), fragments))
+def test_no_command_line_is_too_strange(words, environ):
+    found = pod_speculation(words, environ)
+    if found is not None:
+        found.method.encode()
+        assert found.tokens is None or 0 < found.tokens <= 128
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "ngram", "vllm serve m"])
+def test_a_configuration_that_says_nothing_is_refused(text):
+    with pytest.raises(ValueError, match="vLLM's JSON"):
+        config_speculation(text)
+
+
+script_pieces = st.lists(
+    st.sampled_from([" ", "\t", "\n", "\r", "#", "'", '"', "\\", ";", "&&", "|", "(", ")", "<", ">", "a", "b=1", "$A",
+                     "''", "\\\n", "\u00a0", "\x0b", "\ud800"]),
+    max_size=25,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=1000)
+@given(script_pieces | st.text(max_size=20))
+@example("a#b c\nd")
+@example("''#x\n\"\\\"\" 'a'\\ b")
+def test_words_are_those_of_shlex(script):
+    lexer = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=";&|()<>")
+    lexer.whitespace_split = True
+    try:
+        expected = tuple(lexer)
+    except ValueError:
+        expected = ()
+    assert _split(script) == expected
+
+
+def test_a_variable_that_a_script_names_again_and_again_is_not_copied_again_and_again():
+    environ = {"A": "-" + " -" * 8000}
+    script = "x --spec-tokens 3 " + "$A " * 4000
+    with_bounds = _words_of(script, environ)
+    assert with_bounds == []
+    assert pod_speculation(["sh", "-c", script], environ) is None
+
+
+def test_a_configuration_that_is_too_long_is_refused():
+    with pytest.raises(ValueError, match=f"more than {MOST_TEXT} characters"):
+        config_speculation("{" + " " * MOST_TEXT + "}")
+
+
+@pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
+def test_a_schedule_beyond_its_bounds_is_not_used_and_says_why(schedule):
+    settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": schedule}
+    found = pod_speculation(["-sc", json.dumps(settings)], {})
+    assert (found.method, found.schedule) == ("mtp", BatchSchedule())
+    assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        ([""] * MOST_WORDS, {}),
+        ([], {f"V{number}": "x" for number in range(MOST_WORDS)}),
+        ([], {"BIG": "x" * MOST_TEXT}),
+    ],
+    ids=["empty words", "variables", "characters"],
+)
+def test_a_command_line_beyond_its_bounds_is_not_read(words, environ):
+    assert pod_speculation(["-sc", EAGLE_JSON, *words], environ) is None
+    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MOST_WORDS - 2]], {}) == EXPECTED

@@ -1,0 +1,168 @@
+"""Positions: survival, conditional acceptance, decay, and how many tokens a draft gets accepted."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
+from spec_decode_exporter.figures.positions import (
+    accepted_length_ratios,
+    conditional_acceptance_ratios,
+    decay_ratio,
+    least_drafted,
+    pooled_acceptance_ratio,
+    position_acceptance_ratios,
+)
+
+
+@pytest.fixture(name="worked")
+def worked_fixture(make_window):
+    return make_window(100, 400, 230, positions=(80, 65, 50, 35))
+
+
+def test_a_position_s_ratio_is_of_all_drafts(worked):
+    assert position_acceptance_ratios(worked) == [0.80, 0.65, 0.50, 0.35]
+
+
+def test_a_position_s_conditional_ratio_is_of_the_drafts_that_got_there(worked):
+    assert conditional_acceptance_ratios(worked) == [80 / 100, 65 / 80, 50 / 65, 35 / 50]
+
+
+def test_decay_is_pooled_over_all_positions_but_the_last(worked):
+    assert decay_ratio(worked) == (65 + 50 + 35) / (80 + 65 + 50)
+    assert round(decay_ratio(worked), 3) == 0.769
+
+
+def test_no_decay_is_1(make_window):
+    assert decay_ratio(make_window(10, 30, 15, positions=(5, 5, 5))) == 1.0
+
+
+def test_one_position_cannot_decay(make_window):
+    assert decay_ratio(make_window(10, 10, 5, positions=(5,))) is None
+
+
+def test_decay_of_nothing_has_no_value(make_window):
+    assert decay_ratio(make_window(10, 30, 0, positions=(0, 0, 0))) is None
+
+
+def test_the_accepted_lengths_of_the_example(worked):
+    assert accepted_length_ratios(worked) == pytest.approx([0.20, 0.15, 0.15, 0.15, 0.35])
+
+
+def test_the_conditional_ratio_after_nothing_has_no_value(make_window):
+    window = make_window(10, 30, 4, positions=(4, 0, 0))
+    assert position_acceptance_ratios(window) == [0.4, 0.0, 0.0]
+    assert conditional_acceptance_ratios(window) == [0.4, 0.0, None]
+
+
+def test_an_idle_window_has_every_position_but_no_value(make_window):
+    window = make_window(0, 0, 0, positions=(0, 0))
+    assert position_acceptance_ratios(window) == [None, None]
+    assert conditional_acceptance_ratios(window) == [None, None]
+    assert accepted_length_ratios(window) == [None, None, None]
+
+
+def test_an_engine_without_positions_has_none(make_window):
+    window = make_window(10, 30, 15)
+    assert position_acceptance_ratios(window) == []
+    assert conditional_acceptance_ratios(window) == []
+    assert accepted_length_ratios(window) == []
+    assert decay_ratio(window) is None
+
+
+def test_an_engine_without_drafts_has_no_lengths(make_window):
+    assert accepted_length_ratios(make_window(positions=(5,))) == []
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=200), st.integers(1, 8))
+def test_they_are_what_counting_single_drafts_gives(make_window, lengths, tokens):
+    lengths = [min(length, tokens) for length in lengths]
+    drafts = len(lengths)
+    counts = [sum(length > place for length in lengths) for place in range(tokens)]
+    window = make_window(drafts, tokens * drafts, sum(lengths), positions=counts)
+    shares = [sum(length == exactly for length in lengths) / drafts for exactly in range(tokens + 1)]
+    assert accepted_length_ratios(window) == pytest.approx(shares)
+    mean = sum(length * share for length, share in enumerate(accepted_length_ratios(window)))
+    assert acceptance_length_tokens(window) == pytest.approx(1 + mean)
+    conditional = conditional_acceptance_ratios(window)
+    for place, survival in enumerate(position_acceptance_ratios(window)):
+        if survival:
+            assert survival == pytest.approx(prod(conditional[: place + 1]))
+
+
+def test_the_pooled_acceptance_of_the_example(worked):
+    # 100 first tokens, and 80 + 65 + 50 that come after an accepted one
+    assert pooled_acceptance_ratio(worked) == 230 / 295
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 4, 8])
+def test_the_pooled_acceptance_is_the_same_for_every_draft_length(make_window, tokens):
+    counts = [4**10 // 4 ** (position + 1) for position in range(tokens)]
+    window = make_window(4**10, tokens * 4**10, sum(counts), positions=counts)
+    assert pooled_acceptance_ratio(window) == 0.25
+
+
+def test_a_token_that_was_not_drafted_was_not_tried(make_window):
+    # Two of four tokens drafted, all accepted.
+    assert pooled_acceptance_ratio(make_window(100, 200, 200, positions=(100, 100, 0, 0))) == 1.0
+    assert pooled_acceptance_ratio(make_window(100, 250, 200, positions=(100, 100, 0, 0))) == 200 / 250
+    assert pooled_acceptance_ratio(make_window(100, 400, 200, positions=(100, 100, 0, 0))) == 200 / 300
+
+
+def test_the_pooled_acceptance_of_nothing_has_no_value(make_window):
+    assert pooled_acceptance_ratio(make_window(0, 0, 0, positions=(0, 0))) is None
+    assert pooled_acceptance_ratio(make_window(positions=(0, 0))) is None
+    assert pooled_acceptance_ratio(make_window(100, 200, 0, positions=(0, 0))) == 0.0
+
+
+def test_an_engine_that_does_not_tell_positions_has_no_pooled_acceptance(make_window):
+    assert pooled_acceptance_ratio(make_window(100, 200, 50)) is None
+    # K is known by T / D, so the window has positions, all of them 0.
+    assert pooled_acceptance_ratio(make_window(100, 200, 50, positions=(0, 0))) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=1, max_size=100), st.integers(8, 12)
+)
+def test_the_pooled_acceptance_is_at_most_what_counting_single_tokens_gives(make_window, drafts, tokens):
+    """And exactly that where every draft has K tokens."""
+    drafts = [(drafted, min(accepted, drafted)) for drafted, accepted in drafts]
+    lengths = [accepted for _, accepted in drafts]
+
+    def found(drafted, tokens):
+        counts = [sum(length > place for length in lengths) for place in range(tokens)]
+        return pooled_acceptance_ratio(make_window(len(drafts), sum(drafted), sum(lengths), positions=counts))
+
+    def counted(drafted):
+        return sum(lengths) / sum(min(d, a + 1) for d, a in zip(drafted, lengths, strict=True))
+
+    drafted = [length for length, _ in drafts]
+    assert found(drafted, tokens) <= counted(drafted) + 1e-12
+    full = [tokens] * len(drafts)
+    assert found(full, tokens) == pytest.approx(counted(full))
+
+
+@pytest.mark.parametrize(
+    ("drafted", "expected"),
+    [
+        (400, [100, 100, 100, 100]),
+        # 40 tokens are missing: all of them the fourth, or 20 drafts end before the third, …
+        (360, [90, 260 / 3, 80, 60]),
+        (300, [75, 200 / 3, 50, 0]),
+        (100, [25, 0, 0, 0]),
+        (405, [100, 100, 100, 100]),  # torn
+    ],
+)
+def test_so_many_drafts_at_least_reach_a_position(make_window, drafted, expected):
+    window = make_window(100, drafted, 0, positions=(0,) * 4)
+    assert [least_drafted(window, position) for position in range(4)] == expected
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=60), st.integers(0, 7))
+def test_no_fewer_drafts_reach_a_position(make_window, lengths, position):
+    window = make_window(len(lengths), sum(lengths), 0, positions=(0,) * 8)
+    assert least_drafted(window, position) <= sum(length > position for length in lengths)

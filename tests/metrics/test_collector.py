@@ -1,0 +1,313 @@
+"""From findings to a page: the golden page, switches, and what one failure costs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from dataclasses import replace
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.schema import Config, Group, Metrics
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.metrics import collector as module
+from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
+from spec_decode_exporter.metrics.engine_metrics import CATALOGUE, ENGINE_METRICS, NAMES
+from spec_decode_exporter.metrics.exposition import Exposition
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.poll.poller import Polled
+from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
+
+TESTS = Path(__file__).parents[1]
+GOLDEN = Path(__file__).parent / "golden"
+WALL = 1_795_225_677.0
+LABELS = {"target": "one", "model_name": "m", "engine": "0"}
+
+
+@pytest.fixture(name="status", scope="module")
+def status_fixture():
+    return TargetStatus(
+        up=True,
+        engine_kind="vllm",
+        front_end="python",
+        page="filtered",
+        version="0.32.0",
+        polls=21,
+        failures={"refused": 1},
+        poll_seconds=0.0021,
+        poll_bytes=2048,
+        interval=1.0,
+        last_success=WALL + 24.022,
+    )
+
+
+@pytest.fixture(name="recorded", scope="module")
+def recorded_fixture(status):
+    """What a page of ours says after the first 25 s of a recorded trace, seen by one target of two."""
+    with gzip.open(TESTS / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
+        rows = [row for row in map(json.loads, lines) if row["t"] < 25]
+    watch, reader = EngineWatch((10.0, 300.0)), Reader()
+    for row in rows:
+        reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+        sample = reading.samples[EngineName("tiny-llama", "0")]
+        watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
+    engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
+    exporter = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, True, WALL, 4711)
+    return Snapshot(
+        [(engine, watch.findings(rows[-1]["t"]))],
+        [
+            ({"target": "one", "team": "a", "zone": ""}, status),
+            ({"target": 'tw"o', "team": "", "zone": "b"}, TargetStatus()),
+        ],
+        [({}, exporter)],
+    )
+
+
+async def page_of(snapshot, enabled, format_=Format.TEXT_0_0_4):
+    collector = SnapshotCollector(lambda: snapshot, lambda: enabled)
+    return b"".join([piece async for piece in Exposition([collector]).render(format_)]).decode()
+
+
+def families_of(snapshot, enabled=None):
+    names = enabled_metrics(Metrics()) if enabled is None else enabled
+    return list(SnapshotCollector(lambda: snapshot, lambda: names).collect())
+
+
+@pytest.mark.parametrize(
+    ("name", "enabled"),
+    [("defaults", enabled_metrics(Metrics())), ("everything", NAMES)],
+    ids=["defaults", "everything"],
+)
+async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, name, enabled):
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/export``, then read the difference."""
+    found = await page_of(recorded, enabled)
+    file = GOLDEN / f"restart_k3_k5.{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(found, encoding="utf-8")
+    assert found == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("format_", "parse"),
+    [
+        (Format.TEXT_0_0_4, read_text),
+        (Format.TEXT_1_0_0, read_text),
+        (Format.OPENMETRICS_1_0_0, read_openmetrics),
+    ],
+)
+async def test_every_format_says_the_same(recorded, format_, parse):
+    expected = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families_of(recorded, NAMES)
+        for sample in family.samples
+    }
+    page = await page_of(recorded, NAMES, format_)
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in parse(page)
+        for sample in family.samples
+    }
+    assert found == expected
+
+
+def test_every_series_of_a_family_has_the_same_labels(recorded):
+    for family in families_of(recorded, NAMES):
+        assert len({frozenset(sample.labels) - {"le"} for sample in family.samples}) == 1, family.name
+
+
+def test_a_family_without_samples_is_left_out(recorded):
+    assert families_of(Snapshot()) == []
+    names = {family.name for family in families_of(recorded)}
+    assert "spec_decode_engine_reported_acceptance_ratio" not in names
+
+
+def test_an_engine_without_speculation_shows_no_ratio_and_no_0(findings_of, make_sample):
+    samples = [make_sample(generation_tokens=100 * n, first_tokens=n, decode_steps=99 * n) for n in range(20)]
+    names = {family.name for family in families_of(Snapshot([(LABELS, findings_of(samples))]))}
+    assert "spec_decode_drafts" in names  # the counter, at 0
+    assert "spec_decode_effective_tokens_per_step" in names
+    assert not names & {
+        "spec_decode_draft_acceptance_ratio",
+        "spec_decode_window_drafts",
+        "spec_decode_coverage_ratio",
+        "spec_decode_drafts_per_second",
+    }
+
+
+def test_the_engines_of_all_targets_are_in_one_family(busy):
+    snapshot = Snapshot([(LABELS, busy), (LABELS | {"engine": "1"}, busy)])
+    families = families_of(snapshot)
+    assert len({family.name for family in families}) == len(families)
+    drafts = next(family for family in families if family.name == "spec_decode_drafts")
+    assert [sample.labels["engine"] for sample in drafts.samples] == ["0", "1"]
+
+
+def test_all_families_are_from_one_moment(busy):
+    asked = []
+
+    def snapshot():
+        asked.append(1)
+        return Snapshot([(LABELS, busy)])
+
+    list(SnapshotCollector(snapshot, lambda: NAMES).collect())
+    assert len(asked) == 1
+
+
+class TestSwitches:
+    DEFAULT = frozenset(metric.name for metric in CATALOGUE if metric.default)
+
+    def test_the_default_is_all_but_those_marked_off(self):
+        assert enabled_metrics(Config().metrics) == self.DEFAULT
+        assert frozenset() < NAMES - self.DEFAULT
+
+    @pytest.mark.parametrize("group", Group)
+    def test_a_group_is_switched_off(self, group):
+        of_group = {metric.name for metric in CATALOGUE if metric.group is group}
+        assert enabled_metrics(Metrics(disable=(str(group),))) == self.DEFAULT - of_group
+
+    def test_a_group_is_switched_on(self):
+        found = enabled_metrics(Metrics(enable=("distribution",)))
+        assert found - self.DEFAULT == {
+            metric.name for metric in CATALOGUE if metric.group is Group.DISTRIBUTION
+        }
+
+    def test_enabling_a_group_enables_what_is_off_in_it(self):
+        found = enabled_metrics(Metrics(enable=("sums",)))
+        assert found - self.DEFAULT == {"spec_decode_window_position_accepted_tokens"}
+
+    def test_a_single_metric_is_switched_on_or_off(self):
+        found = enabled_metrics(
+            Metrics(
+                enable=("spec_decode_accepted_length_ratio",), disable=("spec_decode_poll_acceptance_ratio",)
+            )
+        )
+        assert found ^ self.DEFAULT == {
+            "spec_decode_accepted_length_ratio",
+            "spec_decode_poll_acceptance_ratio",
+        }
+
+    def test_a_name_goes_before_its_group(self):
+        kept = enabled_metrics(Metrics(enable=("spec_decode_drafts_total",), disable=("counters",)))
+        assert kept & {m.name for m in CATALOGUE if m.group is Group.COUNTERS} == {"spec_decode_drafts_total"}
+        dropped = enabled_metrics(
+            Metrics(enable=("distribution",), disable=("spec_decode_accepted_length_ratio",))
+        )
+        assert "spec_decode_accepted_length_ratio" not in dropped
+        assert "spec_decode_interval_acceptance_ratio" in dropped
+
+    async def test_what_is_off_is_not_on_the_page(self, recorded):
+        page = await page_of(recorded, enabled_metrics(Metrics(disable=("latency", "exporter"))))
+        assert "spec_decode_latency_seconds" not in page
+        assert "spec_decode_exporter_" not in page
+        assert "spec_decode_drafts_total" in page
+
+
+class TestFailures:
+    @pytest.fixture(name="fragile")
+    def fragile_fixture(self, monkeypatch):
+        """A catalogue of which one metric's formula raises while the list is not empty."""
+        failing = [True]
+        row = next(one for one in ENGINE_METRICS if one.name == "spec_decode_acceptance_length_tokens")
+
+        def read(findings):
+            if failing:
+                raise ZeroDivisionError
+            return row.read(findings)
+
+        rows = tuple(replace(one, read=read) if one is row else one for one in ENGINE_METRICS)
+        monkeypatch.setattr(
+            module, "_PARTS", (module._Part(rows, lambda snapshot: snapshot.engines), *module._PARTS[1:])
+        )
+        return failing
+
+    def test_one_metric_that_fails_takes_no_other_with_it_and_is_logged_once(self, fragile, recorded):
+        collector = SnapshotCollector(lambda: recorded, lambda: NAMES)
+        with capture_logs() as logs:
+            pages = [{family.name for family in collector.collect()} for _ in range(3)]
+        assert pages[0] == pages[1] == pages[2]
+        assert "spec_decode_acceptance_length_tokens" not in pages[0]
+        assert {"spec_decode_drafts", "spec_decode_consistent", "spec_decode_exporter_build"} & pages[0]
+        assert [(log["event"], log["part"], log["target"]) for log in logs] == [
+            ("internal_error", "metrics", "one")
+        ]
+
+    def test_it_comes_back_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
+        errors = InternalErrors(clock.monotonic)
+        collector = SnapshotCollector(lambda: recorded, lambda: NAMES, errors)
+        with capture_logs() as logs:
+            list(collector.collect())
+            fragile.clear()
+            clock.now += RECOVERED_AFTER + 1
+            names = {family.name for family in collector.collect()}
+            fragile.append(True)
+            list(collector.collect())
+        assert "spec_decode_acceptance_length_tokens" in names
+        assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
+
+    def test_an_engine_that_a_metric_cannot_read_takes_no_other_engine_with_it(self, busy, recorded):
+        broken = replace(busy, totals=None)
+        snapshot = Snapshot([(LABELS, broken), (LABELS | {"engine": "1"}, busy)])
+        collector = SnapshotCollector(lambda: snapshot, lambda: NAMES)
+        with capture_logs() as logs:
+            pages = [{family.name: family for family in collector.collect()} for _ in range(3)]
+        drafts, ratio = pages[-1]["spec_decode_drafts"], pages[-1]["spec_decode_draft_acceptance_ratio"]
+        assert {sample.labels["engine"] for sample in drafts.samples} == {"1"}
+        assert {sample.labels["engine"] for sample in ratio.samples} == {"0", "1"}
+        assert [(log["event"], log["engine"]) for log in logs] == [("internal_error", "0")]
+
+    @pytest.mark.parametrize("number", [inf, -inf, nan, 10**400])
+    def test_no_number_is_shown_that_is_not_finite(self, monkeypatch, recorded, number):
+        row = replace(ENGINE_METRICS[0], read=lambda _: [((), number)])
+        monkeypatch.setattr(module, "_PARTS", (module._Part((row,), lambda snapshot: snapshot.engines),))
+        assert families_of(recorded, NAMES) == []
+
+
+class TestNamesOfEngines:
+    """As a target's watch gives them."""
+
+    @pytest.fixture(name="labels_of")
+    async def labels_of_fixture(self, clock):
+        watches = []
+
+        def labels_of(page):
+            target = Target("http://gpu-1:8080/metrics", "gpu-1:8080", (("team", "a"),))
+            watch = TargetWatch(target, Config(), clock, Baselines(), EventLog("1"))
+            watches.append(watch)
+            reading = finish(Reader().read(page.encode(), with_latencies=True))
+            finish(watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0)))
+            return [labels for labels, _ in watch.findings(clock.monotonic())]
+
+        yield labels_of
+        for watch in watches:
+            await watch.close()
+
+    async def test_an_engine_without_a_model_has_the_target_s_name_and_engine_0(self, labels_of):
+        (labels,) = labels_of("llamacpp:spec_decode_num_drafts_total 3\n")
+        assert labels == {
+            "target": "gpu-1:8080",
+            "model_name": "gpu-1:8080",
+            "engine": "0",
+            "team": "a",
+        }
+
+    async def test_the_engines_of_a_data_parallel_server_have_their_own(self, labels_of):
+        page = (TESTS / "pages" / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_text()
+        found = labels_of(page)
+        assert [(labels["model_name"], labels["engine"]) for labels in found] == [
+            ("tiny-llama", "0"),
+            ("tiny-llama", "1"),
+        ]

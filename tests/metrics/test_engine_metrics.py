@@ -1,0 +1,415 @@
+"""The catalogue: names, labels and kinds are the contract with dashboards, alerts and users."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from spec_decode_exporter.config.labels import RESERVED_LABELS
+from spec_decode_exporter.config.schema import Group, Metrics
+from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
+from spec_decode_exporter.metrics.engine_metrics import (
+    CATALOGUE,
+    ENGINE_LABELS,
+    ENGINE_METRICS,
+    EXPORTER_METRICS,
+    NAMES,
+    TARGET_METRICS,
+)
+from spec_decode_exporter.metrics.metric import Kind, Stability
+from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
+
+# Written out on purpose: whoever changes a name here changes it for every user.
+CONTRACT = {
+    Group.COUNTERS: """
+        counter spec_decode_drafts_total
+        counter spec_decode_draft_tokens_total
+        counter spec_decode_accepted_tokens_total
+        counter spec_decode_generation_tokens_total
+        counter spec_decode_first_tokens_total
+        counter spec_decode_decode_steps_total
+        counter spec_decode_decode_seconds_total
+        counter spec_decode_covered_seconds_total
+        counter spec_decode_position_accepted_tokens_total position
+        histogram spec_decode_poll_acceptance_ratio
+    """,
+    Group.ACCEPTANCE: """
+        gauge spec_decode_draft_acceptance_ratio window
+        gauge spec_decode_acceptance_length_tokens window
+        gauge spec_decode_position_acceptance_ratio window position
+        gauge spec_decode_position_conditional_acceptance_ratio window position
+        gauge spec_decode_acceptance_decay_ratio window
+        gauge spec_decode_draft_length_tokens window
+        gauge spec_decode_coverage_ratio window
+        gauge spec_decode_effective_tokens_per_step window
+        gauge spec_decode_draft_acceptance_ratio_lower window
+        gauge spec_decode_draft_acceptance_ratio_upper window
+        gauge spec_decode_acceptance_length_tokens_lower window
+        gauge spec_decode_acceptance_length_tokens_upper window
+        gauge spec_decode_engine_reported_acceptance_ratio
+        gauge spec_decode_engine_reported_acceptance_length_tokens
+    """,
+    Group.RATES: """
+        gauge spec_decode_drafts_per_second window
+        gauge spec_decode_draft_tokens_per_second window
+        gauge spec_decode_accepted_tokens_per_second window
+        gauge spec_decode_rejected_tokens_per_second window
+        gauge spec_decode_generation_tokens_per_second window
+    """,
+    Group.SUMS: """
+        gauge spec_decode_window_drafts window
+        gauge spec_decode_window_draft_tokens window
+        gauge spec_decode_window_accepted_tokens window
+        gauge spec_decode_window_generation_tokens window
+        gauge spec_decode_window_first_tokens window
+        gauge spec_decode_window_decode_steps window
+        gauge spec_decode_window_decode_seconds window
+        gauge spec_decode_window_seconds window
+        gauge spec_decode_window_position_accepted_tokens window position off
+    """,
+    Group.LATENCY: """
+        gauge spec_decode_step_seconds window
+        gauge spec_decode_time_per_output_token_seconds window
+        gauge spec_decode_latency_seconds window latency percentile
+    """,
+    Group.LOAD: """
+        gauge spec_decode_running_requests window
+        gauge spec_decode_waiting_requests window
+        gauge spec_decode_kv_cache_usage_ratio window
+        gauge spec_decode_prefix_cache_hit_ratio window
+        gauge spec_decode_preemptions_per_second window
+    """,
+    Group.DISTRIBUTION: """
+        gauge spec_decode_accepted_length_ratio window length off
+        gauge spec_decode_interval_acceptance_ratio window percentile off
+        gauge spec_decode_interval_acceptance_ratio_min window off
+        gauge spec_decode_interval_acceptance_ratio_max window off
+        gauge spec_decode_interval_acceptance_ratio_stddev window off
+    """,
+    Group.PAY: """
+        gauge spec_decode_engine_info method method_source draft_model
+        gauge spec_decode_configured_tokens
+        gauge spec_decode_draft_cost_ratio source
+        gauge spec_decode_break_even_acceptance_ratio
+        gauge spec_decode_crossover_running_requests
+        gauge spec_decode_speedup_ceiling_ratio window
+        gauge spec_decode_estimated_speedup_ratio window
+        gauge spec_decode_estimated_speedup_ratio_lower window
+        gauge spec_decode_estimated_speedup_ratio_upper window
+        gauge spec_decode_position_marginal_benefit_ratio window position off
+        gauge spec_decode_depth_speedup_ratio window tokens basis
+        gauge spec_decode_recommended_tokens basis
+        gauge spec_decode_state state
+        gauge spec_decode_verdict verdict
+        gauge spec_decode_recommendation action
+    """,
+    Group.DROPS: """
+        gauge spec_decode_baseline_acceptance_length_tokens
+        gauge spec_decode_baseline_acceptance_length_tokens_stddev
+        gauge spec_decode_acceptance_drop_sigma
+        gauge spec_decode_acceptance_dropped kind
+        counter spec_decode_acceptance_drops_total kind
+        gauge spec_decode_reference_acceptance_ratio
+    """,
+    Group.EXPERIMENTS: """
+        gauge spec_decode_experiment_speedup_ratio window basis
+        gauge spec_decode_experiment_speedup_ratio_lower window basis
+        gauge spec_decode_experiment_speedup_ratio_upper window basis
+        gauge spec_decode_experiment_comparable window check
+        gauge spec_decode_experiment_winner basis
+        gauge spec_decode_experiment_acceptance_length_tokens window
+        gauge spec_decode_experiment_requests window
+        gauge spec_decode_experiment_engines window
+    """,
+    Group.REQUESTS: """
+        counter spec_decode_requests_total model_name request_type temperature
+        counter spec_decode_request_drafts_total model_name request_type temperature
+        counter spec_decode_request_draft_tokens_total model_name request_type temperature
+        counter spec_decode_request_saved_tokens_total model_name request_type temperature
+        histogram spec_decode_request_acceptance_ratio model_name request_type temperature
+        histogram spec_decode_request_acceptance_length_tokens model_name request_type temperature
+        gauge spec_decode_window_requests model_name request_type temperature window
+        gauge spec_decode_window_judged_requests model_name request_type temperature window
+        gauge spec_decode_request_window_seconds window
+        gauge spec_decode_request_acceptance_quantile_ratio model_name request_type temperature window percentile
+        gauge spec_decode_request_acceptance_length_quantile_tokens
+            model_name request_type temperature window percentile
+        gauge spec_decode_request_time_per_output_token_seconds
+            model_name request_type temperature window percentile
+        gauge spec_decode_requests_below_break_even_ratio model_name request_type temperature window
+        gauge spec_decode_request_speedup_ratio model_name request_type temperature window
+        gauge spec_decode_request_speedup_ratio_lower model_name request_type temperature window
+        gauge spec_decode_request_speedup_ratio_upper model_name request_type temperature window
+        gauge spec_decode_request_effect model_name request_type temperature window effect
+        gauge spec_decode_pathological_requests model_name request_type temperature window kind
+        gauge spec_decode_model_request_acceptance_quantile_ratio model_name window percentile
+        gauge spec_decode_model_request_mean_acceptance_ratio model_name window
+        gauge spec_decode_model_requests_below_break_even_ratio model_name window
+        gauge spec_decode_mixed_workload model_name window
+        gauge spec_decode_user_requests user model_name
+        gauge spec_decode_user_acceptance_ratio user model_name
+    """,
+    Group.INTEGRITY: """
+        gauge spec_decode_consistent check
+        counter spec_decode_engine_resets_total cause
+    """,
+    Group.EXPORTER: """
+        gauge spec_decode_exporter_build_info version revision python_version
+        gauge spec_decode_exporter_target_up
+        gauge spec_decode_exporter_target_info engine_kind front_end page version
+        counter spec_decode_exporter_polls_total
+        counter spec_decode_exporter_poll_failures_total reason
+        counter spec_decode_exporter_engines_forgotten_total
+        gauge spec_decode_exporter_engines_not_watched
+        gauge spec_decode_exporter_targets_not_watched
+        gauge spec_decode_exporter_poll_seconds
+        gauge spec_decode_exporter_poll_bytes
+        gauge spec_decode_exporter_poll_interval_seconds
+        gauge spec_decode_exporter_last_success_timestamp_seconds
+        gauge spec_decode_exporter_targets discovery
+        gauge spec_decode_exporter_config_last_reload_successful
+        gauge spec_decode_exporter_config_last_reload_success_timestamp_seconds
+        gauge spec_decode_exporter_config_hash
+        gauge spec_decode_exporter_web_config_last_reload_successful
+        counter spec_decode_exporter_requests_taken_total
+        counter spec_decode_exporter_request_bodies_taken_total
+        counter spec_decode_exporter_requests_refused_total reason
+        counter spec_decode_exporter_requests_folded_total label
+    """,
+}
+ALL = [pytest.param(metric, id=metric.name) for metric in CATALOGUE]
+
+
+@pytest.mark.parametrize("group", CONTRACT, ids=str)
+def test_every_metric_of_a_group_is_there_with_its_kind_labels_and_default(group):
+    found = {
+        " ".join([metric.kind, metric.name, *metric.labels, *([] if metric.default else ["off"])])
+        for metric in CATALOGUE
+        if metric.group is group
+    }
+    lines = re.split(r"\n\s*(?=counter|gauge|histogram)", CONTRACT[group].strip())
+    assert found == {" ".join(line.split()) for line in lines}
+
+
+def test_every_group_is_known_here():
+    assert set(CONTRACT) == set(Group)
+
+
+def test_no_name_is_there_twice():
+    assert len(NAMES) == len(CATALOGUE)
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_no_target_may_carry_a_label_of_ours(metric):
+    assert set(metric.labels) <= RESERVED_LABELS
+    assert set(ENGINE_LABELS) <= RESERVED_LABELS
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_a_metric_has_no_label_of_its_engine_or_target_twice(metric):
+    carried = ENGINE_LABELS if metric in ENGINE_METRICS else ("target",) if metric in TARGET_METRICS else ()
+    assert not set(metric.labels) & set(carried)
+    assert len(set(metric.labels)) == len(metric.labels)
+
+
+OTHER_UNITS = r"milliseconds|_ms\b|minutes|hours|percent|kilobytes|megabytes|_kb\b|_mb\b|perc\b"
+
+
+class TestNames:
+    """What ``promtool check metrics`` asks of a name, and a little more."""
+
+    @pytest.mark.parametrize("metric", ALL)
+    def test_are_ours_and_in_snake_case_without_a_colon(self, metric):
+        assert re.fullmatch(r"spec_decode_[a-z0-9]+(_[a-z0-9]+)*", metric.name)
+        assert metric.name.startswith("spec_decode_exporter_") is (metric.group is Group.EXPORTER)
+
+    @pytest.mark.parametrize("metric", ALL)
+    def test_end_in_total_just_for_counters(self, metric):
+        assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER)
+
+    @pytest.mark.parametrize("metric", ALL)
+    def test_leave_the_suffixes_of_histograms_to_them(self, metric):
+        assert not re.search(r"_(bucket|sum|count|created)$", metric.name)
+
+    @pytest.mark.parametrize("metric", ALL)
+    def test_do_not_say_their_type(self, metric):
+        assert not set(metric.name.split("_")) & {"gauge", "counter", "histogram", "summary"}
+
+    @pytest.mark.parametrize("metric", ALL)
+    def test_are_in_base_units(self, metric):
+        assert not re.search(OTHER_UNITS, metric.name)
+
+
+class TestHelp:
+    @pytest.mark.parametrize("metric", ALL)
+    def test_is_sentences(self, metric):
+        assert metric.help.endswith(".")
+        assert metric.help[0].isupper()
+        assert "\n" not in metric.help
+        assert "  " not in metric.help
+
+    @pytest.mark.parametrize("metric", [one for one in ALL if "window" in one.values[0].labels])
+    def test_says_that_a_window_is_the_exporter_s_own(self, metric):
+        whose = r"that the exporter keeps (from its own polls|of the requests that ended in it)"
+        assert re.search(whose, metric.help) or "window really" in metric.help
+
+    @pytest.mark.parametrize("metric", [one for one in ALL if one.values[0] in ENGINE_METRICS])
+    def test_names_the_series_it_comes_from(self, metric):
+        ours = {
+            *("covered_seconds_total", "window_seconds", "consistent", "engine_resets_total", "engine_info"),
+            "reference_acceptance_ratio",
+        }
+        if metric.name.removeprefix("spec_decode_") not in ours:
+            assert re.search(r"(vllm|sglang):[a-z0-9_]+", metric.help)
+
+
+def test_nothing_is_experimental_yet():
+    assert {metric.stability for metric in CATALOGUE} == {Stability.STABLE}
+
+
+LABELS = {"target": "one", "model_name": "m", "engine": "0"}
+
+
+def samples_of(findings, enabled=None):
+    names = enabled_metrics(Metrics()) if enabled is None else enabled
+    collector = SnapshotCollector(lambda: Snapshot([(LABELS, findings)]), lambda: names)
+    return [sample for family in collector.collect() for sample in family.samples]
+
+
+def test_an_engine_with_8_positions_and_two_windows_has_at_most_190_series(busy):
+    """Decision 6 says why not 180."""
+    samples = samples_of(busy)
+    assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
+    # Exactly as many as there are now: whoever adds some looks at the limit. One more comes after two hours:
+    # whether there is a slow drop.
+    assert len(samples) == 189
+    assert len(samples) + 1 <= 190
+
+
+def test_every_metric_of_an_engine_but_the_engine_s_own_report_has_values(busy):
+    found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples_of(busy, NAMES)}
+    reported = {name for name in NAMES if "engine_reported" in name}
+    assert found == {metric.name for metric in ENGINE_METRICS} - reported
+
+
+class TestCountersAreNeverAbsent:
+    @pytest.fixture(name="fresh")
+    def fresh_fixture(self, findings_of, make_sample):
+        """Findings about an engine of which a single page, and nothing of speculation, is known."""
+        return {
+            (one.name, *one.labels.values()): one.value for one in samples_of(findings_of([make_sample()]))
+        }
+
+    @pytest.mark.parametrize(
+        "metric",
+        [one for one in ALL if one.values[0] in ENGINE_METRICS and one.values[0].kind is Kind.COUNTER],
+    )
+    def test_an_engine_just_found_shows_each_at_0(self, fresh, metric):
+        values = [value for key, value in fresh.items() if key[0] == metric.name]
+        if metric.labels == ("position",):
+            assert values == []  # there are no positions yet
+        else:
+            assert values
+            assert set(values) == {0}
+
+    def test_it_shows_every_position_that_it_has_at_0(self, findings_of, make_sample):
+        findings = findings_of([make_sample(0, 0, 0, positions=(0, 0, 0))])
+        name = "spec_decode_position_accepted_tokens_total"
+        found = {one.labels["position"]: one.value for one in samples_of(findings) if one.name == name}
+        assert found == {"0": 0, "1": 0, "2": 0}
+
+    def test_it_shows_every_cause_of_a_reset(self, fresh):
+        name = "spec_decode_engine_resets_total"
+        assert {key[-1] for key in fresh if key[0] == name} == {"restart", "decrease"}
+
+    def test_it_shows_every_bucket_of_the_histogram(self, fresh):
+        name = "spec_decode_poll_acceptance_ratio"
+        bounds = [key[-1] for key in fresh if key[0] == f"{name}_bucket"]
+        assert bounds == ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0", "+Inf"]
+        assert fresh[(f"{name}_sum", *LABELS.values())] == fresh[(f"{name}_count", *LABELS.values())] == 0
+
+    def test_it_shows_every_check_as_held(self, fresh):
+        found = {key[-1]: value for key, value in fresh.items() if key[0] == "spec_decode_consistent"}
+        assert found == dict.fromkeys(
+            (
+                "positions_add_up",
+                "positions_decrease",
+                "accepted_within_drafted",
+                "drafted_within_configured",
+                "one_server",
+            ),
+            1.0,
+        )
+
+    def test_a_target_never_polled_shows_every_reason_for_failing(self):
+        metric = next(one for one in TARGET_METRICS if one.name.endswith("poll_failures_total"))
+        reasons = ("refused", "timeout", "status", "too_large", "malformed", "tls", "dns")
+        assert list(metric.read(TargetStatus())) == [((reason,), 0) for reason in reasons]
+
+    def test_an_engine_long_gone_keeps_them_and_nothing_windowed(self, findings_of, busy_sample):
+        gone = samples_of(findings_of([busy_sample(n) for n in range(20)], later=3000.0))
+        assert {one.name: one.value for one in gone}["spec_decode_drafts_total"] == 19 * 400
+        assert not any("window" in one.labels for one in gone)
+        counters = {metric.name for metric in ENGINE_METRICS if metric.kind is Kind.COUNTER}
+        assert counters <= {one.name for one in gone}
+
+
+def test_whether_it_dropped_is_not_said_before_there_is_a_baseline(findings_of, busy_sample):
+    fresh = {one.name for one in samples_of(findings_of([busy_sample(n) for n in range(20)]))}
+    assert not {name for name in fresh if "baseline" in name or name.endswith(("_dropped", "_sigma"))}
+    assert "spec_decode_acceptance_drops_total" in fresh
+
+
+class TestTheLongWindowAlone:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "spec_decode_latency_seconds",
+            "spec_decode_kv_cache_usage_ratio",
+            "spec_decode_prefix_cache_hit_ratio",
+            "spec_decode_preemptions_per_second",
+        ],
+    )
+    def test_is_where_these_are_shown(self, busy, name):
+        assert {one.labels["window"] for one in samples_of(busy) if one.name == name} == {"5m"}
+
+
+class TestEngineReported:
+    @pytest.mark.parametrize(
+        ("drafts", "expected"),
+        [(None, {0.7, 2.5}), (10, set())],
+    )
+    def test_is_only_passed_on_where_there_are_no_counters(self, findings_of, make_sample, drafts, expected):
+        sample = make_sample(
+            drafts, drafts, drafts, reported_acceptance_ratio=0.7, reported_acceptance_length=2.5
+        )
+        found = {one.value for one in samples_of(findings_of([sample])) if "engine_reported" in one.name}
+        assert found == expected
+
+    def test_is_not_passed_on_for_ever(self, findings_of, make_sample):
+        findings = findings_of([make_sample(reported_acceptance_ratio=0.7)], later=3000.0)
+        assert not any("engine_reported" in one.name for one in samples_of(findings))
+
+
+def test_a_target_says_nothing_that_it_does_not_know_yet():
+    silent = {
+        metric.name for metric in TARGET_METRICS if all(v is None for _, v in metric.read(TargetStatus()))
+    }
+    assert silent == {
+        "spec_decode_exporter_target_up",
+        "spec_decode_exporter_target_info",
+        "spec_decode_exporter_poll_seconds",
+        "spec_decode_exporter_poll_bytes",
+        "spec_decode_exporter_last_success_timestamp_seconds",
+    }
+
+
+def test_the_exporter_says_all_of_itself():
+    status = ExporterStatus(
+        "1.0", "abc", "3.11", {"static": 2, "dns": 0}, True, 1e9, 42, web_reload_successful=True
+    )
+    for metric in EXPORTER_METRICS:
+        values = list(metric.read(status))
+        assert values
+        assert None not in [value for _, value in values]

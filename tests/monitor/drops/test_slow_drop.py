@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+import random
+from math import sqrt
+
+import pytest
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.analysis.drops.interval import Stretch
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.slow_drop import FROZEN_SECONDS, SlowDrop, SlowState
+
+STATE = TypeAdapter(SlowState)
+HOUR = 6
+"""In stretches of ten minutes."""
+
+
+def stretch(length, drafts=60_000):
+    """Ten minutes."""
+    return Stretch(600.0, drafts, (length - 1) * drafts)
+
+
+def fed(detector, lengths, drafts=60_000):
+    changes = ((place, detector.observe(stretch(length, drafts))) for place, length in enumerate(lengths, 1))
+    return [(place, change) for place, change in changes if change]
+
+
+def usual(hours=12):
+    return [2.1] * hours * HOUR
+
+
+def dropped():
+    detector = SlowDrop(DropPolicy())
+    fed(detector, usual())
+    [(_, change)] = fed(detector, [1.785] * 6)
+    assert change.dropped
+    return detector
+
+
+def carried(detector):
+    other = SlowDrop(detector.policy)
+    other.restore(
+        STATE.validate_python(json.loads(json.dumps(STATE.dump_python(detector.state, mode="json"))))
+    )
+    return other
+
+
+def test_a_sink_of_15_per_cent_over_3_hours_is_found_before_it_ends():
+    detector = SlowDrop(DropPolicy())
+    assert fed(detector, usual()) == []
+    # With many drafts a deviation is a third of 15 %, 0.105. Stretch i is lower by i · 0.0175, or i/6 deviations, of
+    # which 0.5 are allowed: 1/6 + 2/6 + … exceeds 7 with the ninth, the twelfth of the sink. By then the baseline,
+    # of 8 hours, has lost some of the sink before the last hour, which takes one more.
+    sinking = [2.1 * (1 - 0.15 * place / 18) for place in range(1, 19)]
+    [(place, change)] = fed(detector, sinking)
+    assert place in (12, 13)
+    assert change.kind is DropKind.SLOW
+    assert change.baseline_length == pytest.approx(2.1, abs=0.01)
+    assert change.length < 2.0
+
+
+def test_a_lasting_fall_by_15_per_cent_is_found_in_half_an_hour():
+    # 3 deviations less 0.5 are 2.5 a stretch: the third makes 7.5.
+    detector = SlowDrop(DropPolicy())
+    fed(detector, usual())
+    assert fed(detector, [1.785] * 3) == [
+        (3, DropChange(DropKind.SLOW, True, pytest.approx(2.1), pytest.approx(1.785), 1800.0))
+    ]
+
+
+def test_a_lasting_fall_by_4_per_cent_is_no_drop():
+    detector = SlowDrop(DropPolicy())
+    fed(detector, usual())
+    assert fed(detector, [2.1 * 0.96] * 24 * HOUR) == []
+
+
+def test_with_few_drafts_chance_decides_how_much_is_a_drop():
+    chance = random.Random(1)
+    detector = SlowDrop(DropPolicy())
+    noisy = [chance.gauss(2.1, 0.3) for _ in range(24 * HOUR)]
+    assert fed(detector, noisy, drafts=100) == []
+    # 0.3² = V (1/100): the variance per draft is 9, with a few per cent because it is not known better.
+    assert detector._deviation(stretch(2.1, 100)) == pytest.approx(0.3, rel=0.2)
+    assert detector._deviation(stretch(2.1, 400)) == pytest.approx(0.15, rel=0.25)
+    assert detector._deviation(stretch(2.1, 10**6)) == pytest.approx(0.105, rel=0.05)
+
+
+def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
+    detector = SlowDrop(DropPolicy())
+    fed(detector, [2.6, 1.6] * HOUR, drafts=100)
+    state = detector.state
+    expected = state.differences.variance() * (1 / 50 + 1 / state.baseline.effective_drafts)
+    assert detector._deviation(stretch(2.1, 50)) == pytest.approx(sqrt(expected))
+
+
+def test_nothing_is_said_in_the_first_two_hours():
+    detector = SlowDrop(DropPolicy())
+    assert fed(detector, [2.1] * 10 + [1.2]) == []
+    assert detector.state.alarm.sums[0].sum == 0
+    late = SlowDrop(DropPolicy())
+    assert fed(late, [2.1] * 12 + [1.2]) != []
+
+
+def test_silence_is_not_a_drop_and_no_time():
+    detector = SlowDrop(DropPolicy())
+    fed(detector, usual())
+    assert all(detector.observe(Stretch(60.0)) is None for _ in range(24 * 60))
+    before = detector.state.baseline.mean
+    assert fed(detector, [2.1]) == []
+    assert detector.state.baseline.mean == pytest.approx(before)
+
+
+def test_the_baseline_stands_still_during_a_drop_and_forgets_the_hour_before():
+    detector = dropped()
+    before = detector.state.baseline.mean
+    assert fed(detector, [1.785] * 12) == []
+    assert detector.state.baseline.mean == before
+    assert fed(detector, [2.1] * 30) != []
+    assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_a_drop_is_over_when_the_mirrored_sum_says_so():
+    # Half a deviation a stretch makes 7 with the fourteenth, and more than that with the next.
+    detector = dropped()
+    found = fed(detector, [2.1] * 24)
+    assert found == [(15, DropChange(DropKind.SLOW, False, pytest.approx(2.1), pytest.approx(2.1), 9000.0))]
+
+
+def test_nothing_is_learnt_from_a_drop_that_ends_within_the_hour():
+    detector = dropped()
+    [(place, change)] = fed(detector, [5.0])
+    assert (place, change.dropped) == (1, False)
+    assert fed(detector, [2.1] * 12) == []
+    assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_after_eight_hours_a_drop_is_what_is_usual():
+    detector = dropped()
+    [(place, change)] = fed(detector, [1.785] * 8 * HOUR)
+    assert change.learnt_anew
+    assert not change.dropped
+    assert place * 600 == FROZEN_SECONDS - 3 * 600
+    assert fed(detector, [1.785] * 4 * HOUR) == []
+    assert detector.state.baseline.length == pytest.approx(1.785)
+
+
+def test_a_restart_of_the_exporter_changes_nothing_in_quiet_times():
+    chance = random.Random(1)
+    detector = SlowDrop(DropPolicy())
+    fed(detector, [chance.gauss(2.1, 0.02) for _ in range(40)])
+    detector.observe(Stretch(100.0, 1000, 1100))
+    other = carried(detector)
+    assert STATE.dump_python(other.state) == STATE.dump_python(detector.state)
+    rest = [chance.gauss(2.1, 0.02) for _ in range(40)] + [1.5] * 5
+    assert fed(other, rest) == fed(detector, rest) != []
+
+
+def test_after_a_restart_old_evidence_is_worth_at_most_half():
+    detector = SlowDrop(DropPolicy())
+    fed(detector, usual() + [1.785] * 2)
+    assert detector.state.alarm.sums[0].sum == pytest.approx(5.0)
+    assert carried(detector).state.alarm.sums[0].sum == 3.5
+
+
+def test_the_state_stays_small():
+    detector = SlowDrop(DropPolicy())
+    fed(detector, [2.1, 2.0] * 24 * HOUR + [1.0] * 20)
+    assert len(json.dumps(STATE.dump_python(detector.state, mode="json"))) < 4000

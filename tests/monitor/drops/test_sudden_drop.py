@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import json
+import random
+from math import e, log, sqrt
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.analysis.drops.interval import Stretch
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.sudden_drop import FROZEN_SECONDS, SuddenDrop, SuddenState
+
+HOUR = 3600
+WEEK = 7 * 86_400
+STATE = TypeAdapter(SuddenState)
+
+
+def second(accepted, drafts=10, seconds=1.0):
+    """An increment whose drafts vary by 1 if they are independent."""
+    return Stretch(seconds, drafts, accepted, drafts + accepted**2 / drafts if drafts else 0)
+
+
+def fed(detector, increments):
+    """Feed increments; return the changes, each with the number of increments that it took."""
+    changes = ((place, detector.observe(one)) for place, one in enumerate(increments, 1))
+    return [(place, change) for place, change in changes if change]
+
+
+def usual(seconds=HOUR, accepted=11):
+    """A length of 2.1 at ten drafts a second."""
+    return [second(accepted)] * seconds
+
+
+def dropped():
+    """A detector that has just found a drop from 2.1 to 1.4."""
+    detector = SuddenDrop(DropPolicy())
+    assert fed(detector, usual()) == []
+    [(_, change)] = fed(detector, usual(6, accepted=4))
+    assert change.dropped
+    return detector
+
+
+def carried(detector):
+    """The same detector in another process."""
+    other = SuddenDrop(detector.policy)
+    other.restore(
+        STATE.validate_python(json.loads(json.dumps(STATE.dump_python(detector.state, mode="json"))))
+    )
+    return other
+
+
+def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds():
+    # A week has 6 048 000 drafts. The second sum, κ = 15 % of 2.1 = 0.315:
+    # h = 1/(2 · 0.315) · ln(1 + 2 · 0.315² · 6 048 000) ≈ 22.2 tokens, and a second brings 10 · (1.1 - 0.315) - 4
+    # = 3.85, less what the baseline is not known exactly: the sixth passes it.
+    # V is 1, that of independent drafts, times 1: an hour's drafts are all alike.
+    assert log(1 + 2 * 0.315**2 * 10 * WEEK) / 0.63 == pytest.approx(22.2, abs=0.05)
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual())
+    found = fed(detector, usual(100, accepted=4))
+    assert found == [(6, DropChange(DropKind.SUDDEN, True, pytest.approx(2.1), pytest.approx(1.4), 6.0))]
+
+
+def test_a_fall_by_15_per_cent_is_found_by_the_first_sum():
+    # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 6 048 000) ≈ 40.0. Of 100 drafts, 110 - 31.5 tokens remain, and
+    # 9.425 a second are expected where 7.85 come: 25.4 seconds, and the baseline's own error.
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual())
+    error = sqrt(1 / detector.state.baseline.effective_drafts)
+    seconds = log(1 + 2 * 0.1575**2 * 10 * WEEK) / 0.315 / (10 * (0.1575 - error))
+    [(place, _)] = fed(detector, [second(7.85)] * 60)
+    assert seconds < place <= seconds + 1
+    assert 25 < place < 29
+
+
+def test_a_fall_by_less_than_half_of_15_per_cent_is_no_drop():
+    detector = SuddenDrop(DropPolicy())
+    assert fed(detector, usual() + [second(9.5)] * 120) == []
+
+
+def test_drops_are_looked_for_after_60_seconds_with_drafts():
+    early, late = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy())
+    silence = [Stretch(1.0)] * 100
+    assert fed(early, usual(30) + silence + usual(29)) == []
+    assert early.variances == []
+    assert fed(late, usual(30) + silence + usual(31)) == []
+    assert late.variances != []
+
+
+def test_a_longer_warm_up_is_kept():
+    detector = SuddenDrop(DropPolicy(warm_up=2 * HOUR))
+    assert fed(detector, usual(2 * HOUR - 1)) == []
+    assert detector.variances == []
+    fed(detector, usual(10))
+    assert detector.variances != []
+
+
+def test_silence_is_not_a_drop_and_changes_nothing():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, [*usual(), *[Stretch(1.0)] * 60])
+    before, limits = detector.state.baseline, detector._limits
+    assert fed(detector, [Stretch(1.0)] * 3 * HOUR) == []
+    assert detector.state.baseline is before
+    assert detector._limits == limits
+    assert [place for place, _ in fed(detector, usual(100, accepted=4))] == [6]
+
+
+def test_the_baseline_stands_still_during_a_drop():
+    detector = dropped()
+    before = STATE.dump_python(detector.state)
+    assert fed(detector, usual(1700, accepted=4)) == []
+    after = STATE.dump_python(detector.state)
+    assert after["baseline"] == before["baseline"]
+    assert after["noise"] == before["noise"]
+
+
+def test_a_drop_is_over_when_the_mirrored_sum_says_so():
+    # It rises by 10 · (1.1 - 0.9425) = 1.575 a second, and by the baseline's error, up to the same 40.0.
+    detector = dropped()
+    fed(detector, usual(100, accepted=4))
+    [(place, change)] = fed(detector, usual(100))
+    assert place == 25
+    assert change == DropChange(DropKind.SUDDEN, False, pytest.approx(2.1), pytest.approx(2.1), 25.0)
+    assert fed(detector, usual(100)) == []
+
+
+def test_nothing_is_learnt_from_a_drop_that_is_over():
+    detector = dropped()
+    fed(detector, usual(1000, accepted=4))
+    fed(detector, usual(600))
+    assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_what_was_before_a_drop_is_not_compared_with_what_is_after_it():
+    detector = dropped()
+    fed(detector, usual(600, accepted=13))
+    assert detector.state.baseline.length > 2.1
+    assert all(one.sum == pytest.approx(0, abs=1e-20) for one in detector.state.noise.lengths)
+
+
+def test_the_baseline_follows_with_half_an_hour():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual(5 * HOUR))
+    fed(detector, usual(1800 + 20, accepted=12))
+    assert detector.state.baseline.length == pytest.approx(2.2 - 0.1 / e, abs=1e-3)
+
+
+def test_sums_over_more_than_a_quarter_of_an_hour_do_not_matter():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual(3 * HOUR))
+    assert [one.drafts for one in detector.variances] == [32 << power for power in range(8, -1, -1)]
+
+
+def test_after_half_an_hour_a_drop_is_what_is_usual():
+    detector = dropped()
+    [(place, change)] = fed(detector, usual(int(FROZEN_SECONDS), accepted=4))
+    assert place == FROZEN_SECONDS - 1
+    assert change == DropChange(
+        DropKind.SUDDEN,
+        False,
+        pytest.approx(2.1),
+        pytest.approx(1.4),
+        FROZEN_SECONDS + 5,
+        learnt_anew=True,
+    )
+    assert detector.variances == []
+    assert fed(detector, usual(61, accepted=4)) == []
+    assert detector.state.baseline.length == pytest.approx(1.4)
+
+
+def test_half_an_hour_passes_in_silence_too():
+    detector = dropped()
+    [(_, change)] = fed(detector, [Stretch(10.0)] * 180)
+    assert change.learnt_anew
+
+
+def test_it_does_not_matter_how_often_an_engine_is_polled():
+    often, rarely = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy())
+    fed(often, usual())
+    fed(rarely, [Stretch(15.0, 150, 165, 15 * (10 + 12.1))] * (HOUR // 15))
+    assert rarely.state.baseline.mean == pytest.approx(often.state.baseline.mean)
+    assert rarely._limits[0].threshold == pytest.approx(often._limits[0].threshold, rel=1e-3)
+    assert [place for place, _ in fed(rarely, [second(60, 150, 15.0)])] == [1]
+
+
+def test_an_increment_over_an_outage_counts_as_what_it_is():
+    detector = SuddenDrop(DropPolicy())
+    assert fed(detector, [*usual(), second(6600, 6000, 600.0)]) == []
+    [(_, change)] = fed(detector, [second(2400, 6000, 600.0)])
+    assert (change.length, change.seconds) == (pytest.approx(1.4), 600.0)
+
+
+def test_where_requests_differ_more_evidence_is_needed():
+    alike, different = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy())
+    chance = random.Random(1)
+    fed(alike, usual())
+    fed(different, [one for _ in range(HOUR // 10) for one in [second(chance.choice((8, 14)))] * 10])
+    # Sums over much more than 100 drafts vary by 0.09 · 100 = 9 a draft.
+    assert 6 < different._limits[0].threshold / alike._limits[0].threshold < 12
+
+
+def test_a_variance_from_ten_minutes_is_taken_twice():
+    chance = random.Random(1)
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, [second(chance.gauss(11, 6)) for _ in range(600)])
+    measured = detector.state.noise.variances(900 * 10)
+    assert [one.value for one in detector.variances] == pytest.approx([2 * one.value for one in measured])
+
+
+def test_an_engine_that_never_misses_may_miss_a_token():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, [Stretch(1.0, 10, 30, 90)] * HOUR)
+    assert fed(detector, [Stretch(1.0, 10, 27, 81), *[Stretch(1.0, 10, 30, 90)] * 100]) == []
+    assert fed(detector, [Stretch(1.0, 10, 10, 10)] * 10) != []
+
+
+def test_where_next_to_nothing_is_accepted_nothing_can_drop():
+    detector = SuddenDrop(DropPolicy())
+    assert fed(detector, [Stretch(1.0, 10, place % 2, place % 2) for place in range(HOUR)]) == []
+    assert fed(detector, [Stretch(1.0, 10)] * HOUR) == []
+
+
+def test_another_policy_takes_effect_while_it_watches():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual())
+    detector.policy = DropPolicy(ratio=0.8)
+    fed(detector, usual(10))
+    assert fed(detector, usual(20, accepted=4)) == []
+
+
+def test_rarer_false_alarms_take_longer_to_be_sure():
+    weekly, yearly = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy(false_alarm_period=52 * WEEK))
+    for detector in (weekly, yearly):
+        fed(detector, usual())
+    difference = yearly._limits[0].threshold - weekly._limits[0].threshold
+    assert difference == pytest.approx(log(52) / (2 * 0.1575), rel=0.01)
+
+
+def test_after_a_restart_the_baseline_is_there_at_once():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual())
+    other = carried(detector)
+    assert other.variances == detector.variances
+    assert [place for place, _ in fed(other, usual(100, accepted=4))] == [6]
+
+
+def test_after_a_restart_old_evidence_is_worth_at_most_half():
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual() + usual(5, accepted=4))
+    other = carried(detector)
+    assert other.state.alarm.sums[1].sum == other._limits[1].threshold / 2
+    assert [place for place, _ in fed(other, usual(100, accepted=4))] == [3]
+
+
+def test_a_drop_goes_on_after_a_restart():
+    other = carried(dropped())
+    assert other.state.alarm.dropped
+    assert [place for place, _ in fed(other, usual(100))] == [25]
+
+
+near_the_usual = st.lists(
+    st.builds(second, st.integers(9, 13), st.just(10), st.sampled_from((0.5, 1.0, 2.0))), max_size=150
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(before=near_the_usual, after=near_the_usual)
+def test_a_restart_in_quiet_times_changes_nothing(before, after):
+    detector = SuddenDrop(DropPolicy())
+    fed(detector, usual(200) + before)
+    other = carried(detector)
+    assert STATE.dump_python(other.state) == STATE.dump_python(detector.state)
+    fall = usual(60, accepted=2)
+    assert fed(other, after + fall) == fed(detector, after + fall)
+    assert STATE.dump_python(other.state) == STATE.dump_python(detector.state)
+
+
+anything = st.lists(
+    st.builds(
+        lambda seconds, drafts, share: Stretch(
+            seconds, drafts, int(share * drafts), int(share**2 * drafts) + 1
+        ),
+        st.floats(0.001, 1000),
+        st.integers(0, 10**12),
+        st.floats(0, 8),
+    ),
+    max_size=200,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(anything)
+def test_whatever_comes_changes_alternate_and_the_state_stays_small(increments):
+    detector = SuddenDrop(DropPolicy())
+    changes = [change.dropped for _, change in fed(detector, increments)]
+    assert changes == [place % 2 == 0 for place in range(len(changes))]
+    assert all(one.sum >= 0 for one in detector.state.alarm.sums)
+    assert len(json.dumps(STATE.dump_python(detector.state, mode="json"))) < 12_000

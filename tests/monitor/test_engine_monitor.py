@@ -1,0 +1,535 @@
+"""One engine, watched: events, checks that two polls confirm, and findings of one moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Judgement
+from spec_decode_exporter.analysis.experiments.experiment import Member, compare
+from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.increments import Reset
+
+WALL = 1_790_000_000.0
+
+
+class Watched:
+    """A watch that is polled every second, with histograms each time."""
+
+    def __init__(self, windows=(30.0, 300.0)) -> None:
+        self.watch = EngineWatch(windows)
+        self.moment = 0.0
+
+    def poll(self, sample, after=1.0):
+        self.moment += after
+        return self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)
+
+    def findings(self, later=0.0):
+        return self.watch.findings(self.moment + later)
+
+
+@pytest.fixture(name="watched")
+def watched_fixture():
+    return Watched()
+
+
+@pytest.fixture(name="good")
+def good_fixture(make_sample):
+    def good(n, *, created=None):
+        return make_sample(10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), created=created)
+
+    return good
+
+
+@pytest.fixture(name="torn")
+def torn_fixture(make_sample):
+    """A page whose positions were read before its accepted tokens."""
+    return lambda n: make_sample(10 * n, 40 * n, 15 * n + 3, positions=(9 * n, 4 * n, 2 * n, 0))
+
+
+class TestChecks:
+    def test_a_single_page_that_breaks_a_check_may_be_torn(self, watched, good, torn):
+        for n, page in enumerate((good, torn, good, torn, good)):
+            assert watched.poll(page(n)) == []
+        assert watched.findings().broken == frozenset()
+
+    def test_two_successive_polls_break_it_and_the_log_says_which_numbers(self, watched, good, torn):
+        watched.poll(good(1))
+        watched.poll(torn(2))
+        (event,) = watched.poll(torn(3))
+        assert (event.name, event.is_bad) == ("check_broken", True)
+        assert event.fields == {
+            "check": "positions_add_up",
+            "drafts": 30,
+            "draft_tokens": 120,
+            "accepted_tokens": 48,
+            "accepted_by_position": [27, 12, 6, 0],
+        }
+        assert watched.findings().broken == {Check.POSITIONS_ADD_UP}
+
+    def test_it_is_said_once_and_once_when_it_holds_again(self, watched, good, torn):
+        for n in (1, 2):
+            watched.poll(torn(n))
+        assert watched.poll(torn(3)) == []
+        (event,) = watched.poll(good(4))
+        assert (event.name, event.fields["check"], event.is_bad) == (
+            "check_holds_again",
+            "positions_add_up",
+            False,
+        )
+        assert watched.findings().broken == frozenset()
+
+    def test_two_polls_that_break_different_checks_confirm_neither(self, watched, make_sample):
+        watched.poll(make_sample(10, 40, 20, positions=(9, 5, 2, 0)))
+        watched.poll(make_sample(10, 40, 20, positions=(9, 5, 5, 6)))
+        assert watched.findings().broken == {Check.POSITIONS_ADD_UP}
+        watched.poll(make_sample(11, 44, 25, positions=(9, 5, 5, 6)))
+        assert watched.findings().broken == {Check.POSITIONS_DECREASE}
+
+    def test_alternating_creation_times_are_several_servers_at_once(self, watched, good):
+        for n in range(2):
+            watched.poll(good(n, created=WALL - 5 - n))
+        events = watched.poll(good(2, created=WALL - 5))
+        assert [event.name for event in events] == ["engine_reset", "check_broken"]
+        assert watched.findings().broken == {Check.ONE_SERVER}
+
+    def test_nothing_is_repaired(self, watched, torn):
+        for n in (1, 2, 3):
+            watched.poll(torn(n))
+        window = watched.findings().windows[0]
+        assert window[Counter.ACCEPTED_TOKENS] == 30
+        assert window.positions == (18, 8, 4, 0)
+
+
+class TestResets:
+    @pytest.mark.parametrize(
+        ("created", "cause", "counted"),
+        [
+            (WALL + 5.5, "restart", True),  # since the last poll
+            (WALL - 900.0, "restart", False),  # another server's
+            (WALL - 100.0, "decrease", False),  # the same process
+        ],
+    )
+    def test_a_reset_is_an_event_with_its_cause(self, watched, good, created, cause, counted):
+        for _ in range(5):
+            watched.poll(good(9, created=WALL - 100.0))
+        (event,) = watched.poll(good(1, created=created))
+        assert (event.name, event.is_bad) == ("engine_reset", False)
+        assert event.fields == {"cause": cause, "counted_since_restart": counted}
+        assert watched.findings().totals.resets[Reset(cause)] == 1
+
+    def test_an_ordinary_poll_is_no_event(self, watched, good):
+        assert [watched.poll(good(n, created=WALL)) for n in range(20)] == [[]] * 20
+
+
+class TestFindings:
+    def test_they_have_every_window_ascending(self, watched, good):
+        for n in range(400):
+            watched.poll(good(n))
+        short, long = watched.findings().windows
+        assert (short.length, short[Counter.DRAFTS]) == (30.0, 300)
+        assert (long.length, long[Counter.DRAFTS]) == (300.0, 3000)
+
+    def test_later_polls_do_not_change_them(self, watched, good):
+        for n in range(5):
+            watched.poll(good(n))
+        findings = watched.findings()
+        before = (findings.windows, findings.totals.counters, dict(findings.totals.resets))
+        watched.poll(good(0))
+        assert (findings.windows, findings.totals.counters, findings.totals.resets) == before
+
+    def test_after_too_long_without_a_poll_only_counters_and_checks_stay(self, watched, torn):
+        for n in range(4):
+            watched.poll(torn(n))
+        assert watched.findings(later=10.0).windows
+        gone = watched.findings(later=10.5)
+        assert (gone.windows, gone.latencies, gone.reported) == ((), {}, None)
+        assert gone.totals.counters[Counter.DRAFTS] == 30
+        assert gone.broken == {Check.POSITIONS_ADD_UP}
+
+    def test_the_increments_of_single_polls_are_in_the_windows(self, watched, good):
+        for n in range(3):
+            watched.poll(good(n))
+        increments = watched.findings().windows[0].increments
+        assert increments.counter(Counter.DRAFT_TOKENS) == [40, 40]
+        assert increments.counter(Counter.ACCEPTED_TOKENS) == [15, 15]
+
+    def test_other_windows_hold_from_now_on(self, watched, good):
+        for n in range(100):
+            watched.poll(good(n))
+        watched.watch.keep((10.0,))
+        (window,) = watched.findings().windows
+        assert (window.length, window[Counter.DRAFTS]) == (10.0, 100)
+
+    def test_histograms_are_over_the_longest_window(self, watched, make_sample):
+        for n in range(400):
+            buckets = Buckets((1.0, inf), (n, 2 * n))
+            watched.poll(make_sample(latencies={Latency.QUEUE: buckets}))
+        assert watched.findings().latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
+
+    def test_a_poll_without_histograms_changes_nothing_of_them(self, watched, make_sample):
+        for n in range(3):
+            watched.poll(make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))}))
+        watched.poll(make_sample())
+        assert watched.findings().latencies[Latency.QUEUE].counts == (2,)
+
+    def test_histograms_come_no_faster_than_polls(self, make_sample):
+        # Every 20 s, though they were wanted every 10: half of *that* is what a window allows for.
+        watch = EngineWatch((120.0, 300.0))
+        for n in range(20):
+            sample = make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))})
+            moment = 20.0 * n - (6.0 if n == 4 else 0.0)
+            watch.observe(sample, moment, WALL + moment, 20.0, 10.0)
+        assert watch.findings(380.0).latencies[Latency.QUEUE].counts == (15,)
+
+
+class TestServersThatCountTokensAsSteps:
+    """Recognised once a process was watched for a whole long window; held until it restarts."""
+
+    @pytest.fixture(name="page")
+    def page_fixture(self, make_sample):
+        def page(n, *, per_token, created):
+            return make_sample(
+                10 * n,
+                40 * n,
+                20 * n,
+                positions=(10 * n, 10 * n, 0, 0),
+                generation_tokens=30 * n,
+                first_tokens=0,
+                decode_steps=(30 if per_token else 10) * n,
+                decode_nanoseconds=10**9 * n,
+                created=created,
+                latencies={Latency.DECODE_STEP: Buckets((1.0, inf), (n, n))},
+            )
+
+        return page
+
+    @staticmethod
+    def steps(watched):
+        return watched.findings().windows[-1][Counter.DECODE_STEPS]
+
+    def test_one_is_recognised_after_a_whole_long_window(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(60):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+            assert self.steps(watched) == 30 * n
+        watched.poll(page(60, per_token=True, created=WALL - 9))
+        assert self.steps(watched) is None
+        assert watched.findings().windows[-1][Counter.DECODE_NANOSECONDS] == 60 * 10**9
+        assert watched.findings().latencies == {}
+
+    def test_a_server_that_counts_steps_never_is(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(200):
+            watched.poll(page(n, per_token=False, created=WALL - 9))
+            assert self.steps(watched) == 10 * min(n, 60)
+
+    def test_one_that_publishes_its_steps_late_is_not_judged(self, page):
+        watched = Watched((10.0, 60.0))
+        watched.watch.history.late_steps = True
+        for n in range(200):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+        assert self.steps(watched) == 30 * 60
+
+    def test_it_stays_so_while_nothing_runs(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(70):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+        for _ in range(100):
+            watched.poll(page(69, per_token=True, created=WALL - 9))
+        assert self.steps(watched) is None
+
+    def test_after_a_restart_the_server_is_judged_by_what_it_does_itself(self, page):
+        watched = Watched((10.0, 60.0))
+        for n in range(70):
+            watched.poll(page(n, per_token=True, created=WALL - 9))
+        for n in range(1, 200):
+            watched.poll(page(n, per_token=False, created=WALL + 70.5))
+            assert self.steps(watched) is not None
+        assert self.steps(watched) == 600
+
+
+class TestJudgement:
+    @pytest.fixture(name="judged")
+    def judged_fixture(self, watched, monkeypatch):
+        """The moments at which the watch judged."""
+        moments = []
+        judge = watched.watch._judge.judge
+
+        def noted(facts, now):
+            moments.append(now)
+            return judge(facts, now)
+
+        monkeypatch.setattr(watched.watch._judge, "judge", noted)
+        return moments
+
+    def test_is_made_every_five_seconds(self, watched, good, judged):
+        for n in range(12):
+            watched.poll(good(n))
+        assert judged == [1.0, 6.0, 11.0]
+
+    def test_is_made_anew_for_whoever_asks_and_only_once_a_poll(self, watched, good, judged):
+        for n in range(3):
+            watched.poll(good(n))
+        assert watched.findings().judgement is watched.findings().judgement
+        assert judged == [1.0, 3.0]
+        watched.poll(good(4))
+        assert judged == [1.0, 3.0]
+
+    def test_may_be_some_seconds_behind_for_who_does_not_mind(self, watched, good, judged):
+        for n in range(3):
+            watched.poll(good(n))
+        now = watched.watch.history.last_seen
+        watched.watch.findings(now, most_behind=2.0)
+        assert judged == [1.0]
+        watched.watch.findings(now, most_behind=1.9)
+        assert judged == [1.0, 3.0]
+
+    def test_is_told_to_the_log_however_often_others_ask(self, watched, good):
+        tell, told = watched.watch._teller.tell, []
+        watched.watch._teller.tell = lambda judgement, now, *more: (
+            told.append(now) or tell(judgement, now, *more)
+        )
+        for n in range(12):
+            watched.poll(good(n))
+            watched.findings()
+        assert told == [6.0, 11.0], "there is nothing to tell of the empty window after the first poll"
+
+    def test_tells_the_log_of_another_state_and_another_number_of_draft_tokens(
+        self, watched, good, make_sample
+    ):
+        events = [event for n in range(12) for event in watched.poll(good(n))]
+        assert {event.name for event in events}.isdisjoint({"state_changed", "configured_tokens_changed"})
+        restarted = [make_sample(0, 0, 0, positions=(0, 0)) for _ in range(60)]
+        events = [event for page in restarted for event in watched.poll(page)]
+        told = {event.name: event.fields for event in events}
+        assert told["configured_tokens_changed"] == {"configured_tokens": 2, "before": 4}
+        assert told["state_changed"] == {"state": "idle", "before": "active"}
+
+    def test_of_an_engine_that_is_gone_is_that_nobody_knows(self, watched, good):
+        watched.poll(good(1))
+        assert watched.findings().judgement.state is State.IDLE
+        assert watched.findings(later=11.0).judgement == UNREACHABLE
+
+    def test_is_by_what_is_assumed_now(self, watched, good):
+        for n in range(20):
+            watched.poll(good(n))
+        assert watched.findings().judgement.cost is None
+        watched.watch.assume(Assumptions(cost=CostSettings(draft_cost_ratio=0.1)))
+        watched.poll(good(20))
+        assert watched.findings().judgement.cost.draft_cost_ratio == 0.1
+
+    def test_knows_the_tokens_that_are_configured(self, watched, good):
+        watched.watch.assume(Assumptions(Speculation(tokens=6)))
+        for n in range(5):
+            watched.poll(good(n))
+        assert watched.findings().tokens == 6
+        assert watched.findings().windows[0].positions == (36, 16, 8, 0, 0, 0)
+
+
+class TestDefects:
+    """Whatever raises in the analysis, the polls count and what was counted is shown."""
+
+    @pytest.fixture(name="broken")
+    def broken_fixture(self, monkeypatch):
+        """Make a method raise from now on, and count how often it is tried."""
+
+        def broken(owner, method):
+            tried = []
+
+            def raises(*_args):
+                tried.append(method)
+                raise ZeroDivisionError(method)
+
+            monkeypatch.setattr(owner, method, raises)
+            return tried
+
+        return broken
+
+    @staticmethod
+    def polls(watched, pages):
+        return [event for page in pages for event in watched.poll(page)]
+
+    def test_a_judgement_that_fails_leaves_the_plain_state_and_is_told_once(self, watched, good, broken):
+        self.polls(watched, map(good, range(3)))
+        broken(watched.watch._judge, "judge")
+        (event,) = self.polls(watched, map(good, range(3, 30)))
+        assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "judgement")
+        assert watched.findings().judgement == Judgement(State.ACTIVE)
+        assert watched.findings().windows[0][Counter.DRAFTS] == 290
+
+    def test_the_state_without_a_judgement_is_what_the_counters_say(self, good, make_sample, broken):
+        for page, state in ((good(1), State.IDLE), (make_sample(), State.DISABLED)):
+            watched = Watched()
+            broken(watched.watch._judge, "judge")
+            watched.poll(page)
+            watched.poll(page)
+            assert watched.findings().judgement == Judgement(state)
+
+    def test_a_judgement_that_fails_is_not_tried_again_before_the_next_poll(self, watched, good, broken):
+        watched.poll(good(0))
+        tried = broken(watched.watch._judge, "judge")
+        watched.poll(good(1))
+        for _ in range(5):
+            assert watched.findings().judgement.verdict is Verdict.INSUFFICIENT
+        assert len(tried) == 1
+        watched.poll(good(2))
+        watched.findings()
+        assert len(tried) == 2
+
+    def test_a_failure_that_somebody_who_asked_met_is_told_with_the_next_poll(self, watched, good, broken):
+        self.polls(watched, map(good, range(2)))
+        broken(watched.watch._judge, "judge")
+        watched.findings()
+        assert [event.name for event in watched.poll(good(2))] == ["analysis_failed"]
+
+    def test_the_judgement_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
+        self.polls(watched, map(good, range(2)))
+        with monkeypatch.context() as patch:
+            patch.setattr(watched.watch._judge, "judge", None)
+            watched.poll(good(2))
+            assert watched.findings().judgement.bounds == ()
+        watched.poll(good(3))
+        assert len(watched.findings().judgement.bounds) == 2
+        events = self.polls(watched, map(good, range(4, 100)))
+        assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
+
+    def test_without_a_judgement_no_stall_ends(self, watched, good, broken, monkeypatch):
+        monkeypatch.setattr(watched.watch._judge, "judge", lambda *_: Judgement(State.STALLED))
+        told = [event.name for event in self.polls(watched, map(good, range(7)))]
+        assert told == ["drafting_stalled"]
+        broken(watched.watch._judge, "judge")
+        assert [event.name for event in self.polls(watched, map(good, range(7, 20)))] == ["analysis_failed"]
+
+    def test_a_watch_for_drops_that_fails_loses_no_other_event(self, watched, good, torn, broken):
+        self.polls(watched, map(good, range(2)))
+        broken(watched.watch._experience._drops, "observe")
+        events = self.polls(watched, [torn(2), torn(3)])
+        assert [event.name for event in events] == ["analysis_failed", "check_broken"]
+        assert events[0].fields["part"] == "learning"
+        assert watched.findings().windows[0][Counter.DRAFTS] == 30
+
+    def test_a_status_of_drops_that_fails_is_absent_its_counts_too(self, watched, good, broken):
+        self.polls(watched, map(good, range(2)))
+        broken(watched.watch._experience._drops, "status")
+        assert watched.findings().drops == DropStatus(drops={})
+        assert watched.findings(later=60.0).drops == DropStatus(drops={})
+
+    def test_what_cannot_be_saved_is_nothing_new(self, watched, good, broken):
+        self.polls(watched, map(good, range(5)))
+        assert watched.watch.learnt() is not None
+        broken(watched.watch._experience._drops, "saved")
+        assert watched.watch.learnt() is None
+
+
+def _with_accepted(sample, accepted):
+    counters = list(sample.counters)
+    counters[Counter.ACCEPTED_TOKENS] = accepted
+    return tuple(counters)
+
+
+class TestWhatExperimentsSee:
+    @pytest.mark.parametrize("method", ["eagle3", ""])
+    def test_an_engine_that_speculates_has_its_method_as_far_as_it_is_known(self, watched, good, method):
+        watched.watch.assume(Assumptions(Speculation(method)))
+        watched.poll(good(1))
+        assert watched.watch.method == method
+
+    def test_one_that_does_not_is_off_whatever_is_configured_for_all(self, watched, make_sample):
+        watched.watch.assume(Assumptions(Speculation("eagle3")))
+        watched.poll(make_sample(generation_tokens=5))
+        assert watched.watch.method == "off"
+
+    def test_one_that_may_be_about_to_has_the_method_that_it_is_configured_with(self, watched, make_sample):
+        watched.watch.history.late_steps = True
+        watched.poll(make_sample(0, 0, 0))
+        assert watched.watch.method == "off"
+        watched.watch.assume(Assumptions(Speculation("eagle3")))
+        assert watched.watch.method == "eagle3"
+
+    def test_one_that_comes_to_draft_by_another_method_brings_nothing_of_the_old_one_into_its_arm(
+        self, watched, good
+    ):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "methods",
+                "arms": {name: {"match": {"method": name}} for name in ("eagle3", "mtp")},
+                "baseline": "eagle3",
+            }
+        )
+
+        def compared():
+            labels = {"name": "t", "model_name": "m", "method": watched.watch.method}
+            member = Member(labels, watched.watch.windows(watched.moment))
+            found = compare(settings, [member], (30.0, 300.0), watched.moment).arms
+            return {name: arm.windows[-1].acceptance_length for name, arm in found.items()}
+
+        watched.watch.assume(Assumptions(Speculation("eagle3", tokens=4)))
+        for n in range(10):
+            watched.poll(good(n))
+        assert compared() == {"eagle3": 2.5, "mtp": None}
+        watched.watch.assume(Assumptions(Speculation("mtp", tokens=4)))
+        assert compared() == {"eagle3": None, "mtp": None}
+        events = watched.poll(replace(good(10), counters=_with_accepted(good(10), 135 + 5)))
+        assert compared() == {"eagle3": None, "mtp": 1.5}
+        assert "configured_tokens_changed" not in {event.name for event in events}
+
+    def test_one_whose_method_is_only_known_later_keeps_its_windows(self, watched, good):
+        watched.poll(good(1))
+        watched.poll(good(2))
+        watched.watch.assume(Assumptions(Speculation("mtp")))
+        (window, _) = watched.watch.windows(watched.moment)
+        assert window[Counter.DRAFTS] == 10
+
+    def test_one_that_was_not_seen_for_too_long_has_no_windows(self, watched, good):
+        watched.poll(good(1))
+        watched.poll(good(2))
+        assert [window.length for window in watched.watch.windows(watched.moment)] == [30.0, 300.0]
+        assert watched.watch.windows(watched.moment + 11.0) == ()
+
+    def test_the_baseline_of_an_experiment_gives_the_cost_until_there_is_none(self, make_sample):
+        def working(n, drafts, step):
+            return make_sample(
+                drafts * n,
+                4 * drafts * n,
+                2 * drafts * n,
+                positions=(drafts * n, drafts * n, 0, 0),
+                generation_tokens=n * 1200,
+                first_tokens=8 * n,
+                decode_steps=400 * n,
+                decode_nanoseconds=round(400 * step * 1e9) * n,
+                running_requests=8.0,
+            )
+
+        drafting, plain = Watched(), Watched()
+        for n in range(60):
+            drafting.poll(working(n, 400, 0.028))
+            plain.poll(
+                make_sample(
+                    generation_tokens=408 * n,
+                    first_tokens=8 * n,
+                    decode_steps=400 * n,
+                    decode_nanoseconds=8 * 10**9 * n,
+                    running_requests=8.0,
+                )
+            )
+        drafting.watch.compare([plain.watch.step_times], None)
+        drafting.poll(working(60, 400, 0.028))
+        cost = drafting.watch.judge().cost
+        # 28 ms a step against 20 ms, for four tokens.
+        assert (cost.source, cost.draft_cost_ratio) == ("measured", pytest.approx(0.1))
+        drafting.watch.compare((), None)
+        assert drafting.watch.judge().cost is None, "though nothing was polled since"
+        drafting.poll(working(61, 400, 0.028))
+        assert drafting.watch.judge().cost is None

@@ -1,0 +1,84 @@
+"""An experiment that is compared again and again."""
+
+from __future__ import annotations
+
+from random import Random
+
+from spec_decode_exporter.analysis.experiments.experiment import compare
+from spec_decode_exporter.analysis.experiments.faster_method import rival
+from spec_decode_exporter.monitor.experiment_tracker import Contest
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.ledger import Known, Ledger
+from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, TIME, member, second_of, times, window_of
+
+SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO}
+LONGEST = 300.0
+
+
+def looked(contest, moment, eagle=EAGLE, running=6.0):
+    now = NOW + moment
+    members = [
+        member("off", window_of(PLAIN, now=now)),
+        member("eagle", window_of(eagle, now=now, running=running)),
+        member("ngram", window_of(SLOWER, now=now)),
+    ]
+    found = contest.compare(members, (30.0, LONGEST), now)
+    return found, rival(found, "ngram", members[2])
+
+
+def winner_of(found):
+    (name,) = [name for name, arm in found.arms.items() if arm.wins[TIME]] or [None]
+    return name
+
+
+def test_the_winner_is_named_once_it_stood_for_a_whole_longest_window():
+    contest = Contest(SETTINGS)
+    found = [winner_of(looked(contest, moment)[0]) for moment in (0, 150, 299, 300, 305)]
+    assert found == [None, None, None, "eagle", "eagle"]
+
+
+def test_the_better_method_is_named_as_late():
+    contest = Contest(SETTINGS)
+    found = [looked(contest, moment)[1] for moment in (0, 299, 300)]
+    assert found[:2] == [None, None]
+    assert (found[2].arm, found[2].method) == ("eagle", "eagle")
+
+
+def test_a_look_at_which_arms_cannot_be_compared_ends_it_at_once():
+    contest = Contest(SETTINGS)
+    for moment in (0, 300):
+        looked(contest, moment)
+    ended, no_rival = looked(contest, 305, eagle=times(EAGLE, 4), running=24.0)
+    assert (winner_of(ended), no_rival) == (None, None)
+    assert [winner_of(looked(contest, moment)[0]) for moment in (310, 605, 610)] == [None, None, "eagle"]
+
+
+def test_of_equal_arms_a_winner_is_hardly_ever_named_however_often_they_are_compared():
+    """Twenty hours of two arms that are the same, looked at once a minute."""
+    known = Known(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
+
+    def hour(seed):
+        random, contest = Random(seed), Contest(SETTINGS)
+        ledgers, states, at_once, stood = (Ledger(LONGEST), Ledger(LONGEST)), ([0.0], [0.0]), False, False
+        for second in range(1, 3901):
+            for ledger, state in zip(ledgers, states, strict=True):
+                moved = second_of(random, 0.02, state, second) | {"decode_steps": 240, "prompt_tokens": 800}
+                counters = tuple(moved.get(counter.name.lower(), 0) for counter in Counter)
+                ledger.add(Increment(second - 1.0, float(second), counters, ()), (6.0, 0.0, 0.0), 1.0)
+            if second >= LONGEST and second % 60 == 0:
+                windows = [ledger.window(LONGEST, 1.0, float(second), known) for ledger in ledgers]
+                members = [
+                    member(name, window) for name, window in zip(("off", "eagle"), windows, strict=True)
+                ]
+                look = compare(SETTINGS, members, (LONGEST,), float(second))
+                at_once |= winner_of(look) is not None
+                stood |= winner_of(contest.compare(members, (LONGEST,), float(second))) is not None
+        return at_once, stood
+
+    hours = [hour(seed) for seed in range(20)]
+    assert sum(at_once for at_once, _ in hours) >= 10
+    assert sum(stood for _, stood in hours) <= 3
+
+
+NEVER_TOLD = (Counter.FINISHED_REQUESTS, Counter.END_TO_END_NANOSECONDS)

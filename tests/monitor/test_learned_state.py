@@ -1,0 +1,264 @@
+"""What is learnt of an engine over hours, and when it starts anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.monitor.learned_state import Experience
+from spec_decode_exporter.window.engine_history import EngineHistory
+
+WALL = 1_790_000_000.0
+EAGLE = Assumptions(Speculation("eagle3"))
+
+
+class Fed:
+    """An engine that drafts K tokens 40 times a second, or pauses, at 8 running requests."""
+
+    def __init__(self, make_sample, assumptions=EAGLE):
+        self.make_sample = make_sample
+        self.history = EngineHistory(300.0)
+        self.experience = Experience(assumptions)
+        self.moment = 0.0
+        self.created = WALL
+        self.counts = dict.fromkeys(("drafts", "tokens", "accepted", "steps", "seconds"), 0)
+        self.positions = ()
+        self.shows_positions = True
+        self.changes = []
+
+    def run(self, seconds, *, length=3.0, tokens=4, drafts=40, step=0.02):
+        for _ in range(seconds):
+            self._second(length, tokens, drafts, step)
+
+    def restart(self):
+        self.created = WALL + self.moment + 0.5
+        self.counts = dict.fromkeys(self.counts, 0)
+        self.positions = ()
+
+    def _second(self, length, tokens, drafts, step):
+        self.moment += 1.0
+        counts, steps = self.counts, 400
+        # Every other second a little more and less, so that there is chance.
+        accepted = round((length - 1 + (0.1 if self.moment % 2 else -0.1)) * drafts)
+        counts["drafts"] += drafts
+        counts["tokens"] += tokens * drafts
+        counts["accepted"] += accepted
+        counts["steps"] += steps
+        counts["seconds"] += round(steps * step * 1e9)
+        share, rest = divmod(accepted, tokens) if tokens else (0, 0)
+        grown = [share + (place < rest) for place in range(tokens)]
+        before = self.positions or (0,) * tokens
+        self.positions = tuple(old + new for old, new in zip(before, grown, strict=True))
+        sample = self.make_sample(
+            counts["drafts"],
+            counts["tokens"],
+            counts["accepted"],
+            positions=self.positions if self.shows_positions else (),
+            decode_steps=counts["steps"],
+            decode_nanoseconds=counts["seconds"],
+            running_requests=8.0,
+            created=self.created,
+        )
+        taken = self.history.observe(sample, self.moment, WALL + self.moment, 1.0)
+        if taken.increment:
+            self.changes += self.experience.observe(taken.increment, sample, self.history)
+
+    @property
+    def baseline(self):
+        return self.experience.drops().baseline_length
+
+
+@pytest.fixture(name="fed")
+def fed_fixture(make_sample):
+    return Fed(make_sample)
+
+
+def test_a_sudden_drop_is_told_when_it_begins_and_when_it_ends(fed):
+    fed.run(300)
+    assert fed.baseline == pytest.approx(3.0, abs=0.02)
+    fed.run(30, length=1.8)
+    assert [(change.kind, change.dropped) for change in fed.changes] == [(DropKind.SUDDEN, True)]
+    assert fed.experience.drops().dropped[DropKind.SUDDEN]
+    fed.run(120)
+    assert [(change.kind, change.dropped) for change in fed.changes][1:] == [(DropKind.SUDDEN, False)]
+    assert fed.experience.drops().drops == {DropKind.SUDDEN: 1, DropKind.SLOW: 0}
+
+
+def test_a_pause_of_drafting_under_load_tells_what_drafting_costs(fed):
+    fed.run(200, step=0.028)
+    fed.run(200, drafts=0, step=0.02)
+    ((load, cost),) = [(known.running_requests, known.draft_cost_ratio) for known in fed.experience.costs()]
+    # 0.4 plain steps more for 40 drafts of 4 tokens on 400 steps; part of it is what eagle3 pays in any case.
+    assert load == pytest.approx(8.0)
+    assert 0 < cost < 0.4 / 0.4
+
+
+def test_another_k_begins_the_baseline_anew(fed):
+    fed.run(200)
+    fed.restart()
+    fed.run(30, tokens=5)
+    assert fed.baseline is None
+
+
+def test_a_restart_with_the_same_k_goes_on_with_the_baseline(fed):
+    fed.run(200)
+    fed.restart()
+    fed.run(30)
+    assert fed.baseline == pytest.approx(3.0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "other", [Speculation("mtp"), Speculation("eagle3", draft_model="other"), Speculation("mtp", "", "one")]
+)
+def test_another_drafter_begins_everything_anew(make_sample, other):
+    fed = Fed(make_sample, Assumptions(Speculation("eagle3", draft_model="one")))
+    fed.run(200)
+    fed.experience.assume(Assumptions(other))
+    assert fed.baseline is None
+
+
+class TestADrafterThatIsNotKnown:
+    """Nobody says so for a while, or only later: it is the same one."""
+
+    @pytest.mark.parametrize(
+        "others",
+        [
+            [Speculation()],
+            [Speculation(), Speculation("eagle3")],
+            [Speculation("eagle3", draft_model="one"), Speculation(), Speculation(draft_model="one")],
+        ],
+    )
+    def test_begins_nothing_anew(self, fed, others):
+        fed.run(200)
+        for other in others:
+            fed.experience.assume(Assumptions(other))
+        assert fed.baseline is not None
+
+    def test_is_held_against_the_last_one_that_was_known(self, fed):
+        fed.run(200)
+        fed.experience.assume(Assumptions(Speculation()))
+        fed.experience.assume(Assumptions(Speculation("mtp")))
+        assert fed.baseline is None
+
+    def test_was_the_one_that_is_remembered(self, fed, make_sample):
+        fed.run(300)
+        again = Fed(make_sample, Assumptions())
+        again.experience.remember(fed.experience.saved())
+        again.run(2)
+        assert again.baseline is not None
+        assert again.experience.saved()["method"] == "eagle3"
+        again.experience.assume(EAGLE)
+        assert again.baseline is not None
+        again.experience.assume(Assumptions(Speculation("mtp")))
+        assert again.baseline is None
+
+
+def test_other_thresholds_do_not(fed):
+    fed.run(200)
+    policy = EAGLE.policy.model_copy(update={"min_drafts": 7})
+    fed.experience.assume(replace(EAGLE, policy=policy))
+    assert fed.baseline is not None
+
+
+class TestWhatIsSaved:
+    @pytest.fixture(name="saved")
+    def saved_fixture(self, fed):
+        fed.run(300)
+        return fed.experience.saved()
+
+    @pytest.fixture(name="again")
+    def again_fixture(self, saved, make_sample):
+        """The same engine after a restart of the exporter."""
+        again = Fed(make_sample)
+        again.experience.remember(saved)
+        return again
+
+    def test_is_there_at_once_after_a_restart_of_the_exporter(self, fed, again):
+        assert again.baseline is None  # nobody knows yet whether the engine is the same
+        again.run(2)
+        assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"tokens": 3},
+            {"tokens": 0},
+            {"tokens": "4"},
+            {"tokens": None},
+            {"method": "mtp"},
+            {"drops": {"sudden": 7}},
+            {"drops": None},
+            {"drops": {}},
+            {"drops": 7},
+        ],
+    )
+    def test_of_an_engine_that_drafts_otherwise_or_that_is_not_understood_is_left_aside(
+        self, saved, again, changed
+    ):
+        again.experience.remember({**saved, **changed})
+        again.run(2)
+        assert again.baseline is None
+
+    @pytest.mark.parametrize("unknown", [{"method": ""}, {"method": None}, {"draft_model": ""}])
+    def test_without_a_method_is_of_any(self, saved, again, unknown):
+        again.experience.remember({**saved, **unknown})
+        again.run(2)
+        assert again.baseline is not None
+
+    def test_is_nothing_before_anything_was_drafted(self, fed):
+        assert fed.experience.saved() is None
+        fed.run(100, drafts=0)
+        assert fed.experience.saved() is None
+        fed.run(1)
+        assert fed.experience.saved() is not None
+
+    def test_is_what_was_remembered_until_the_engine_is_known(self, saved, again):
+        assert again.experience.saved() == saved
+        again.run(1)  # a first poll has no increment
+        assert again.experience.saved() == saved
+
+    def test_stays_while_a_server_that_shows_no_positions_yet_is_idle(self, fed, saved, again):
+        again.run(1000, tokens=0, drafts=0)
+        assert again.experience.saved() == saved
+        again.run(2)
+        assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
+
+    def test_is_with_the_k_it_was_learnt_of_while_a_restarted_server_is_idle(self, fed):
+        fed.run(300)
+        fed.restart()
+        fed.run(30, tokens=0, drafts=0)
+        assert fed.history.tokens == 0
+        assert fed.experience.saved()["tokens"] == 4
+        assert fed.experience.saved()["drops"]["sudden"]["baseline"]["drafts"] > 1000
+
+    def test_is_nothing_of_an_engine_that_came_to_have_another_k(self, fed):
+        fed.run(300)
+        fed.restart()
+        fed.run(2, tokens=5, drafts=0)
+        assert fed.experience.saved() is None
+
+    def test_waits_for_positions_that_are_created_one_by_one(self, fed, again):
+        again.run(20, tokens=3)
+        assert again.baseline is None
+        again.positions += (0,)
+        again.run(1)
+        assert again.baseline == pytest.approx(fed.baseline, abs=0.05)
+
+    def test_is_left_aside_if_the_engine_drafts_on_with_fewer_positions(self, saved, again):
+        again.run(60, tokens=3)
+        assert again.experience.saved() == saved
+        again.run(1, tokens=3)
+        assert again.experience.saved()["tokens"] == 3
+        again.run(60, tokens=3)
+        assert again.baseline == pytest.approx(3.0, abs=0.05)
+
+    def test_of_an_engine_that_shows_no_positions_is_recalled_by_its_draft_tokens(self, again):
+        again.shows_positions = False
+        again.run(20, drafts=0)
+        assert again.baseline is None
+        again.run(1)
+        assert again.baseline is not None

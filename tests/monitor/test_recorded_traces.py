@@ -1,0 +1,212 @@
+"""Recorded pages, replayed with a clock moved by hand, give exactly the sums that the pages give.
+
+What is expected is read from the pages by prometheus_client's parser and added up here, the restart by hand.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
+from spec_decode_exporter.figures.positions import position_acceptance_ratios
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.window.increments import Reset
+
+TRACES = Path(__file__).parents[1] / "traces"
+WINDOWS = (10.0, 30.0, 60.0, 300.0)
+WALL = 1_795_225_677.0
+"""Unix time of the restart trace's beginning, see its README."""
+CREATED = 1.7952257678679671e09 - WALL
+"""When the second process' counters were created, on the trace's clock."""
+
+NAMES = {
+    Counter.DRAFTS: "vllm:spec_decode_num_drafts_total",
+    Counter.DRAFT_TOKENS: "vllm:spec_decode_num_draft_tokens_total",
+    Counter.ACCEPTED_TOKENS: "vllm:spec_decode_num_accepted_tokens_total",
+    Counter.GENERATION_TOKENS: "vllm:generation_tokens_total",
+    Counter.FIRST_TOKENS: "vllm:time_to_first_token_seconds_count",
+    Counter.DECODE_STEPS: "vllm:inter_token_latency_seconds_count",
+    Counter.PREEMPTIONS: "vllm:num_preemptions_total",
+    Counter.PREFIX_CACHE_QUERIES: "vllm:prefix_cache_queries_total",
+    Counter.PREFIX_CACHE_HITS: "vllm:prefix_cache_hits_total",
+}
+SECONDS = "vllm:inter_token_latency_seconds_sum"
+POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+BUCKETS = {
+    Latency.TIME_TO_FIRST_TOKEN: "vllm:time_to_first_token_seconds_bucket",
+    Latency.TIME_PER_OUTPUT_TOKEN: "vllm:request_time_per_output_token_seconds_bucket",
+    Latency.DECODE_STEP: "vllm:inter_token_latency_seconds_bucket",
+    Latency.END_TO_END: "vllm:e2e_request_latency_seconds_bucket",
+    Latency.QUEUE: "vllm:request_queue_time_seconds_bucket",
+}
+
+
+def lines_of(name):
+    with gzip.open(TRACES / name, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def parsed(page, engine):
+    """All values of one engine by sample name, a list where there are positions or buckets."""
+    values = defaultdict(dict)
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.labels.get("engine") == engine:
+                key = sample.labels.get("position", sample.labels.get("le", ""))
+                values[sample.name][key] = sample.value
+    return values
+
+
+class Replay:
+    """A trace, and what the exporter and prometheus_client make of it."""
+
+    def __init__(self, name, engine):
+        self.watch = EngineWatch(WINDOWS)
+        self.reader = Reader()
+        self.rows = lines_of(name)
+        self.engine = engine
+        self.pages = []
+
+    def polls(self):
+        """Feed poll after poll; yield the moment after each that succeeded."""
+        for row in self.rows:
+            if "page" not in row:
+                continue
+            reading = finish(self.reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+            sample = reading.samples[EngineName("tiny-llama", self.engine)]
+            self.watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
+            self.pages.append((row["t"], parsed(row["page"], self.engine), row["histograms"]))
+            yield row["t"]
+
+    def run(self):
+        """Feed all polls; return the moment of the last."""
+        return list(self.polls())[-1]
+
+    def increments(self):
+        """Begin, end and pages of every increment since the last restart; a first page of None is nothing."""
+        found = []
+        for (begin, before, _), (end, after, _) in pairwise(self.pages):
+            if after[NAMES[Counter.DRAFTS]][""] < before[NAMES[Counter.DRAFTS]][""]:
+                found = [(CREATED, end, None, after)]  # with another K: windows begin anew
+            else:
+                found.append((begin, end, before, after))
+        return found
+
+
+def grown(increments, name, key=""):
+    return sum(
+        after[name][key] - (before[name].get(key, 0) if before else 0) for _, _, before, after in increments
+    )
+
+
+@pytest.mark.parametrize(
+    ("trace", "engine"), [("restart_k3_k5", "0"), ("dp2_multiapi", "0"), ("dp2_multiapi", "1")]
+)
+def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(trace, engine):
+    replay = Replay(f"{trace}.jsonl.gz", engine)
+    for newest in replay.polls():
+        increments = replay.increments()
+        for window in replay.watch.findings(newest).windows:
+            inside = [one for one in increments if one[0] >= newest - window.length - 0.5]
+            assert window.polls == len(inside)
+            assert window.seconds == pytest.approx(sum(end - begin for begin, end, *_ in inside))
+            for counter, name in NAMES.items():
+                assert window[counter] == grown(inside, name)
+            assert window[Counter.DECODE_NANOSECONDS] / 1e9 == pytest.approx(grown(inside, SECONDS), abs=1e-6)
+            positions = replay.pages[-1][1][POSITIONS]
+            assert window.positions == tuple(
+                grown(inside, POSITIONS, str(place)) for place in range(len(positions))
+            )
+            running = [after["vllm:num_requests_running"][""] for *_, after in inside]
+            place = window.gauges[Gauge.RUNNING_REQUESTS]
+            assert place == (pytest.approx(sum(running) / len(running)) if running else None)
+
+
+def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing():
+    replay = Replay("restart_k3_k5.jsonl.gz", "0")
+    assert sum("error" in row for row in replay.rows) == 42
+    replay.run()
+    first, last_of_3 = replay.pages[0][1], next(page for t, page, _ in replay.pages if t == 49.131)
+    last = replay.pages[-1][1]
+    totals = replay.watch.history.totals()
+    for counter, name in NAMES.items():
+        assert totals.counters[counter] == last_of_3[name][""] - first[name][""] + last[name][""]
+    assert totals.positions == tuple(
+        last_of_3[POSITIONS].get(str(place), 0) + last[POSITIONS][str(place)] for place in range(5)
+    )
+    assert totals.resets == {Reset.RESTART: 1, Reset.DECREASE: 0}
+    assert totals.covered_seconds == pytest.approx(49.131 - 0.001 + 187.402 - CREATED, abs=1e-6)
+    assert replay.watch.history.tokens == 5
+    assert replay.watch.findings(187.402).broken == frozenset()
+
+
+def test_during_the_outage_windows_vanish_and_counters_stay():
+    replay = Replay("restart_k3_k5.jsonl.gz", "0")
+    for moment in replay.polls():
+        if moment == 49.131:
+            break
+    assert replay.watch.findings(59.1).windows
+    gone = replay.watch.findings(59.2)
+    assert gone.windows == ()
+    assert gone.totals.counters[Counter.DRAFTS] == 3146
+
+
+def test_the_window_over_the_second_process_is_what_its_responses_say():
+    replay = Replay("restart_k3_k5.jsonl.gz", "0")
+    replay.run()
+    long = replay.watch.findings(187.402).windows[-1]
+    responses = [
+        one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 5
+    ]
+    drafts = sum(one["num_spec_steps"] for one in responses)
+    drafted = sum(one["num_draft_tokens"] for one in responses)
+    accepted = sum(one["num_accepted_draft_tokens"] for one in responses)
+    assert (drafts, drafted, accepted) == (6561, 32_805, 16_728)
+    assert long[Counter.DRAFTS] == drafts
+    assert long[Counter.DRAFT_TOKENS] == drafted
+    assert long[Counter.ACCEPTED_TOKENS] == accepted
+    assert long[Counter.GENERATION_TOKENS] == sum(one["completion_tokens"] for one in responses)
+    assert long[Counter.FIRST_TOKENS] == len(responses)
+    survived = [sum(sum(one["acceptance_histogram"][place + 1 :]) for one in responses) for place in range(5)]
+    assert long.positions == tuple(survived)
+    assert draft_acceptance_ratio(long) == pytest.approx(accepted / drafted, rel=1e-9)
+    assert acceptance_length_tokens(long) == pytest.approx(1 + accepted / drafts, rel=1e-9)
+    assert position_acceptance_ratios(long) == pytest.approx([count / drafts for count in survived], rel=1e-9)
+
+
+def test_the_first_process_responses_lie_between_its_pages():
+    # It was killed with requests under way, whose drafts no response tells of.
+    responses = [
+        one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 3
+    ]
+    told = sum(one["num_spec_steps"] for one in responses if one["end"] <= 49.131)
+    assert told <= 3146 <= told + 3 * 120
+
+
+@pytest.mark.parametrize(
+    ("trace", "engine"), [("restart_k3_k5", "0"), ("dp2_multiapi", "0"), ("dp2_multiapi", "1")]
+)
+def test_histograms_over_the_long_window_are_what_the_pages_give(trace, engine):
+    replay = Replay(f"{trace}.jsonl.gz", engine)
+    newest = replay.run()
+    pages = [page for _, page, histograms in replay.pages if histograms]
+    restarted = trace == "restart_k3_k5"
+    found = replay.watch.findings(newest).latencies
+    assert set(found) == set(Latency)
+    for latency, name in BUCKETS.items():
+        before = {} if restarted else pages[0][name]
+        expected = {float(le): count - before.get(le, 0) for le, count in pages[-1][name].items()}
+        assert dict(zip(found[latency].bounds, found[latency].counts, strict=True)) == expected
+    assert found[Latency.DECODE_STEP].counts[found[Latency.DECODE_STEP].bounds.index(inf)] > 0

@@ -1,0 +1,167 @@
+"""What is known of engines from before."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.monitor.remembered_engines import (
+    MOST_KEPT,
+    MOST_NAME,
+    MOST_OF_TARGET,
+    REMEMBERED,
+    Baselines,
+    Key,
+)
+from spec_decode_exporter.monitor.state_file import StateFile
+
+KEY = Key("one", "llama", "0")
+
+
+def recalled(saved):
+    baselines = Baselines()
+    baselines.recall(saved)
+    return baselines
+
+
+def test_what_was_kept_is_known_under_the_same_labels_only():
+    baselines = Baselines()
+    baselines.keep(KEY, {"tokens": 4}, 100.0)
+    assert baselines.known(KEY) == {"tokens": 4}
+    assert baselines.known(KEY._replace(engine="1")) is None
+
+
+def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
+    baselines = Baselines()
+    with capture_logs() as logs:
+        for number in range(5 * MOST_KEPT):
+            baselines.keep(KEY._replace(target=str(number)), {}, float(number))
+    assert len(list(baselines._entries())) <= MOST_KEPT + MOST_OF_TARGET
+    assert baselines.known(KEY._replace(target=str(5 * MOST_KEPT - 1))) == {}
+    assert [log["event"] for log in logs] == ["baselines_forgotten"]
+
+
+def test_it_survives_being_written_as_json():
+    baselines = Baselines()
+    baselines.keep(KEY, {"tokens": 4, "drops": {"mean": 2.5}}, 100.0)
+    again = recalled(json.loads(json.dumps(baselines.saved(200.0))))
+    assert again.known(KEY) == {"tokens": 4, "drops": {"mean": 2.5}}
+    assert again.saved(200.0) == baselines.saved(200.0)
+
+
+class TestTooManyEngines:
+    @pytest.fixture(name="baselines")
+    def baselines_fixture(self):
+        """Two more than are kept; the first ones were seen last."""
+        baselines = Baselines()
+        for number in range(MOST_KEPT + 2):
+            baselines.keep(Key(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
+        return baselines
+
+    def test_those_that_were_not_seen_for_longest_are_forgotten(self, baselines):
+        kept = {entry["engine"] for entry in baselines.saved(10_000.0)["engines"]}
+        assert kept == set(map(str, range(MOST_KEPT)))
+        assert baselines.known(Key("target 0", "llama", str(MOST_KEPT))) is None
+
+    def test_the_log_says_so_when_it_begins(self, baselines):
+        with capture_logs() as logs:
+            baselines.saved(10_000.0)
+            for number in range(3):
+                baselines.keep(KEY._replace(engine=f"late-{number}"), {}, 20_000.0)
+                baselines.saved(20_000.0)
+        assert logs == [
+            {
+                "event": "baselines_forgotten",
+                "forgotten": 2,
+                "most_kept": MOST_KEPT,
+                "log_level": "warning",
+            }
+        ]
+        baselines.saved(20_000.0)  # they are few enough now
+        baselines.keep(KEY._replace(engine="one more"), {}, 20_000.0)
+        with capture_logs() as logs:
+            baselines.saved(20_000.0)
+        assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
+
+    def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
+        """The longest names that are remembered; what is learnt takes 5 kB in long recordings."""
+        name = "\N{ROCKET}" * (MOST_NAME // 2)
+        entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": ["x" * 8] * 450}
+        file = StateFile(tmp_path / "state.json")
+        file.save({"engines": [entry] * MOST_KEPT})
+        assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MOST_KEPT
+
+
+def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
+    baselines = Baselines()
+    baselines.keep(KEY, {"tokens": 4}, 100.0)
+    for number in range(2 * MOST_KEPT):
+        baselines.keep(Key("hostile", "llama", str(number)), {}, 200.0)
+    assert baselines.known(KEY) == {"tokens": 4}
+    assert baselines.known(Key("hostile", "llama", str(2 * MOST_KEPT - 1))) == {}
+    assert baselines.known(Key("hostile", "llama", "0")) is None
+    assert len(baselines.saved(200.0)["engines"]) == MOST_OF_TARGET + 1
+
+
+def test_they_are_bounded_though_nothing_is_ever_saved():
+    baselines = Baselines()
+    with capture_logs() as logs:
+        for number in range(3 * MOST_KEPT):
+            baselines.keep(Key(f"target {number}", "llama", "0"), {}, float(number))
+    known = [baselines.known(Key(f"target {number}", "llama", "0")) for number in range(3 * MOST_KEPT)]
+    assert known.count({}) <= MOST_KEPT + MOST_OF_TARGET
+    assert known[-1] == {}
+    assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
+
+
+def test_an_engine_with_longer_names_is_not_remembered():
+    longest = Key("t", "m", "e" * (MOST_NAME - 2))
+    baselines = Baselines()
+    baselines.keep(longest, {}, 100.0)
+    baselines.keep(longest._replace(target="tt"), {}, 100.0)
+    assert baselines.known(longest) == {}
+    assert len(baselines.saved(100.0)["engines"]) == 1
+    saved = {**longest._asdict(), "target": "tt", "seen": 1.0, "learnt": {}}
+    assert recalled({"engines": [saved]}).saved(1.0) == {"engines": []}
+
+
+def test_an_engine_is_forgotten_after_a_week():
+    baselines = Baselines()
+    baselines.keep(KEY, {}, 100.0)
+    assert len(baselines.saved(100.0 + REMEMBERED)["engines"]) == 1
+    assert baselines.saved(100.1 + REMEMBERED) == {"engines": []}
+    assert baselines.known(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        7,
+        "text",
+        [],
+        {},
+        {"target": "one", "model_name": "llama", "engine": "0", "seen": 1.0},
+        {"target": "one", "model_name": "llama", "engine": "0", "seen": "late", "learnt": {}},
+        {"target": "one", "model_name": "llama", "engine": "0", "seen": 1.0, "learnt": 3},
+    ],
+)
+def test_an_entry_that_is_not_understood_is_left_out_and_the_others_stand(entry):
+    good = {**KEY._asdict(), "engine": "1", "seen": 1.0, "learnt": {"tokens": 4}}
+    baselines = recalled({"engines": [entry, good]})
+    assert baselines.known(KEY) is None
+    assert baselines.known(KEY._replace(engine="1")) == {"tokens": 4}
+
+
+@pytest.mark.parametrize("saved", [{}, {"engines": None}, {"engines": {"a": 1}}])
+def test_without_entries_nothing_is_known(saved):
+    assert recalled(saved).saved(0.0) == {"engines": []}
+
+
+def test_what_is_known_already_outweighs_what_is_recalled():
+    baselines = Baselines()
+    baselines.keep(KEY, {"tokens": 4}, 100.0)
+    baselines.recall({"engines": [{**KEY._asdict(), "seen": 1.0, "learnt": {"tokens": 2}}]})
+    assert baselines.known(KEY) == {"tokens": 4}

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.request_receiver import Intake, costs_of
+from spec_decode_exporter.requests.record_reader import NotJsonError
+from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_store import RequestBoard
+from tests.requests.test_request_batch import RECORD, changed
+
+SETTINGS = RequestSettings(ingest=True, rate=100)
+
+
+class Watch:
+    """Stands in for the watch over a target whose engines cost something."""
+
+    def __init__(self, name, *costs):
+        self.target = self
+        self.name = name
+        self._costs = costs
+
+    def costs(self):
+        return ((model_name, cost, cost.speaks_for(8.0)) for model_name, cost in self._costs)
+
+
+class Fleet(list):
+    """Stands in for a fleet of such watches."""
+
+    config = Config()
+
+
+@pytest.fixture
+def events():
+    return EventLog("a1")
+
+
+@pytest.fixture
+def intake(clock, events):
+    return Intake(SETTINGS, Fleet(), events, clock)
+
+
+def body(*records):
+    return json.dumps(records).encode()
+
+
+async def test_what_is_taken_is_found(intake):
+    batch = await intake.take(body(RECORD, changed("metrics", None)), lines=False)
+    assert (len(batch.requests), batch.refused) == (1, {Refusal.WITHOUT_METRICS: 1})
+    found = await intake.findings()
+    assert (found.enabled, found.taken, found.refused[Refusal.WITHOUT_METRICS]) == (True, 1, 1)
+    assert list(found.windows) == ["30s", "5m"]
+
+
+async def test_where_none_are_taken_nothing_is_said(intake):
+    await intake.take(body(RECORD), lines=False)
+    intake.adopt(RequestSettings())
+    assert not intake.is_open
+    assert await intake.findings() == RequestFindings()
+
+
+async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(intake):
+    await intake.take(body(RECORD), lines=False)
+    intake.adopt(RequestSettings())
+    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert (await intake.findings()).taken == 1
+    intake.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
+    assert (await intake.findings()).taken == 0
+
+
+async def test_a_window_in_which_a_reload_closed_the_intake_is_partial(intake, clock):
+    await intake.findings()
+    clock.now += 1000
+    assert not (await intake.findings()).windows["5m"].partial
+    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert not (await intake.findings()).windows["5m"].partial
+    intake.adopt(RequestSettings())
+    intake.adopt(SETTINGS)
+    assert (await intake.findings()).windows["30s"].partial
+
+
+async def test_a_reload_may_change_the_rate(intake):
+    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    batch = await intake.take(body(*[RECORD] * 10), lines=False)
+    assert (len(batch.requests), batch.refused) == (7, {Refusal.RATE: 3})
+    assert (await intake.findings()).refused == {Refusal.RATE: 3}
+
+
+async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, clock):
+    async def refused():
+        with capture_logs() as logged:
+            await intake.take(body(7, changed("metrics", None)), lines=False)
+        return logged
+
+    (line,) = await refused()
+    assert (line["event"], line["malformed"], line["without_metrics"]) == ("requests_refused", 1, 1)
+    clock.now += 59
+    assert await refused() == []
+    clock.now += 1
+    (line,) = await refused()
+    assert (line["malformed"], line["without_metrics"], line["contradictory"], line["rate"]) == (2, 2, 0, 0)
+    assert (line["dropped"], line["body"], line["status"]) == (0, 0, None)
+
+
+async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(intake):
+    with capture_logs() as logged:
+        batch = await intake.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
+    assert (len(batch.requests), batch.refused) == (1, {Refusal.DROPPED: 7})
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 7})
+    (line,) = logged
+    assert (line["event"], line["dropped"], line["malformed"]) == ("requests_refused", 7, 0)
+
+
+@pytest.mark.parametrize("refused", [b"nonsense", body(*[RECORD] * 3)], ids=["no JSON", "above the rate"])
+async def test_what_a_sender_will_say_again_is_not_counted_yet(intake, clock, refused):
+    """It says it with each body until one is taken: with 400 and 429 it knows that this was not."""
+    await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
+    with contextlib.suppress(NotJsonError):
+        assert (await intake.take(refused, lines=False, unsent={Refusal.DROPPED: 7})).above_the_rate
+    assert Refusal.DROPPED not in (await intake.findings()).refused
+    clock.now += 1
+    await intake.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
+    assert (await intake.findings()).refused[Refusal.DROPPED] == 7
+
+
+async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_again(intake, clock):
+    """The same one three times, until it is taken: as often as it comes, it is counted once."""
+    await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
+    again = body(RECORD, 7, RECORD)
+    with capture_logs() as logged:
+        for _ in range(2):
+            assert (await intake.take(again, lines=False)).above_the_rate
+    assert logged == []
+    assert (await intake.findings()).refused == {}
+    clock.now += 1
+    await intake.take(again, lines=False)
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (SETTINGS.rate + 2, {Refusal.MALFORMED: 1})
+
+
+async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(intake, clock):
+    def turned_away(*statuses):
+        with capture_logs() as logged:
+            for status in statuses:
+                intake.turned_away(status)
+        return [(line["event"], line["body"], line["malformed"], line["status"]) for line in logged]
+
+    assert turned_away(415, 503) == [("requests_refused", 1, 0, 415)]
+    clock.now += 60
+    assert turned_away(413) == [("requests_refused", 2, 0, 413)]
+    found = await intake.findings()
+    assert (found.taken, found.refused) == (0, {Refusal.BODY: 3})
+
+
+async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once(intake):
+    await intake.take(body(*[RECORD] * (SETTINGS.rate - 1)), lines=False)
+    await intake.take(body(7), lines=False)
+    await intake.take(body(RECORD, RECORD), lines=False)
+    assert (await intake.take(body(RECORD), lines=False)).above_the_rate
+    intake.turned_away(413)
+    assert (await intake.findings()).bodies == 3
+
+
+async def test_what_cannot_be_read_is_left_to_who_answers_it(intake):
+    """It is turned away there, as are bodies that never come here."""
+    with pytest.raises(NotJsonError):
+        await intake.take(b"nonsense", lines=False)
+    assert (await intake.findings()).refused == {}
+
+
+async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(intake, monkeypatch):
+    async def broken(*_given):
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    await intake.take(body(RECORD), lines=False)
+    with capture_logs() as logged:
+        with monkeypatch.context() as patched:
+            patched.setattr(RequestBoard, "findings", broken)
+            for _ in range(3):
+                assert (await intake.findings()).windows == {}
+                assert (await intake.findings()).bodies == 1
+        assert (await intake.findings()).windows
+    assert [line["event"] for line in logged] == ["requests_failed"]
+
+
+def cost(ratio, source=CostSource.MEASURED, fixed=0.0):
+    return Cost(ratio, fixed, source, 8.0)
+
+
+def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
+    fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(0.3, fixed=0.2)))])
+    costs = costs_of(fleet)
+    assert costs("llama", "one") == cost(0.1)
+    assert costs("llama", "two") == cost(0.3, fixed=0.2)
+    for unknown in ("", "elsewhere"):
+        assert costs("llama", unknown) == Cost(0.2, 0.1, CostSource.MEASURED, None)
+    assert costs("qwen", "one") is None
+
+
+def test_a_cost_that_is_known_for_another_load_is_no_surer_than_a_usual_one():
+    elsewhere = Cost(0.4, 0.1, CostSource.CONFIGURED, 1.0)
+    costs = costs_of(Fleet([Watch("one", ("llama", elsewhere)), Watch("two", ("llama", cost(0.2)))]))
+    assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.DEFAULT, None)
+    assert costs("llama", "") == cost(0.2)
+
+
+async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):
+    fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(9.0)))])
+    intake = Intake(SETTINGS, fleet, events, clock)
+    await intake.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
+    asked = set()
+
+    def told(_fleet):
+        return lambda _model_name, target: asked.add(target)
+
+    monkeypatch.setattr("spec_decode_exporter.monitor.request_receiver.costs_of", told)
+    await intake.findings()
+    assert asked == {"one", "two", ""}
+
+
+def test_what_is_known_more_surely_outweighs_the_rest():
+    watches = [
+        Watch("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
+    ]
+    assert costs_of(Fleet(watches))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
+
+
+async def test_a_mix_is_an_event_of_its_model(intake, clock, events, monkeypatch):
+    from tests.requests.test_change_notifier import said
+
+    async def found(*_given):
+        await asyncio.sleep(0)
+        return said(mixed=True)
+
+    monkeypatch.setattr(RequestBoard, "findings", found)
+    for _ in range(2):
+        with capture_logs() as logged:
+            await intake.findings()
+        clock.now += 60
+    (event,) = events.since().events
+    assert (event.type, event.target, event.model_name) == ("mixed_workload_began", "", "llama")
+    assert (event.engine, event.engine_id, event.bad) == (None, None, True)
+    (line,) = logged
+    assert (line["event_id"], line["model_name"], "target" in line) == ("a1-1", "llama", False)

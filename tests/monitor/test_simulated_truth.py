@@ -1,0 +1,63 @@
+"""What is estimated from a server's pages, held against what is true of the simulated server."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
+from spec_decode_exporter.simulator.python_page import python_page
+from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.unix_time import UnixTime
+
+START = 1_790_000_000.0
+
+
+def watched(scenario, seconds, *, cost):
+    """A watch that has polled a simulated server for some seconds."""
+    simulation, reader = Simulation(scenario, seed=3), Reader()
+    settings = None if cost is None else CostSettings.model_validate(cost)
+    watch = EngineWatch((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), settings))
+    for second in range(1, seconds + 1):
+        simulation.advance(1.0)
+        histograms = second % 10 == 0
+        page = python_page(simulation, UnixTime(START))
+        (sample,) = finish(reader.read(page, with_latencies=histograms)).samples.values()
+        watch.observe(sample, float(second), START + second, 1.0, 10.0)
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "paying"), [("steady", 400, True), ("harmful", 400, False), ("overload", 330, False)]
+)
+def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
+    scenario = load_scenario(name)
+    findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).findings(float(seconds))
+    judgement = findings.judgement
+    for window, cost in zip(findings.windows, judgement.costs, strict=True):
+        true = speedup(scenario, seconds - window.length, seconds, seed=3)
+        # What is left is the time for prompts, which a step with drafts shares with one without.
+        assert estimated_speedup_ratio(window, cost) == pytest.approx(true, rel=0.1)
+    assert (judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
+    assert (judgement.verdict is Verdict.HARMFUL) is not paying
+    assert paying or judgement.action in {Action.DISABLE, Action.DECREASE, Action.LIMIT_BATCH}
+
+
+def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
+    scenario = load_scenario("dynamic")
+    findings = watched(scenario, 720, cost=None).findings(720.0)
+    cost = findings.judgement.cost
+    assert cost is not None
+    assert cost.source is CostSource.MEASURED
+    true = draft_cost_ratio(scenario, cost.running_requests)
+    assert cost.draft_cost_ratio == pytest.approx(true, rel=0.3)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.monitor.state_file import LARGEST, MOST_VALUES, StateFile
+
+STATE = {"chat": {"m": 2.1, "drafts": 2**60, "positions": [0.1, 1 / 3], "model": "é\ud800"}, "none": None}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.json"
+
+
+@pytest.fixture
+def log():
+    with capture_logs() as entries:
+        yield entries
+
+
+@pytest.fixture
+def break_disk(monkeypatch):
+    """Let a call of the operating system fail until it is mended."""
+
+    def break_call(name, number):
+        def fail(*_, **__):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, name, fail)
+        return monkeypatch.undo
+
+    return break_call
+
+
+def events(log):
+    return [(entry["event"], entry.get("reason")) for entry in log]
+
+
+def names(path):
+    return sorted(entry.name for entry in path.parent.iterdir())
+
+
+def test_what_was_saved_is_loaded_by_the_next_exporter(path, log):
+    StateFile(path).save(STATE)
+    assert StateFile(path).load() == STATE
+    assert log == []
+
+
+def test_without_a_file_nothing_is_remembered_and_nothing_is_said(path, log):
+    assert StateFile(path).load() == {}
+    assert (names(path), log) == ([], [])
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(), below, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=4))
+def test_any_state_comes_back_as_it_was(tmp_path_factory, state):
+    path = tmp_path_factory.mktemp("state") / "state.json"
+    StateFile(path).save(state)
+    assert StateFile(path).load() == state
+
+
+def test_the_file_is_one_json_document_that_names_its_format_and_version(path):
+    StateFile(path).save(STATE)
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert (written["format"], written["version"]) == ("spec-decode-exporter state", 1)
+    assert written["data"] == STATE
+
+
+def test_a_save_replaces_the_file_and_leaves_nothing_beside_it(path):
+    file = StateFile(path)
+    file.save({"a": 1})
+    before = path.stat().st_ino
+    with path.open("rb") as held:
+        file.save({"a": 2})
+        assert b'"a":1' in held.read()
+    assert path.stat().st_ino != before
+    assert names(path) == ["state.json"]
+    assert StateFile(path).load() == {"a": 2}
+
+
+def test_nobody_else_may_read_the_file(path):
+    before = os.umask(0)
+    try:
+        StateFile(path).save(STATE)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_the_name(path, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(
+        os, "fsync", lambda number: (calls.append(stat.S_IFMT(os.fstat(number).st_mode)), fsync(number))
+    )
+    monkeypatch.setattr(os, "replace", lambda *names: (calls.append("replace"), replace(*names)))
+    StateFile(path).save(STATE)
+    assert calls == [stat.S_IFREG, "replace", stat.S_IFDIR]
+
+
+def damaged(path, change):
+    StateFile(path).save(STATE)
+    path.write_bytes(change(path.read_bytes()))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda content: content[:-9], "it is not JSON"),
+        (lambda content: b"", "it is not JSON"),
+        (lambda content: b"\xff\xfe\x00", "it is not JSON"),
+        (lambda content: b"[" * 200_000, "it is not JSON"),
+        (lambda content: content.replace(b"2.1", b"1e999"), "it is not JSON"),
+        (lambda content: content.replace(b"2.1", b"2.2"), "it was changed or damaged: its checksum is another"),
+        (lambda content: b'{"format": "spec-decode-exporter state", "version": 1}', "it was changed or damaged: its checksum is another"),
+        (lambda content: content.replace(b'"version":1', b'"version":2'), "it has the version 2; 1 is known here"),
+        (lambda content: b'{"a": 1}', "it is not a state of this exporter"),
+        (lambda content: b"[]", "it is not a state of this exporter"),
+        (lambda content: b" " * (LARGEST + 1), "it is larger than 20 MiB"),
+        (lambda content: b"[" + b"{}," * MOST_VALUES, "it has more than 1200000 values"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, log, change, reason):
+    content = damaged(path, change)
+    file = StateFile(path)
+    assert file.load() == {}
+    assert events(log) == [("state_file_set_aside", reason)]
+    assert log[0]["kept_as"] == str(path) + ".corrupt"
+    file.save({"a": 1})
+    assert path.with_name("state.json.corrupt").read_bytes() == content
+    assert StateFile(path).load() == {"a": 1}
+
+
+def test_a_file_of_just_the_largest_size_is_read(path, log, monkeypatch):
+    StateFile(path).save(STATE)
+    monkeypatch.setattr("spec_decode_exporter.monitor.state_file.LARGEST", path.stat().st_size)
+    assert StateFile(path).load() == STATE
+
+
+def test_a_file_that_cannot_be_read_is_set_aside_too(path, log, monkeypatch):
+    StateFile(path).save(STATE)
+    denied = OSError(errno.EACCES, "Permission denied")
+
+    def refuse(*_, **__):
+        raise denied
+
+    with monkeypatch.context() as patch:
+        patch.setattr("spec_decode_exporter.monitor.state_file.read_bounded", refuse)
+        assert StateFile(path).load() == {}
+    assert events(log) == [("state_file_set_aside", "Permission denied")]
+    assert names(path) == ["state.json.corrupt"]
+
+
+def test_what_cannot_be_set_aside_is_not_overwritten_until_it_can(path, log, break_disk):
+    content = damaged(path, lambda content: b"precious")
+    file = StateFile(path)
+    mend = break_disk("replace", errno.EROFS)
+    assert file.load() == {}
+    file.save({"a": 1})
+    assert path.read_bytes() == content
+    assert events(log) == [("state_file_not_written", "Read-only file system")]
+    mend()
+    file.save({"a": 2})
+    assert path.with_name("state.json.corrupt").read_bytes() == content
+    assert StateFile(path).load() == {"a": 2}
+    assert [event for event, _ in events(log)[1:]] == ["state_file_set_aside", "state_file_written_again"]
+
+
+def test_a_file_that_is_gone_before_it_is_set_aside_is_no_loss(path, log, break_disk):
+    damaged(path, lambda content: b"precious")
+    file = StateFile(path)
+    mend = break_disk("replace", errno.EROFS)
+    file.load()
+    mend()
+    path.unlink()
+    file.save({"a": 1})
+    assert [event for event, _ in events(log)] == ["state_file_not_written", "state_file_written_again"]
+    assert names(path) == ["state.json"]
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "reason"),
+    [
+        ("open", errno.EROFS, "Read-only file system"),
+        ("open", errno.ENOSPC, "No space left on device"),
+        ("fsync", errno.EIO, "Input/output error"),
+        ("replace", errno.ENOSPC, "No space left on device"),
+    ],
+)
+def test_a_disk_that_fails_is_told_once_and_once_more_when_it_works_again(
+    path, log, break_disk, call, number, reason
+):
+    file = StateFile(path)
+    file.save({"a": 1})
+    content = path.read_bytes()
+    mend = break_disk(call, number)
+    for minute in range(3):
+        file.save({"a": minute})
+    assert names(path) == ["state.json"]
+    assert path.read_bytes() == content
+    assert events(log) == [("state_file_not_written", reason)]
+    mend()
+    file.save({"a": 9})
+    file.save({"a": 10})
+    assert StateFile(path).load() == {"a": 10}
+    assert [entry["event"] for entry in log[1:]] == ["state_file_written_again"]
+
+
+def test_another_failure_is_told_too(path, log, break_disk):
+    file = StateFile(path)
+    for number in (errno.ENOSPC, errno.EROFS, errno.EROFS):
+        break_disk("replace", number)
+        file.save({})
+    assert [reason for _, reason in events(log)] == ["No space left on device", "Read-only file system"]
+
+
+def test_a_directory_that_does_not_exist_is_told(tmp_path, log):
+    file = StateFile(tmp_path / "nowhere" / "state.json")
+    assert file.load() == {}
+    file.save({})
+    assert events(log) == [("state_file_not_written", "No such file or directory")]
+
+
+def test_a_directory_that_cannot_be_synced_is_no_failure(path, log, monkeypatch):
+    fsync = os.fsync
+
+    def files_only(number):
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    StateFile(path).save(STATE)
+    assert (StateFile(path).load(), log) == (STATE, [])
+
+
+def test_what_a_crash_left_behind_is_in_nobodys_way(path, log):
+    path.with_name("state.json.tmp").write_text("half")
+    StateFile(path).save(STATE)
+    assert (names(path), log) == (["state.json"], [])
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["directory", "pipe"])
+def test_what_is_no_plain_file_is_neither_read_nor_replaced(path, log, make):
+    make(path)
+    file = StateFile(path)
+    assert file.load() == {}
+    file.save(STATE)
+    assert not path.is_file()
+    assert names(path) == ["state.json"]
+    assert events(log) == [("state_file_not_written", "it is not a plain file")]
+
+
+def test_a_link_stays_a_link(path, tmp_path):
+    real = tmp_path / "volume"
+    real.mkdir()
+    path.symlink_to(real / "real.json")
+    StateFile(path).save(STATE)
+    assert path.is_symlink()
+    assert names(real / "real.json") == ["real.json"]
+    assert StateFile(path).load() == STATE
+
+
+@pytest.mark.parametrize(
+    ("state", "error"), [({"a": object()}, TypeError), ({"a": float("nan")}, ValueError)]
+)
+def test_what_json_cannot_hold_is_a_fault_of_the_caller_and_changes_nothing(path, state, error):
+    file = StateFile(path)
+    file.save({"a": 1})
+    with pytest.raises(error):
+        file.save(state)
+    assert StateFile(path).load() == {"a": 1}

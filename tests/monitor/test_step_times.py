@@ -1,0 +1,240 @@
+"""What a draft token costs, from step times with and without drafts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.monitor.step_times import (
+    HALF_LIFE_SECONDS,
+    LEAST_STEPS,
+    StepTimes,
+)
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.increments import Increment
+
+
+class Engine:
+    """An engine whose plain steps take 20 ms, observed every second."""
+
+    def __init__(self, draft_cost=0.1, fixed_cost=0.0):
+        self.draft_cost, self.fixed_cost = draft_cost, fixed_cost
+        self.times = StepTimes()
+        self.now = 1000.0
+
+    def run(self, seconds, running=8, tokens=4, *, plain=True, step_seconds=0.02, rate=50):
+        """Run with so many draft tokens a step; 0 is without drafts."""
+        for _ in range(seconds):
+            steps = round(rate * running) if running else 40
+            factor = 1 + self.fixed_cost + self.draft_cost * tokens if tokens else 1
+            counters = [0] * len(Counter)
+            counters[Counter.DECODE_STEPS] = steps
+            counters[Counter.DECODE_NANOSECONDS] = round(steps * step_seconds * factor * 1e9)
+            counters[Counter.DRAFTS] = steps if tokens else 0
+            counters[Counter.DRAFT_TOKENS] = steps * tokens
+            self.observe(counters, running, plain=plain)
+        return self
+
+    def observe(self, counters, running, *, plain=True, seconds=1.0):
+        self.times.observe(Increment(self.now, self.now + seconds, tuple(counters), ()), running, plain=plain)
+        self.now += seconds
+
+    def rest(self, seconds):
+        self.now += seconds
+        return self
+
+    def found(self, fixed_tokens=0.0):
+        return {
+            round(cost.running_requests, 6): cost.draft_cost_ratio for cost in self.times.costs(fixed_tokens)
+        }
+
+
+def test_a_pause_in_drafting_shows_what_it_costs():
+    assert Engine(0.1).run(60).run(60, tokens=0).found() == {8: pytest.approx(0.1)}
+
+
+def test_so_does_a_restart_without_speculation_or_with_another_number_of_tokens():
+    engine = Engine(0.1).run(60, tokens=0).run(60, tokens=2).run(60, tokens=5)
+    assert engine.found() == {8: pytest.approx(0.1)}
+
+
+@given(
+    draft_cost=st.floats(0, 2),
+    fixed_tokens=st.floats(0, 10),
+    tokens=st.integers(1, 16),
+    running=st.integers(1, 500),
+    step_seconds=st.floats(0.001, 0.5),
+)
+def test_what_was_planted_is_found(draft_cost, fixed_tokens, tokens, running, step_seconds):
+    engine = Engine(draft_cost, fixed_cost=fixed_tokens * draft_cost)
+    engine.run(30, running, tokens, step_seconds=step_seconds)
+    engine.run(30, running, 0, step_seconds=step_seconds)
+    assert engine.found(fixed_tokens) == {running: pytest.approx(draft_cost, rel=1e-6, abs=1e-6)}
+
+
+def test_the_whole_overhead_is_exact_however_it_is_split():
+    engine = Engine(0.05, fixed_cost=0.2).run(60, tokens=4).run(60, tokens=0)
+    for fixed_tokens in (0.0, 1.0, 4.0):
+        (ratio,) = engine.found(fixed_tokens).values()
+        assert ratio * (fixed_tokens + 4) == pytest.approx(0.4)
+
+
+def test_steps_that_are_no_longer_with_drafts_cost_nothing():
+    engine = Engine(0.0).run(60, step_seconds=0.019).run(60, tokens=0)
+    assert engine.found() == {8: 0.0}
+
+
+class TestByLoad:
+    def test_each_load_has_its_own_cost(self):
+        engine = Engine(0.1).run(60, 8).run(60, 8, tokens=0)
+        engine.draft_cost = 0.4
+        engine.run(60, 64, step_seconds=0.05).run(60, 64, tokens=0, step_seconds=0.05)
+        assert engine.found() == {8: pytest.approx(0.1), 64: pytest.approx(0.4)}
+
+    def test_a_load_that_was_seen_on_one_side_only_has_none(self):
+        assert Engine().run(60, 8).run(60, 64, tokens=0).found() == {}
+
+    def test_loads_near_each_other_are_one(self):
+        engine = Engine(0.1).run(30, 7).run(30, 9).run(60, 8, tokens=0)
+        ((load, ratio),) = engine.found().items()
+        # Weighted by steps: as many for each request.
+        assert load == pytest.approx((7 * 7 + 9 * 9) / (7 + 9), rel=1e-3)
+        assert ratio == pytest.approx(0.1)
+
+    @pytest.mark.parametrize("running", [None, 0])
+    def test_what_ran_at_an_unknown_load_is_left_out(self, running):
+        assert Engine().run(60, 1).run(60, running, tokens=0).found() == {}
+        assert Engine().run(60, running).run(60, 1, tokens=0).found() == {}
+        engine = Engine(0.1).run(60, 1).run(60, 1, tokens=0)
+        engine.run(60, running, step_seconds=0.2).run(60, running, tokens=0, step_seconds=0.1)
+        assert engine.found() == {1: pytest.approx(0.1)}
+
+    def test_loads_of_any_size_take_bounded_memory(self):
+        engine = Engine()
+        for power in range(-60, 200):
+            engine.run(1, 2.0**power, rate=2.0**-power * 1000)
+        assert len(engine.times._drafting) <= 33
+
+
+class TestHowMuchMustBeSeen:
+    def test_a_short_pause_is_none(self):
+        engine = Engine().run(60)
+        for _ in range(20):
+            engine.run(9, tokens=0).run(1)
+        assert engine.found() == {}
+        for _ in range(3):
+            engine.run(10, tokens=0).run(1)
+        assert engine.found() == {8: pytest.approx(0.1)}
+
+    def test_a_pause_counts_from_its_beginning(self):
+        # 50 steps of the batch a second, of which a little is forgotten already.
+        enough = LEAST_STEPS // 50 + 1
+        assert Engine().run(60).run(enough, tokens=0).found()
+        assert not Engine().run(60).run(enough - 1, tokens=0).found()
+
+    def test_drafting_must_be_seen_as_long(self):
+        enough = LEAST_STEPS // 50 + 1
+        assert Engine().run(60, tokens=0).run(enough).found()
+        assert not Engine().run(60, tokens=0).run(enough - 1).found()
+
+    def test_steps_of_a_batch_count_once_however_many_requests_it_has(self):
+        enough = LEAST_STEPS // 50 + 1
+        assert not Engine().run(60, 256).run(enough - 1, 256, tokens=0).found()
+
+    def test_idle_seconds_neither_count_nor_end_a_pause(self):
+        engine = Engine().run(60)
+        for _ in range(3):
+            engine.run(9, tokens=0)
+            for _ in range(60):
+                engine.observe([0] * len(Counter), 0)
+        assert engine.found() == {8: pytest.approx(0.1)}
+
+    def test_idle_time_alone_is_no_pause(self):
+        engine = Engine().run(60)
+        for _ in range(60):
+            engine.run(5, tokens=0).run(1)
+            for _ in range(20):
+                engine.observe([0] * len(Counter), 0)
+        assert engine.found() == {}
+
+    def test_steps_that_search_in_vain_are_not_plain(self):
+        assert Engine().run(60).run(60, tokens=0, plain=False).found() == {}
+
+
+class TestForgetting:
+    def test_the_newer_outweighs_the_older(self):
+        # 60 s at 0.1 count for half beside 60 s at 0.4.
+        engine = Engine(0.1).run(60).rest(HALF_LIFE_SECONDS - 60)
+        engine.draft_cost = 0.4
+        engine.run(60).run(600, tokens=0)
+        assert engine.found() == {8: pytest.approx(0.3, abs=1e-3)}
+
+    def test_an_old_baseline_fades(self):
+        engine = Engine().run(80, tokens=0).rest(HALF_LIFE_SECONDS).run(60)
+        assert engine.found() == {8: pytest.approx(0.1)}
+        engine.rest(2 * HALF_LIFE_SECONDS).run(60)
+        assert engine.found() == {}
+
+    def test_another_method_keeps_the_plain_steps(self):
+        engine = Engine(0.1).run(60, tokens=0).run(60)
+        engine.times.forget_drafting()
+        assert engine.found() == {}
+        engine.draft_cost = 0.3
+        assert engine.run(60).found() == {8: pytest.approx(0.3)}
+
+
+def test_an_engine_that_shows_no_times_has_no_cost():
+    assert Engine().run(60, step_seconds=0).run(60, tokens=0, step_seconds=0).found() == {}
+
+
+def test_drafts_without_draft_tokens_have_no_cost():
+    engine = Engine().run(60, tokens=0)
+    counters = [0] * len(Counter)
+    counters[Counter.DRAFTS] = counters[Counter.DECODE_STEPS] = 400
+    counters[Counter.DECODE_NANOSECONDS] = 10**10
+    for _ in range(60):
+        engine.observe(counters, 8)
+    assert engine.found() == {}
+
+
+def test_steps_that_are_shown_late_count_with_the_drafts_before():
+    # Ten seconds' steps at once, as vLLM's Rust front end shows them.
+    engine = Engine().run(60, tokens=0)
+    for second in range(60):
+        counters = [0] * len(Counter)
+        counters[Counter.DRAFTS], counters[Counter.DRAFT_TOKENS] = 400, 1600
+        if second % 10 == 9:
+            counters[Counter.DECODE_STEPS] = 4000
+            counters[Counter.DECODE_NANOSECONDS] = round(4000 * 0.02 * 1.4 * 1e9)
+        engine.observe(counters, 8)
+    assert engine.found() == {8: pytest.approx(0.1, rel=1e-3)}
+
+
+class TestAgainstTheBaselineOfAnExperiment:
+    def test_its_steps_stand_for_those_that_an_engine_never_takes_without_a_draft(self):
+        drafting, plain = Engine(0.1).run(60), Engine().run(60, tokens=0)
+        assert drafting.times.costs() == ()
+        (cost,) = drafting.times.costs(baseline=[plain.times])
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_the_steps_of_several_add_up(self):
+        # Each has 2400 steps at 8 requests, 300 batches, and it takes 1000.
+        few = [Engine().run(12, tokens=0, rate=25) for _ in range(4)]
+        drafting = Engine(0.1).run(60)
+        assert drafting.times.costs(baseline=[each.times for each in few[:3]]) == ()
+        (cost,) = drafting.times.costs(baseline=[each.times for each in few])
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_only_steps_at_the_same_load_count(self):
+        elsewhere = Engine().run(60, running=32, tokens=0)
+        assert Engine(0.1).run(60).times.costs(baseline=[elsewhere.times]) == ()
+
+    def test_an_engine_s_own_steps_are_surer(self):
+        own = Engine(0.1).run(60).run(60, tokens=0)
+        slower = Engine().run(60, tokens=0, step_seconds=0.025)
+        (cost,) = own.times.costs(baseline=[slower.times])
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_a_baseline_that_drafts_itself_says_nothing(self):
+        assert Engine(0.1).run(60).times.costs(baseline=[Engine().run(60).times]) == ()

@@ -1,0 +1,160 @@
+"""What a line about an engine says, and when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.monitor.summary_log import Summaries, SummaryLog
+
+LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
+
+
+@pytest.fixture
+def summaries():
+    return Summaries()
+
+
+def pages(make_sample, *, tokens=2, begin=0):
+    """Samples of an engine that gains 10 drafts of ``tokens``, 7 accepted at position 0 and 3 at the next."""
+
+    def page(n):
+        positions = [7 * n, 3 * n, *[0] * (tokens - 2)]
+        return make_sample(10 * n, 10 * tokens * n, 10 * n, positions=positions, created=1.0)
+
+    return lambda polls: [page(begin + n) for n in range(polls)]
+
+
+def test_the_line_has_the_fields_of_vllms_own_since_the_line_before(summaries, findings_of, make_sample):
+    page = pages(make_sample)
+    summaries.next(LABELS, findings_of(page(31)))
+    line = summaries.next(LABELS, findings_of(page(41)))
+    assert {name: line[name] for name in list(line)[: list(line).index("state")]} == {
+        "target": "one",
+        "model_name": "m",
+        "engine": "0",
+        "seconds": 10.0,
+        "drafts": 100,
+        "mean_acceptance_length": 2.0,
+        "accepted_throughput": 10.0,
+        "drafted_throughput": 20.0,
+        "accepted_tokens": 100,
+        "drafted_tokens": 200,
+        "per_position_acceptance_rate": [0.7, 0.3],
+        "avg_draft_acceptance_rate": 0.5,
+    }
+
+
+def test_beside_it_stands_how_the_engine_is_judged_by_its_longest_window(summaries, busy):
+    line = summaries.next(LABELS, busy)
+    judgement = busy.judgement
+    assert (line["state"], line["verdict"], line["recommendation"]) == (
+        str(judgement.state),
+        str(judgement.verdict),
+        str(judgement.action),
+    )
+    assert (line["configured_tokens"], line["recommended_tokens"], line["window"]) == (
+        8,
+        judgement.recommended.tokens,
+        "5m",
+    )
+    bounds = judgement.bounds[-1]
+    for name, estimate in (
+        ("acceptance_length_tokens", bounds.acceptance_length),
+        ("draft_acceptance_ratio", bounds.acceptance_ratio),
+        ("estimated_speedup_ratio", bounds.speedup),
+    ):
+        assert line[name] == pytest.approx(estimate.value, abs=1e-4)
+        assert line[f"{name}_lower"] == pytest.approx(estimate.lower, abs=1e-4)
+        assert line[f"{name}_upper"] == pytest.approx(estimate.upper, abs=1e-4)
+    assert line["time_per_output_token_seconds"] == pytest.approx(20 / 1795, abs=1e-4)
+
+
+def test_what_has_no_value_is_left_out(summaries, findings_of, make_sample):
+    line = summaries.next(LABELS, findings_of([make_sample(0, 0, 0)]))
+    assert "mean_acceptance_length" not in line
+    assert "accepted_throughput" not in line
+    assert "estimated_speedup_ratio" not in line
+    assert None not in line.values()
+
+
+def test_a_gone_engine_has_no_window_in_its_line(summaries, findings_of, make_sample):
+    line = summaries.next(LABELS, findings_of(pages(make_sample)(31), later=3000.0))
+    assert line["state"] == "unreachable"
+    assert "window" not in line
+    assert "acceptance_length_tokens" not in line
+
+
+def test_an_engine_that_drafts_nothing_gets_one_line_and_then_none(summaries, findings_of, make_sample):
+    drafting, silent = pages(make_sample)(31), [pages(make_sample)(31)[-1]] * 600
+    assert summaries.next(LABELS, findings_of(drafting))["drafts"] == 300
+    lines = [summaries.next(LABELS, findings_of(drafting + silent[:more])) for more in (400, 500, 600)]
+    assert [line and (line["drafts"], line["state"]) for line in lines] == [(0, "idle"), None, None]
+    again = pages(make_sample, begin=31)(2)
+    assert summaries.next(LABELS, findings_of(drafting + silent + again))["drafts"] == 20
+
+
+def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_sample):
+    three = pages(make_sample)(31)
+    five = [
+        make_sample(10 * n, 50 * n, 5 * n, positions=[5 * n, 0, 0, 0, 0], created=1_790_000_031.5)
+        for n in range(1, 40)
+    ]
+    summaries.next(LABELS, findings_of(three))
+    mixed = summaries.next(LABELS, findings_of(three + five[:5]))
+    assert (mixed["drafts"], mixed["configured_tokens"]) == (50, 5)
+    assert "per_position_acceptance_rate" not in mixed
+    assert summaries.next(LABELS, findings_of(three + five))["per_position_acceptance_rate"] == [
+        0.5,
+        0,
+        0,
+        0,
+        0,
+    ]
+
+
+def test_an_engine_that_was_forgotten_and_found_anew_begins_where_it_was_found(
+    summaries, findings_of, make_sample
+):
+    summaries.next(LABELS, findings_of(pages(make_sample)(100)))
+    assert summaries.next(LABELS, findings_of(pages(make_sample)(11)))["drafts"] == 100
+
+
+@asynccontextmanager
+async def running(work):
+    task = asyncio.create_task(work)
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+class TestTheLog:
+    @pytest.fixture
+    def lines(self, clock, findings_of, make_sample):
+        """Run the log for ten engines' seconds at a time; returns a function that gives the new lines."""
+        page = pages(make_sample)
+
+        def engines():
+            yield LABELS, findings_of(page(int(clock.monotonic() - 1000.0) + 1))
+
+        return lambda interval: SummaryLog(interval, clock, engines)
+
+    async def test_has_a_line_after_every_interval_and_not_before(self, lines, clock):
+        with capture_logs() as logs:
+            async with running(lines(10.0).run()):
+                await clock.advance(9.0)
+                assert logs == []
+                await clock.advance(31.0)
+        assert [(log["event"], log["log_level"], log["drafts"]) for log in logs] == [
+            ("engine_summary", "info", 100)
+        ] * 4
+
+    async def test_does_not_tell_what_was_counted_before_it_began(self, lines, clock):
+        await clock.advance(300.0)
+        with capture_logs() as logs:
+            async with running(lines(10.0).run()):
+                await clock.advance(10.0)
+        assert [log["drafts"] for log in logs] == [100]

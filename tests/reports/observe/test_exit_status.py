@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.reports.observe.exit_status import Status, exit_status
+
+
+@pytest.fixture
+async def view(observed):
+    return await observed("steady", seconds=30)
+
+
+def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5):
+    (one,) = view.engines
+    window = one.windows[-1]
+    estimated = window.estimated_speedup_ratio.model_copy(update={"value": speedup})
+    window = window.model_copy(update={"estimated_speedup_ratio": estimated})
+    return one.model_copy(update={"verdict": verdict, "state": state, "windows": (window,)})
+
+
+def status(view, *engines, targets=None):
+    return exit_status(view.model_copy(update={"engines": engines, "targets": targets or view.targets}))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "speedup", "expected"),
+    [
+        (Verdict.OPTIMAL, 2.2, Status.PAYING),
+        (Verdict.HEALTHY, None, Status.PAYING),
+        (Verdict.MARGINAL, 1.2, Status.PAYING),
+        (Verdict.POOR, 1.0, Status.PAYING),
+        (Verdict.POOR, 0.99, Status.INSUFFICIENT),
+        (Verdict.POOR, None, Status.INSUFFICIENT),
+        (Verdict.HARMFUL, 0.7, Status.HARMFUL),
+        (Verdict.INSUFFICIENT, 2.0, Status.INSUFFICIENT),
+    ],
+)
+def test_the_verdict_says_whether_it_pays(view, verdict, speedup, expected):
+    assert status(view, engine(view, verdict, speedup=speedup)) is expected
+
+
+@pytest.mark.parametrize("verdict", [Verdict.OPTIMAL, Verdict.POOR])
+def test_a_verdict_without_bounds_is_none_to_go_by(view, verdict):
+    one = engine(view, verdict, speedup=2.0)
+    length = one.windows[-1].acceptance_length_tokens.model_copy(update={"lower": None, "upper": None})
+    window = one.windows[-1].model_copy(update={"acceptance_length_tokens": length})
+    assert status(view, one) is Status.PAYING
+    assert status(view, one.model_copy(update={"windows": (window,)})) is Status.INSUFFICIENT
+
+
+def test_the_numbers_are_those_that_scripts_know():
+    assert [
+        int(each) for each in (Status.PAYING, Status.NOT_OBSERVED, Status.HARMFUL, Status.INSUFFICIENT)
+    ] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+
+
+def test_the_worst_counts(view):
+    good, bad = engine(view), engine(view, Verdict.HARMFUL)
+    unknown, gone = engine(view, Verdict.INSUFFICIENT), engine(view, state=State.UNREACHABLE)
+    assert status(view, good, unknown) is Status.INSUFFICIENT
+    assert status(view, good, unknown, gone) is Status.NOT_OBSERVED
+    assert status(view, good, unknown, gone, bad) is Status.HARMFUL
+
+
+def test_a_server_that_was_not_seen_is_not_observed_whatever_the_others_do(view):
+    (target,) = view.targets
+    nobody = target.model_copy(update={"engines": ()})
+    assert status(view, engine(view), targets=(target, nobody)) is Status.NOT_OBSERVED
+    assert status(view, engine(view, Verdict.HARMFUL), targets=(target, nobody)) is Status.HARMFUL
+
+
+def test_an_engine_without_speculation_counts_only_where_no_other_speculates(view):
+    off = engine(view, Verdict.INSUFFICIENT, State.DISABLED)
+    assert status(view, off, engine(view)) is Status.PAYING
+    assert status(view, off) is Status.INSUFFICIENT

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+
+import pytest
+
+from spec_decode_exporter.reports.observe.progress import (
+    Live,
+    Meanwhile,
+    Progress,
+    Repeated,
+    Streams,
+    meanwhile_of,
+)
+
+
+class Terminal(io.StringIO):
+    """A stream at which somebody sits."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+class Pipe(io.StringIO):
+    encoding = "utf-8"
+
+
+def streams(out=None, err=None, **environ):
+    return Streams(out or Pipe(), err or Pipe(), environ)
+
+
+@pytest.mark.parametrize(
+    ("form", "seconds", "every", "where", "expected"),
+    [
+        ("text", 30, None, streams(Terminal(), Terminal()), Progress),
+        ("text", 30, None, streams(Pipe(), Terminal()), Progress),
+        ("text", 30, None, streams(), Meanwhile),
+        ("text", 30, None, streams(Terminal(), Terminal(), TERM="dumb"), Meanwhile),
+        ("text", 0, None, streams(Terminal(), Terminal()), Live),
+        ("text", 30, 2.0, streams(Terminal(), Terminal()), Live),
+        ("text", 0, None, streams(Terminal(), Terminal(), TERM="dumb"), Repeated),
+        ("json", 0, None, streams(Terminal(), Terminal()), Repeated),
+        ("markdown", 30, 2.0, streams(), Repeated),
+    ],
+)
+def test_how_it_is_shown_follows_from_who_looks(form, seconds, every, where, expected):
+    assert type(meanwhile_of(form, seconds, every, where)) is expected
+
+
+async def test_a_pipe_gets_the_report_and_no_escapes(observed):
+    where = streams()
+    shown = meanwhile_of("text", 30, None, where)
+    shown.end()
+    shown.report(await observed("steady"))
+    assert "\x1b" not in where.out.getvalue()
+    assert "Speculation pays" in where.out.getvalue()
+    assert not where.err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
+)
+async def test_a_terminal_gets_colours_unless_it_wants_none(observed, environ, coloured):
+    where = streams(Terminal(), Terminal(), **environ)
+    meanwhile_of("text", 30, None, where).report(await observed("steady"))
+    assert ("\x1b[" in where.out.getvalue()) is coloured
+
+
+async def test_progress_is_one_line_that_is_gone_at_the_end(observed):
+    where = streams(err=Terminal())
+    shown = meanwhile_of("text", 30, None, where)
+    shown.show(await observed("steady", None, seconds=12))
+    line = where.err.getvalue()
+    assert "12 of 30s" in line
+    assert "1 of 2 unseen" in line
+    assert "\n" not in line
+    shown.end()
+    assert where.err.getvalue().endswith("\r\x1b[K")
+    assert not where.out.getvalue()
+
+
+async def test_as_json_each_report_is_a_line(observed):
+    where = streams()
+    shown = meanwhile_of("json", 0, None, where)
+    view = await observed("steady", seconds=12)
+    shown.show(view)
+    shown.report(view)
+    first, second = where.out.getvalue().splitlines()
+    assert json.loads(first) == json.loads(second) == view.model_dump(mode="json")
+
+
+async def test_live_it_is_drawn_on_another_screen_and_cut_to_its_height(observed, monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 20)))
+    where = streams(Terminal(), Terminal())
+    shown = meanwhile_of("text", 0, None, where)
+    view = await observed("steady")
+    shown.show(view)
+    drawn = where.out.getvalue()
+    assert drawn.startswith("\x1b[?1049h")
+    assert drawn.count("\n") == 19
+    assert "more lines; Ctrl-C shows all" in drawn
+    shown.end()
+    assert where.out.getvalue().endswith("\x1b[?1049l")
+    shown.report(view)
+    assert "more lines" not in where.out.getvalue()[len(drawn) :]
+
+
+def test_a_screen_that_was_never_drawn_on_is_left_alone():
+    where = streams(Terminal(), Terminal())
+    meanwhile_of("text", 0, None, where).end()
+    assert not where.out.getvalue()

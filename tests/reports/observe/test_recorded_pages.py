@@ -1,0 +1,53 @@
+"""Every page that was recorded of a real server can be reported on, whatever it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.reports.markdown import markdown_report
+from spec_decode_exporter.reports.observe.exit_status import Status, exit_status
+from spec_decode_exporter.reports.observe.observe_json import json_report
+from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.session import observed_config, watch
+from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.scrape.http.client import Answer
+from tests.conftest import settle
+
+PAGES = sorted(
+    page for page in (Path(__file__).parents[2] / "pages").iterdir() if page.suffix in {".prom", ".om"}
+)
+
+
+class Recording:
+    """A server that answers with the same page again and again."""
+
+    def __init__(self, page):
+        self._page = page
+        self.spent = 0.0
+
+    async def get(self, url, *, max_body=None):
+        return Answer(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
+
+    async def close(self):
+        """Close nothing."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+async def test_a_recorded_page_that_stands_still_is_reported_and_not_judged(page, clock, monkeypatch):
+    monkeypatch.setattr(
+        "spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: Recording(page.read_bytes())
+    )
+    task = asyncio.ensure_future(watch(observed_config(["a:1"], 12), 12, clock))
+    await clock.advance(12)
+    await settle(100)
+    view = task.result().view()
+    assert view.engines
+    found = report(view)
+    for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
+        assert "nan" not in written.lower().replace("nano", "").split()
+    assert exit_status(view) is Status.INSUFFICIENT
+    assert all(engine.sections[0].title == "What is missing" for engine in found.engines)

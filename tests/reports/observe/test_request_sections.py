@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.reports.markdown import markdown_report
+from spec_decode_exporter.reports.observe.observe_json import json_report
+from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
+from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.requests.request_findings import Effect, RequestFindings
+from spec_decode_exporter.views.request_models import RequestsView
+from spec_decode_exporter.views.request_view import head, lists
+from tests.reports.observe.test_golden import GOLDEN, is_golden
+from tests.web.page.mixed_requests import mixed_requests
+
+
+def view(found):
+    return RequestsView(
+        time=100.0,
+        **head(found),
+        **{key: tuple(each) for key, each in lists(found, InternalErrors()).items()},
+    )
+
+
+@pytest.fixture
+async def with_requests(observed):
+    """A function that observes a server and adds what requests say."""
+
+    async def observe(found):
+        return (await observed("steady")).model_copy(update={"requests": view(found)})
+
+    return observe
+
+
+async def test_what_the_requests_say_is_below_the_engines(with_requests):
+    text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=80))
+    is_golden("mixed_requests.80.txt", text[text.index("\nRequests\n") + 1 :])
+
+
+async def test_a_window_that_lacks_requests_says_over_which_time_it_has_them(with_requests):
+    """The exporter was young, or had no room."""
+    text = text_report(report(await with_requests(await mixed_requests(140.5))), Paint(UNICODE, width=100))
+    (line,) = (line for line in text.splitlines() if " in 5m" in line)
+    assert line.endswith(" in 5m, complete for the last 2m18s")
+
+
+async def test_those_that_lose_come_first_and_then_those_that_gain_most(with_requests):
+    text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=100))
+    assert re.findall(r"(\w+), temperature [^:]+: (\w+)", text)[:3] == [
+        ("creative", "loses"), ("code", "gains"), ("chat", "gains"),
+    ]  # fmt: skip
+
+
+async def test_who_would_lose_by_a_guessed_cost_alone_is_unclear_and_it_says_why(with_requests):
+    found = await mixed_requests()
+    (losing,) = (each for each in found.windows["5m"].groups if each.effect is Effect.LOSES)
+    window = replace(found.windows["5m"], groups=[replace(losing, effect=Effect.UNCLEAR)])
+    seen = await with_requests(replace(found, windows={"5m": window}))
+    text = " ".join(text_report(report(seen), Paint()).split())
+    assert "unclear (what drafting costs is only a guess); 0.89 times as fast" in text
+
+
+async def test_a_terminal_of_any_width_has_room_for_it(with_requests):
+    text = text_report(report(await with_requests(await mixed_requests())), Paint(ASCII, width=40))
+    assert max(map(len, text.splitlines())) <= 40
+    assert text.isascii()
+
+
+async def test_in_json_it_is_as_the_api_says_it(with_requests):
+    seen = await with_requests(await mixed_requests())
+    assert type(seen).model_validate_json(json_report(seen)) == seen
+
+
+async def test_what_strangers_call_their_requests_is_text(with_requests):
+    name = "`|\x1b[31m<b>@you"
+    seen = await with_requests(await mixed_requests(request_type=name, model_name=name))
+    text, markdown = text_report(report(seen), Paint()), markdown_report(report(seen), Paint())
+    assert "\x1b" not in text + markdown
+    assert "`` `\\|\\x1b[31m<b>@you, temperature 0 ``" in markdown
+
+
+@pytest.mark.parametrize(("enabled", "says"), [(False, "`requests.ingest`"), (True, "None came lately.")])
+async def test_without_any_it_says_why(with_requests, enabled, says):
+    text = text_report(report(await with_requests(RequestFindings(enabled=enabled))), Paint())
+    assert says in text[text.index("\nRequests\n") :]
+
+
+async def test_where_nobody_was_asked_there_is_no_section(observed):
+    assert "Requests" not in text_report(report(await observed("steady")), Paint())
+
+
+def test_every_effect_has_its_place():
+    from spec_decode_exporter.reports.observe.request_sections import _TONES
+
+    assert set(_TONES) == set(Effect)
+
+
+def test_the_picture_in_the_documentation_is_what_it_prints():
+    page = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
+    assert (GOLDEN / "mixed_requests.80.txt").read_text(encoding="utf-8").rstrip() in page

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+import spec_decode_exporter
+from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.reports.observe import observe_report
+from spec_decode_exporter.reports.observe import session as module
+from spec_decode_exporter.reports.observe.exit_status import exit_status
+from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.session import LONGEST, Observation, observed_config, watch
+from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.simulator.ground_truth import target_settings
+from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.views.models import SnapshotView
+from spec_decode_exporter.window.increments import Reset
+from tests.conftest import FakeClock, settle
+from tests.fixtures.simulated import Network, Server
+
+
+class HastyClock(FakeClock):
+    """A clock that goes by itself, by a hundredth of a second whenever somebody who sleeps looks at it."""
+
+    async def sleep_until(self, moment: float) -> None:
+        while self.now < moment:
+            self.now += 0.01
+            await asyncio.sleep(0)
+
+
+def told(scenario, host="a:1"):
+    """A target with what its operator knows of it."""
+    return {"url": f"http://{host}", "name": host, **target_settings(load_scenario(scenario))}
+
+
+async def finished(clock, seconds, work):
+    """Let the time pass until ``work`` is done, and return what it returns."""
+    task = asyncio.ensure_future(work)
+    await clock.advance(seconds)
+    await settle(100)
+    assert task.done()
+    return task.result()
+
+
+async def observed(clock, seconds, *targets, **more):
+    config = observed_config(targets, seconds, **more)
+    return await finished(clock, seconds, watch(config, seconds, clock))
+
+
+def only(seen):
+    ((_, findings),) = seen.engines
+    return findings
+
+
+async def test_thirty_seconds_are_enough_for_a_verdict_and_for_advice(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    judgement = only(await observed(clock, 30, told("steady"))).judgement
+    assert judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert judgement.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
+    assert judgement.recommended is not None
+
+
+async def test_a_slow_server_takes_longer_to_be_called_harmful(network, clock):
+    """In 30 s no more than four requests pass one after the other, and seven must."""
+    network.servers["a:1"] = Server(clock, "harmful", running=60)
+    judgement = only(await observed(clock, 30, told("harmful"))).judgement
+    assert (judgement.verdict, judgement.action) == (Verdict.POOR, Action.COLLECT)
+    assert FindingName.FEW_REQUESTS in {finding.name for finding in judgement.findings}
+    judgement = only(await observed(clock, 60, told("harmful"))).judgement
+    assert judgement.verdict is Verdict.HARMFUL
+    assert judgement.action in {Action.DISABLE, Action.DECREASE}
+
+
+async def test_the_window_is_the_whole_run_from_the_first_poll_to_the_last(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    before = server.simulation.life.engines[0].counts.drafts
+    findings = only(await observed(clock, 30, told("steady")))
+    (window,) = findings.windows
+    assert window.length == 30
+    assert window.seconds == pytest.approx(30)
+    assert window[Counter.DRAFTS] == server.simulation.life.engines[0].counts.drafts - before
+
+
+async def test_a_longer_run_has_its_last_thirty_seconds_beside_it(network, clock):
+    network.servers["a:1"] = Server(clock, "steady")
+    findings = only(await observed(clock, 90, told("steady")))
+    assert [window.length for window in findings.windows] == [30, 90]
+
+
+async def test_a_run_that_ends_early_is_judged_by_what_it_had(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    observation = Observation(observed_config([told("steady")], 600), clock)
+    stop = asyncio.Event()
+    polling = asyncio.ensure_future(observation.poll(stop.wait()))
+    await clock.advance(40.3)
+    live = only(observation.observed())
+    stop.set()
+    await finished(clock, 0, polling)
+    findings = only(observation.observed())
+    assert [window.length for window in findings.windows] == [30, 40]
+    assert findings.windows[-1].seconds == pytest.approx(40.3)
+    assert live.windows[-1].seconds == pytest.approx(40, abs=1)
+    assert live.judgement.verdict is findings.judgement.verdict is not Verdict.INSUFFICIENT
+    assert findings.judgement.action is not Action.COLLECT
+
+
+async def test_a_run_without_an_end_looks_back_on_its_last_hour(network, clock):
+    network.servers["a:1"] = Server(clock, "idle")
+    config = observed_config([told("idle")], 0)
+    observation = Observation(config, clock)
+    polling = asyncio.ensure_future(observation.poll(asyncio.Event().wait()))
+    await clock.advance(LONGEST + 600)
+    assert observation.observed().seconds == LONGEST
+    assert only(observation.observed()).windows[-1].seconds == pytest.approx(LONGEST, abs=1)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+
+
+async def test_a_server_that_cannot_be_reached_is_told_beside_those_that_can(network, clock):
+    network.servers["a:1"] = Server(clock, "steady")
+    seen = await observed(clock, 30, told("steady"), {"url": "http://nobody:1", "name": "b"})
+    assert [labels["target"] for labels, _ in seen.engines] == ["a:1"]
+    assert [(target.target, target.up) for target in seen.targets] == [("a:1", True), ("b", False)]
+    assert "refused" in seen.targets[1].error
+
+
+async def test_a_server_that_goes_away_is_judged_by_what_it_showed_and_no_longer_advised(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    config = observed_config([told("steady")], 40)
+    task = asyncio.ensure_future(watch(config, 40, clock))
+    await clock.advance(25)
+    server.away = True
+    seen = await finished(clock, 15, task)
+    findings = only(seen)
+    assert findings.judgement.state is State.UNREACHABLE
+    assert findings.windows[-1].seconds == pytest.approx(24.5, abs=1)
+    assert findings.judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert findings.judgement.action is Action.COLLECT
+    assert seen.targets[0].up is False
+
+
+async def test_a_server_that_comes_late_fills_what_is_left_of_the_window(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    server.away = True
+    task = asyncio.ensure_future(watch(observed_config([told("steady")], 60), 60, clock))
+    await clock.advance(20)
+    server.away = False
+    findings = only(await finished(clock, 40, task))
+    assert 30 < findings.windows[-1].seconds <= 40
+    assert findings.judgement.verdict is not Verdict.INSUFFICIENT
+    assert findings.judgement.action is Action.COLLECT
+
+
+async def test_a_restart_in_between_is_counted_and_only_the_outage_is_missing(network, clock):
+    network.servers["a:1"] = Server(clock, "restart", running=100)
+    findings = only(await observed(clock, 90, told("restart")))
+    assert findings.totals.resets[Reset.RESTART] == 1
+    assert findings.windows[-1].seconds == pytest.approx(70, abs=1.5)
+    assert findings.judgement.verdict is not Verdict.INSUFFICIENT
+
+
+async def test_several_engines_of_several_servers_are_all_there(network, clock):
+    network.servers["a:1"] = Server(clock, "dp8")
+    network.servers["b:1"] = Server(clock, "steady")
+    seen = await observed(clock, 12, told("dp8"), told("steady", "b:1"))
+    assert len(seen.engines) == 9
+    assert {labels["target"] for labels, _ in seen.engines} == {"a:1", "b:1"}
+
+
+async def test_an_idle_server_is_idle_and_nothing_is_advised(network, clock):
+    network.servers["a:1"] = Server(clock, "idle", running=90)
+    judgement = only(await observed(clock, 30, told("idle"))).judgement
+    assert (judgement.state, judgement.verdict, judgement.action) == (
+        State.IDLE,
+        Verdict.INSUFFICIENT,
+        Action.COLLECT,
+    )
+
+
+async def test_short_runs_are_polled_more_often():
+    config = observed_config([{"url": "http://a:1"}], 3)
+    assert config.poll.interval == 0.5
+    assert config.windows == (3.0,)
+
+
+async def test_mistakes_are_told_as_those_of_a_configuration():
+    with pytest.raises(ConfigError, match="targets"):
+        observed_config([{"url": "ftp://a"}], 30)
+
+
+async def test_nothing_is_left_running(network, clock):
+    network.servers["a:1"] = Server(clock, "steady")
+    before = asyncio.all_tasks()
+    await observed(clock, 5, told("steady"))
+    assert asyncio.all_tasks() == before
+
+
+# For programs.
+
+
+async def test_a_program_gets_what_was_seen_where_an_event_loop_runs(network, clock, monkeypatch):
+    monkeypatch.setattr("spec_decode_exporter.reports.observe.session.SystemClock", lambda: clock)
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    view = await finished(
+        clock, 30, spec_decode_exporter.observe_async("a:1", told("steady", "b:1"), seconds=30)
+    )
+    assert isinstance(view, SnapshotView)
+    assert [engine.target for engine in view.engines] == ["a:1"]
+    assert [target.up for target in view.targets] == [True, False]
+    assert view.engines[0].windows[-1].window == "30s"
+
+
+async def test_a_program_is_told_to_await_where_an_event_loop_runs():
+    with pytest.raises(RuntimeError, match="observe_async"):
+        spec_decode_exporter.observe("a:1")
+
+
+def test_a_program_without_an_event_loop_needs_none(monkeypatch):
+    clock = HastyClock()
+    network = Network()
+    monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
+    monkeypatch.setattr("spec_decode_exporter.reports.observe.session.SystemClock", lambda: clock)
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    view = spec_decode_exporter.observe("a:1", seconds=30)
+    assert view.engines[0].verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+
+
+@pytest.mark.parametrize(("targets", "seconds"), [((), 30), (("a:1",), 0)])
+async def test_a_program_must_say_what_to_watch_and_for_how_long(targets, seconds):
+    with pytest.raises(ValueError, match="at least"):
+        await spec_decode_exporter.observe_async(*targets, seconds=seconds)
+
+
+def test_to_import_the_package_costs_next_to_nothing():
+    code = "import sys, spec_decode_exporter; print(sorted(name for name in sys.modules if 'pydantic' in name)); spec_decode_exporter.observe"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout == "[]\n"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = spec_decode_exporter.nothing
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "said"),
+    [
+        (
+            {"url": "a:1", "foo": 1},
+            ConfigError,
+            r"spec_decode_exporter\.observe: targets\[0\]\.foo is not a key",
+        ),
+        ({}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.url .*missing"),
+        ({"url": 5}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.url "),
+        (5, TypeError, "a target is an address or a mapping with the keys of one, not 5"),
+    ],
+)
+async def test_a_program_is_told_what_is_wrong_with_a_target(target, error, said):
+    with pytest.raises(error, match=said):
+        await spec_decode_exporter.observe_async(target)
+
+
+class TestInternalErrors:
+    """An engine that fails is missing, and the report says so; nothing raises."""
+
+    @pytest.fixture(name="seen")
+    async def seen_fixture(self, network, clock):
+        for host in ("a:1", "b:1"):
+            network.servers[host] = Server(clock, "steady", running=60)
+        return await observed(clock, 30, told("steady"), told("steady", "b:1"))
+
+    def fails(self, monkeypatch, place, is_bad):
+        original = getattr(*place)
+
+        def fails(*args):
+            if is_bad(*args):
+                raise RuntimeError("injected")
+            return original(*args)
+
+        monkeypatch.setattr(*place, fails)
+
+    def check(self, view):
+        text = text_report(report(view), Paint())
+        assert "a:1" in text
+        assert "b:1: an engine is not in this report: an internal error of this program" in " ".join(
+            text.split()
+        )
+        assert "Llama-3.1-8B-Instruct, engine 0" in text
+        assert exit_status(view) == 1
+
+    async def test_in_the_models(self, seen, monkeypatch):
+        self.fails(monkeypatch, (module, "engine_view"), lambda labels, _: labels["target"] == "b:1")
+        self.check(seen.view())
+
+    async def test_in_the_report(self, seen, monkeypatch):
+        self.fails(monkeypatch, (observe_report, "_engine"), lambda engine, _: engine.target == "b:1")
+        view = seen.view()
+        assert len(view.engines) == 2
+        text = text_report(report(view), Paint())
+        assert "an engine is not in this report" in " ".join(text.split())
+
+    async def test_in_the_findings(self, network, clock, monkeypatch):
+        for host in ("a:1", "b:1"):
+            network.servers[host] = Server(clock, "steady", running=60)
+        watches = []
+        self.fails(
+            monkeypatch,
+            (EngineWatch, "findings_over"),
+            lambda engine, *_: watches.append(engine) or engine is not watches[0],
+        )
+        seen = await observed(clock, 30, told("steady"), told("steady", "b:1"))
+        self.check(seen.view())
+
+    async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):
+        self.fails(monkeypatch, (observe_report, "happening"), lambda _: True)
+        view = seen.view()
+        assert len(report(view).engines) == 2
+        assert report(view).events == ()

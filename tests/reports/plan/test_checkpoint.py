@@ -1,0 +1,202 @@
+"""What a local folder says of a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.reports.plan.checkpoint import model_of
+from spec_decode_exporter.reports.plan.dtype import dtype_of
+from spec_decode_exporter.reports.plan.model_config import ModelError
+from tests.reports.plan.conftest import LLAMA_8B
+from tests.reports.plan.test_parameter_count import CASES
+
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}}  # fmt: skip
+
+
+def safetensors(path, size, header=b"{}"):
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+
+
+def test_a_folder_and_its_config_are_the_same(folder):
+    path = folder("Llama", LLAMA_8B)
+    assert model_of(path, None, None) == model_of(f"{path}/config.json", None, None)
+    assert model_of(path, None, None).name == "Llama"
+
+
+def test_without_weights_they_are_counted(folder):
+    model = model_of(folder("m", LLAMA_8B), None, None)
+    assert (model.weight_bytes, model.counted) == (2 * 8_030_261_248, True)
+
+
+def test_the_index_says_exactly_what_the_weights_take(folder):
+    path = folder(
+        "m", LLAMA_8B, **{"model.safetensors.index.json": {"metadata": {"total_size": 16_060_522_496}}}
+    )
+    model = model_of(path, None, None)
+    assert (model.weight_bytes, model.counted) == (16_060_522_496, False)
+
+
+def test_a_single_file_is_as_large_as_what_follows_its_header(folder):
+    path = folder("m", LLAMA_8B)
+    safetensors(Path(path) / "model.safetensors", 1000, b'{"a":1}')
+    assert model_of(path, None, None).weight_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"total_size": "1"}},
+        {"metadata": {"total_size": 0}},
+        {"metadata": {"total_size": True}},
+    ],
+)
+def test_an_index_without_a_size_says_nothing(folder, index):
+    assert model_of(folder("m", LLAMA_8B, **{"model.safetensors.index.json": index}), None, None).counted
+
+
+def test_another_dtype_than_the_files_have_is_counted(folder):
+    """Embedding and output matrix stay as they are."""
+    path = folder("m", LLAMA_8B, **{"model.safetensors.index.json": {"metadata": {"total_size": 7}}})
+    model = model_of(path, dtype_of("int8"), None)
+    tables = 2 * 128256 * 4096
+    assert model.weight_bytes == (8_030_261_248 - tables) + 2 * tables
+
+
+@pytest.mark.parametrize(
+    ("quantised", "dtype"),
+    [
+        (FP8, "fp8"),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        (COMPRESSED, "int4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+    ],
+)  # fmt: skip
+def test_a_quantised_checkpoint_says_how(folder, quantised, dtype):
+    assert (
+        model_of(folder("m", {**LLAMA_8B, "quantization_config": quantised}), None, None).dtype.name == dtype
+    )
+
+
+def test_mxfp4_is_of_the_experts_alone(folder):
+    """The files of gpt-oss-20b have 13.8 GB, of which the attention, the embedding and the output are in 16 bits."""
+    config = {
+        "model_type": "gpt_oss",
+        **CASES["gpt_oss"][0],
+        "quantization_config": {"quant_method": "mxfp4"},
+    }
+    model = model_of(folder("m", config), None, None)
+    own, bits = model.parameters, model.dtype.bits
+    assert model.weight_bytes == pytest.approx(2 * (own.total - own.experts) + own.experts * bits / 8)
+    assert model.weight_bytes == pytest.approx(13.76e9, rel=0.01)
+    read = own.read_bytes(model.dtype, 1)
+    assert read == pytest.approx(2 * (own.layers + own.output) + own.experts * own.expert_share * 4.25 / 8)
+    assert model_of("20B", dtype_of("mxfp4"), None).weight_bytes == 20e9 * 4.25 / 8
+
+
+@pytest.mark.parametrize("key", ["torch_dtype", "dtype"])
+def test_old_and_new_files_name_the_dtype_differently(folder, key):
+    config = {k: v for k, v in LLAMA_8B.items() if k != "torch_dtype"} | {key: "float32"}
+    assert model_of(folder("m", config), None, None).dtype.name == "float32"
+
+
+@pytest.mark.parametrize(
+    "quantised",
+    [
+        {"quant_method": "gptq", "bits": 3},
+        {"quant_method": "aqlm"},
+        {"quant_method": "compressed-tensors"},
+        {"x": 1},
+    ],
+)
+def test_what_is_quantised_in_an_unknown_way_is_asked_for(folder, quantised):
+    path = folder("m", {**LLAMA_8B, "quantization_config": quantised})
+    with pytest.raises(ModelError, match=r"say it by --target.dtype or --draft.dtype"):
+        model_of(path, None, None)
+    assert model_of(path, dtype_of("int4"), None).dtype.name == "int4"
+
+
+def tokenizer(tokens, **more):
+    return {"model": {"type": "BPE", "vocab": tokens}, "added_tokens": [{"id": 9, "content": "<s>"}], **more}
+
+
+def test_tokens_are_what_makes_a_vocabulary(folder):
+    """Not how a text is prepared for them."""
+    a, b, c = (
+        model_of(folder(name, LLAMA_8B, **{"tokenizer.json": content}), None, None).vocabulary
+        for name, content in (
+            ("a", tokenizer({"x": 0, "y": 1})),
+            ("b", tokenizer({"y": 1, "x": 0}, post_processor={"type": "Sequence"})),
+            ("c", tokenizer({"x": 1, "y": 0})),
+        )
+    )
+    assert a == b != c
+    assert model_of(folder("d", LLAMA_8B), None, None).vocabulary is None
+
+
+@pytest.mark.parametrize("content", [{}, {"model": 1}, {"added_tokens": 5}, {"added_tokens": [1, None]}])
+def test_an_odd_tokenizer_is_read_as_far_as_it_goes(folder, content):
+    assert model_of(folder("m", LLAMA_8B, **{"tokenizer.json": content}), None, None).vocabulary
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nowhere", "neither a number of parameters, such as 8B, nor a config.json"),
+        ("70", r"'70' is no size of a model: did you mean 70B\?"),
+        ("999999", r"no size of a model: did you mean 999999B\?"),
+        ("999K", "'999K' is no size of a model$"),
+        ("0", "'0' is no size of a model$"),
+        ("0B", "no size of a model"),
+        ("0.9", "no size of a model"),
+        ("9" * 15 + "T", "no size of a model"),
+        ("", "'' is neither a number of parameters"),
+    ],
+)
+def test_what_is_no_model_is_refused(text, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=says):
+        model_of(text, None, None)
+
+
+def test_what_a_stranger_wrote_is_cut(folder):
+    path = folder("m", {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": [1] * 100_000}})
+    with pytest.raises(ModelError) as refused:
+        model_of(path, None, None)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_mistake_names_its_file_once(folder):
+    path = folder("m", LLAMA_8B, **{"tokenizer.json": None})
+    with pytest.raises(ModelError, match=r"^[^:]*/m/config\.json: tokenizer\.json is no JSON object"):
+        model_of(path, None, None)
+    with pytest.raises(ModelError, match=r"^/dev/null: it cannot be read: it is not a plain file$"):
+        model_of("/dev/null", None, None)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, "1e999", "null"])
+def test_a_file_that_is_no_config_is_named(tmp_path, content):
+    (tmp_path / "config.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"config\.json"):
+        model_of(str(tmp_path), None, None)
+
+
+def test_the_real_thing_is_read(tmp_path):
+    """As Hugging Face writes it today, keys that say nothing here included."""
+    config = {
+        **LLAMA_8B,
+        "rope_parameters": {"rope_type": "llama3"},
+        "eos_token_id": [1, 2],
+        "pad_token_id": None,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert model_of(str(tmp_path), None, None).parameters.total == 8_030_261_248

@@ -1,0 +1,210 @@
+"""Plans with what ``observe`` measured of simulated servers of which the truth is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.reports.observe.observe_json import json_report
+from spec_decode_exporter.reports.plan.deployment_plan import plan
+from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.reports.plan.observed_models import measured, read
+from spec_decode_exporter.reports.plan.plan_json import as_json
+from spec_decode_exporter.reports.plan.plan_report import report
+from spec_decode_exporter.reports.plan.plan_warnings import cautions
+from spec_decode_exporter.reports.plan.planned_cost import Basis
+from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal_report import text_report
+from tests.reports.observe.conftest import observed
+from tests.reports.plan.conftest import planned
+
+__all__ = ("observed",)
+
+PAIR = ("--target", "8B", "--draft", "1B")
+
+
+@pytest.fixture
+def seen(observed, tmp_path):
+    """Observe scenarios; return the observation and the file that it was written to."""
+
+    async def write(*scenarios, **more):
+        view = await observed(*scenarios, seconds=60, **more)
+        file = tmp_path / "observation.json"
+        file.write_text(json_report(view), encoding="utf-8")
+        return view, str(file)
+
+    return write
+
+
+async def test_what_was_accepted_and_what_it_cost_are_taken_from_it(seen):
+    view, file = await seen("harmful")
+    window = view.engines[0].windows[-1]
+    found = planned(*PAIR, "--measured", file)
+    assert found.costs.basis is Basis.MEASURED
+    assert found.costs.at(4).draft_cost_ratio == view.engines[0].cost.draft_cost_ratio == 0.3
+    assert found.drafts.reached[:4] == window.position_acceptance_ratio
+    assert found.drafts.measured == 4
+    table = {depth.tokens: depth.speedup_ratio for depth in view.engines[0].depths}
+    assert [depth.speedup for depth in found.depths[:6]] == pytest.approx(
+        [table[tokens] for tokens in range(1, 7)]
+    )
+    assert found.best_tokens == view.engines[0].recommended_tokens == 1
+
+
+async def test_the_return_is_what_was_gained_for_the_memory(seen):
+    """(speed-up - 1) times the baseline, which is what was generated over the speed-up, for 2 GB."""
+    view, file = await seen("steady")
+    window = view.engines[0].windows[-1]
+    speedup, rate = window.estimated_speedup_ratio, window.generation_tokens_per_second
+    payoff = planned(*PAIR, "--measured", file).payoff
+    assert payoff.measured
+    assert payoff.gained_tokens_per_second == pytest.approx(rate - rate / speedup.value)
+    each = (speedup.value - 1) * (rate / speedup.value) / 2
+    assert payoff.tokens_per_second_per_gigabyte == pytest.approx(each)
+    low, high = payoff.bounds
+    assert low < each < high
+    assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
+
+
+async def test_as_many_tokens_are_planned_as_were_drafted_unless_others_are_asked_for(seen):
+    _, file = await seen("harmful")
+    view, _ = await seen("harmful")
+    assert planned(*PAIR, "--measured", file).wanted.tokens == view.engines[0].configured_tokens
+    assert planned(*PAIR, "--measured", file, "--tokens", "2").depth.tokens == 2
+
+
+async def test_an_observation_of_another_method_is_warned_of(seen):
+    _, file = await seen("harmful")
+    assert "other_method" not in {str(each.name) for each in cautions(planned(*PAIR, "--measured", file))}
+    found = cautions(planned("--target", "8B", "--method", "ngram", "--measured", file))
+    assert "The observation is not of ngram" in str(found)
+
+
+async def test_what_was_observed_is_said(seen):
+    view, file = await seen("harmful", "harmful")
+    window = view.engines[0].windows[-1]
+    found = planned(*PAIR, "--measured", file)
+    said = " ".join(text_report(report(found), Paint()).split())
+    assert f"observed {view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in said
+    assert "of them accepted, 2 engines with " in said
+    assert " tokens a second each" in said
+    observation = json.loads(as_json(found))["observation"]
+    assert observation["draft_acceptance_ratio"] == pytest.approx(
+        window.draft_acceptance_ratio.value, rel=0.1
+    )
+    assert (observation["engines"], observation["draft_length_tokens"]) == (2, 4)
+    assert json.loads(as_json(planned(*PAIR)))["observation"] is None
+
+
+async def test_an_observation_that_does_not_say_its_method_is_warned_of(seen):
+    view, _ = await seen("harmful")
+    engines = tuple(engine.model_copy(update={"method": ""}) for engine in view.engines)
+    unknown = measured(view.model_copy(update={"engines": engines}))
+    found = plan(replace(planned(*PAIR).wanted, measured=unknown))
+    assert "does not say how it drafted. It is taken to be of draft_model." in str(cautions(found))
+    assert "method unknown" in text_report(report(found), Paint())
+
+
+async def test_the_return_is_of_as_many_tokens_as_were_observed(seen):
+    _, file = await seen("steady")
+    found = planned(*PAIR, "--measured", file, "--tokens", "2")
+    assert "as observed, with 4 tokens" in text_report(report(found), Paint())
+    assert "as estimated, with 4 tokens" in text_report(report(planned(*PAIR, "--throughput", "9")), Paint())
+
+
+async def test_short_drafts_are_said_to_show_another_rate(seen):
+    view, file = await seen("ngram")
+    words = ("--target", "8B", "--method", "ngram", "--measured", file)
+    window = view.engines[0].windows[-1]
+    said = " ".join(text_report(report(planned(*words)), Paint()).split())
+    rate, length = window.draft_acceptance_ratio.value, window.draft_length_tokens
+    assert f"Drafts had {length:.2f} in the mean, so that the counters show {rate:.3f} at 4." in said
+
+
+async def test_whole_drafts_are_not(seen):
+    _, file = await seen("steady")
+    assert "Drafts had" not in text_report(report(planned(*PAIR, "--measured", file)), Paint())
+
+
+async def test_a_harmful_draft_returns_less_than_nothing(seen):
+    _, file = await seen("harmful")
+    assert planned(*PAIR, "--measured", file).payoff.tokens_per_second_per_gigabyte < 0
+
+
+async def test_where_the_cost_was_unknown_the_estimate_stands_in(seen):
+    _, file = await seen("harmful", cost=False)
+    found = planned(*PAIR, "--measured", file)
+    assert found.costs.basis is Basis.ESTIMATED_BY_WEIGHTS
+    assert found.payoff.speedup == found.depths[3].speedup
+    assert found.payoff.bounds is None
+    assert not found.payoff.measured
+
+
+async def test_alike_engines_are_taken_together(seen):
+    one, _ = await seen("harmful")
+    two, _ = await seen("harmful", "harmful")
+    alone, both = measured(one), measured(two)
+    assert (alone.engines, both.engines) == (1, 2)
+    assert both.tokens_per_second == pytest.approx(alone.tokens_per_second, rel=0.05)
+    assert both.speedup == pytest.approx(alone.speedup, rel=0.05)
+    assert (both.lower, both.upper) == (None, None)
+
+
+async def test_engines_that_draft_differently_are_not(seen):
+    view, _ = await seen("harmful", "ngram")
+    with pytest.raises(ModelError, match="several models, methods or K"):
+        measured(view)
+
+
+async def test_an_observation_of_nothing_is_refused(seen):
+    _, file = await seen("idle", running=90)
+    with pytest.raises(ModelError, match=r"observation\.json: nothing was drafted in it"):
+        planned(*PAIR, "--measured", file)
+
+
+async def test_of_several_reports_the_last_counts(seen, tmp_path):
+    view, _ = await seen("harmful")
+    later = view.model_copy(update={"time": 7.0})
+    file = tmp_path / "lines.json"
+    lines = json_report(view.model_copy(update={"engines": ()}), indented=False) + json_report(
+        later, indented=False
+    )
+    file.write_text(lines, encoding="utf-8")
+    assert read(file) == measured(later)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "{", json.dumps({"engines": []}), "\n\n"])
+def test_another_file_is_no_observation(tmp_path, content):
+    file = tmp_path / "other.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
+        read(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ModelError, match=r"gone\.json cannot be read: No such file"):
+        read(tmp_path / "gone.json")
+
+
+def test_without_numbers_there_is_no_return():
+    assert planned(*PAIR).payoff is None
+
+
+def test_a_throughput_that_is_given_is_the_baseline():
+    """2 GB of weights and, with both caches known, the draft's share of the KV cache."""
+    words = (*PAIR, "--throughput", "1000")
+    found = planned(*words)
+    assert not found.payoff.measured
+    assert found.payoff.memory_bytes == 2 * 10**9
+    assert found.payoff.tokens_per_second_per_gigabyte == pytest.approx((found.depth.speedup - 1) * 1000 / 2)
+    cache = planned(*words, "--target.kv-bytes-per-token", "3000", "--draft.kv-bytes-per-token", "1000")
+    assert cache.payoff.cache_bytes == pytest.approx(cache.drafting.cache_bytes / 4, rel=1e-9)
+
+
+def test_a_search_returns_something_for_nothing():
+    found = planned("--target", "8B", "--method", "ngram", "--throughput", "1000").payoff
+    assert found.memory_bytes == 0
+    assert found.tokens_per_second_per_gigabyte is None
+    assert found.gained_tokens_per_second > 0

@@ -1,0 +1,177 @@
+"""The counts of weights and caches; the totals are those of transformers 5.19's own models, to the weight."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
+from spec_decode_exporter.reports.plan.model_families import FAMILIES
+from spec_decode_exporter.reports.plan.parameter_count import shape_of
+from tests.reports.plan.conftest import LLAMA_8B
+
+MLA = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+
+
+def widths(hidden, inner, layers, heads, shared, vocabulary, **more):
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "vocab_size": vocabulary,
+        **more,
+    }
+
+
+# fmt: off
+CASES = {
+    "llama": (LLAMA_8B, 8_030_261_248, [(32, 2048, None)]),
+    "llama with biases": (
+        widths(256, 512, 3, 8, 2, 1000, model_type="llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+        1_934_720, [(3, 128, None)],
+    ),
+    "mistral": (widths(4096, 14336, 32, 32, 8, 32000, sliding_window=None), 7_241_732_096, [(32, 2048, None)]),
+    "mixtral": (
+        widths(4096, 14336, 32, 32, 8, 32000, num_local_experts=8, num_experts_per_tok=2),
+        46_702_792_704, [(32, 2048, None)],
+    ),
+    "qwen2": (widths(3584, 18944, 28, 28, 4, 152064, use_sliding_window=False, sliding_window=131072), 7_615_616_512, [(28, 1024, None)]),
+    "qwen2_moe": (
+        widths(2048, 5632, 24, 16, 16, 151936, moe_intermediate_size=1408, shared_expert_intermediate_size=5632,
+               num_experts=60, num_experts_per_tok=4),
+        14_315_784_192, [(24, 4096, None)],
+    ),
+    "qwen3": (widths(1024, 3072, 28, 16, 8, 151936, head_dim=128, tie_word_embeddings=True), 596_049_920, [(28, 2048, None)]),
+    "qwen3_moe": (
+        widths(2048, 6144, 4, 32, 4, 151936, head_dim=128, moe_intermediate_size=768, num_experts=128,
+               num_experts_per_tok=8, mlp_only_layers=[1]),
+        2_548_321_280, [(4, 1024, None)],
+    ),
+    "gemma": (widths(2048, 16384, 18, 8, 1, 256000, head_dim=256), 2_506_172_416, [(18, 512, None)]),
+    "gemma2": (
+        widths(2304, 9216, 26, 8, 4, 256000, head_dim=256, sliding_window=4096),
+        2_614_341_888, [(13, 2048, None), (13, 2048, 4096)],
+    ),
+    "gemma3_text": (
+        widths(1152, 6912, 26, 4, 1, 262144, head_dim=256, sliding_window=512),
+        999_885_952, [(4, 512, None), (22, 512, 512)],
+    ),
+    "deepseek_v2": (
+        widths(2048, 10944, 27, 16, 16, 102400, **MLA, q_lora_rank=None, n_routed_experts=64, n_shared_experts=2,
+               moe_intermediate_size=1408, num_experts_per_tok=6, first_k_dense_replace=1),
+        15_706_484_224, [(27, 576, None)],
+    ),
+    "deepseek_v3": (
+        widths(7168, 18432, 61, 128, 128, 129280, **MLA, q_lora_rank=1536, n_routed_experts=256, n_shared_experts=1,
+               moe_intermediate_size=2048, num_experts_per_tok=8, first_k_dense_replace=3),
+        671_026_404_352, [(61, 576, None)],
+    ),
+    "gpt_oss": (
+        widths(2880, 2880, 24, 64, 8, 201088, head_dim=64, num_local_experts=32, num_experts_per_tok=4,
+               sliding_window=128),
+        20_914_757_184, [(12, 1024, None), (12, 1024, 128)],
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_weight_is_counted(name):
+    config, total, attention = CASES[name]
+    shape = shape_of(Configuration({"model_type": name, **config}))
+    assert shape.parameters.total == total
+    assert [(each.layers, each.elements, each.window) for each in shape.attention] == attention
+
+
+def test_every_family_is_held_against_a_model():
+    assert FAMILIES.keys() - {"gemma3"} <= CASES.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "active"), [("mixtral", 12.9e9), ("deepseek_v3", 37.6e9), ("gpt_oss", 4.19e9)]
+)
+def test_a_token_takes_part_in_some_experts(name, active):
+    shape = shape_of(Configuration({"model_type": name, **CASES[name][0]}))
+    assert shape.parameters.active == pytest.approx(active, rel=0.01)
+
+
+def test_what_speaks_of_text_may_stand_inside():
+    """The rest of such a file is of the part that sees."""
+    inner = widths(2560, 10240, 34, 8, 4, 262208, head_dim=256, sliding_window=1024, model_type="gemma3_text")
+    few = {
+        key: inner[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "sliding_window")
+    }
+    whole = {"model_type": "gemma3", "text_config": inner, "vision_config": {"hidden_size": 1152}}
+    short = {"model_type": "gemma3", "text_config": {**few, "model_type": "gemma3_text"}}
+    assert shape_of(Configuration(whole)) == shape_of(Configuration(short))
+    assert shape_of(Configuration(whole)).parameters.total == pytest.approx(3.88e9, rel=0.01)
+
+
+def test_layers_may_be_named_one_by_one():
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    config = {**LLAMA_8B, "num_hidden_layers": 3, "layer_types": kinds, "sliding_window": 512}
+    attention = shape_of(Configuration(config)).attention
+    assert [(each.layers, each.window) for each in attention] == [(1, None), (2, 512)]
+
+
+def test_the_first_layers_of_a_qwen2_see_everything_where_the_others_have_a_window():
+    config = {"model_type": "qwen2", **CASES["qwen2"][0], "use_sliding_window": True, "max_window_layers": 21}
+    attention = shape_of(Configuration({**config, "sliding_window": 4096})).attention
+    assert [(each.layers, each.window) for each in attention] == [(21, None), (7, 4096)]
+
+
+def test_so_many_layers_that_counting_them_would_take_long_are_none():
+    with pytest.raises(ModelError, match="num_hidden_layers is 999999999, no number"):
+        shape_of(Configuration({**LLAMA_8B, "num_hidden_layers": 999_999_999}))
+
+
+def test_a_layer_of_an_unknown_kind_is_not_guessed_at():
+    config = {**LLAMA_8B, "layer_types": ["linear_attention"] * 32, "sliding_window": 512}
+    with pytest.raises(ModelError, match=r"linear_attention.*number of parameters"):
+        shape_of(Configuration(config))
+
+
+def test_a_head_has_at_least_one_number():
+    with pytest.raises(ModelError, match="hidden_size is 8, less than a number for each of 64 heads"):
+        shape_of(Configuration({**LLAMA_8B, "hidden_size": 8, "num_attention_heads": 64}))
+
+
+@pytest.mark.parametrize("model_type", ["", None])
+def test_a_file_without_an_architecture_is_said_to_have_none(model_type):
+    with pytest.raises(ModelError, match=r"^it has no model_type; give the model's number of parameters"):
+        Configuration({**LLAMA_8B, "model_type": model_type})
+
+
+@pytest.mark.parametrize("model_type", ["mamba2", 7])
+def test_an_unknown_architecture_is_refused_with_what_to_do(model_type):
+    with pytest.raises(ModelError, match="not known here; give the model's number of parameters"):
+        Configuration({**LLAMA_8B, "model_type": model_type})
+
+
+@pytest.mark.parametrize("value", [None, -1, "many", 1.5, True, 10**12, [], 0])
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads"])
+def test_a_number_that_no_model_has_is_named(key, value):
+    with pytest.raises(ModelError, match=rf"{key} is .*parameters instead"):
+        shape_of(Configuration({**LLAMA_8B, key: value}))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 300) | st.floats(allow_nan=True) | st.text(max_size=5),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=5), inside, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(sorted(CASES)), st.data())
+def test_whatever_a_file_says_it_is_counted_or_refused(name, data):
+    config = {"model_type": name, **CASES[name][0]}
+    for key in data.draw(st.lists(st.sampled_from(sorted(config)), max_size=4)):
+        config[key] = data.draw(anything)
+    try:
+        shape = shape_of(Configuration(config))
+    except ModelError:
+        return
+    assert shape.parameters.total >= shape.parameters.active > 0

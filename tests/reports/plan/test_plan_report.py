@@ -1,0 +1,251 @@
+"""What a plan says to people and to programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.reports.markdown import markdown_report
+from spec_decode_exporter.reports.parts import Tone
+from spec_decode_exporter.reports.plan.deployment_plan import Outcome
+from spec_decode_exporter.reports.plan.draft_method import METHODS
+from spec_decode_exporter.reports.plan.dtype import DTYPES
+from spec_decode_exporter.reports.plan.model_families import FAMILIES
+from spec_decode_exporter.reports.plan.plan_json import PlanView, as_json, view
+from spec_decode_exporter.reports.plan.plan_report import report
+from spec_decode_exporter.reports.plan.plan_text import parameters
+from spec_decode_exporter.reports.plan.plan_warnings import CautionName
+from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
+from spec_decode_exporter.reports.terminal_report import text_report
+from tests.reports.plan.conftest import LLAMA_8B, planned
+from tests.reports.plan.test_parameter_count import CASES
+
+GOLDEN = Path(__file__).parent / "golden"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "plan.md"
+
+
+def is_golden(name, found):
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/plan``, then read the difference."""
+    file = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(found, encoding="utf-8")
+    assert found == file.read_text(encoding="utf-8")
+
+
+def text(found, width=80, glyphs=UNICODE):
+    return text_report(report(found), Paint(glyphs, width=width))
+
+
+def test_the_plan_of_a_pair_is_the_golden_one(llamas):
+    is_golden("llamas.txt", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
+
+
+def test_of_models_without_a_config_only_the_weights_are_said_to_fit():
+    found = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2"), 120)
+    assert "The weights would fit with the target in 8 bits." in found
+    large = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu-memory", "81559MiB"), 120)
+    assert "The weights would fit with the draft in 8 bits. Without the draft the weights fit." in large
+
+
+def test_what_does_not_start_returns_nothing(llamas):
+    words = ("--throughput", "900")
+    assert planned(*llamas, *words, "--gpus", "2").payoff is None
+    assert planned(*llamas, *words, "--draft.tensor-parallel", "1").payoff is None
+    assert json.loads(as_json(planned(*llamas, *words, "--gpus", "2")))["return_on_memory"] is None
+
+
+def test_a_return_at_fewer_sequences_says_what_fits_without_the_draft(llamas):
+    tight, wide = (
+        " ".join(text(planned(*llamas, "--throughput", "900", "--batch", b)).split()) for b in ("40", "32")
+    )
+    assert "Both at 32 sequences at a time. Without the draft 40 fit, which generate more" in tight
+    search = (*llamas[:2], "--gpus", "4", "--method", "ngram", "--throughput", "900", "--batch", "99")
+    assert "Without the draft" not in wide + text(planned(*search))
+
+
+def test_one_of_something_is_no_several(llamas):
+    found = text(planned(*llamas, "--context", "262144", "--batch", "1"), 120)
+    assert "KV cache: 1 sequence of 262,144 tokens." in found
+    assert "plain decode steps, at 1 sequence\n" in found
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (596_049_920, "596M"),
+        (999_885_952, "1B"),
+        (999_499_999, "999M"),
+        (70_553_706_496, "70.6B"),
+        (999_600_000_000, "1T"),
+        (10**6, "1M"),
+    ],
+)
+def test_parameters_are_written_in_the_unit_that_they_round_to(number, written):
+    assert parameters(number) == written
+
+
+def test_what_does_not_fit_says_what_would():
+    is_golden("too_large.txt", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
+
+
+def test_a_head_of_a_mixture_is_the_golden_one(folder):
+    target = folder("DeepSeek-V3", {"model_type": "deepseek_v3", **CASES["deepseek_v3"][0]})
+    words = ("--method", "mtp", "--tokens", "1", "--gpus", "8", "--gpu-memory", "141GB")
+    is_golden("mtp.txt", text(planned("--target", target, "--target.dtype", "fp8", *words)))
+
+
+def test_markdown_is_the_golden_one(llamas):
+    is_golden("llamas.md", markdown_report(report(planned(*llamas, "--throughput", "900")), Paint()))
+
+
+@pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
+def test_a_terminal_of_any_width_has_room_for_it(llamas, width, glyphs):
+    found = text(planned(*llamas), width, glyphs)
+    assert max(map(len, found.splitlines())) <= width
+    assert found.isascii() == (glyphs is ASCII)
+
+
+def test_the_picture_in_the_documentation_is_what_it_prints():
+    shown = (GOLDEN / "llamas.txt").read_text(encoding="utf-8").rstrip()
+    assert shown in DOCUMENTATION.read_text(encoding="utf-8")
+
+
+def test_the_figures_in_the_documentation_are_those_of_the_plan():
+    rows = re.findall(r"^\| (?:BF16|INT\d) \|.*$", DOCUMENTATION.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 5
+    for row in rows:
+        target, draft, *figures = (cell.strip() for cell in row.strip("| ").split("|"))
+        names = [{"BF16": "bfloat16"}.get(name, name.lower()) for name in (target, draft)]
+        words = ("--target", "70B", "--target.dtype", names[0], "--draft", "8B", "--draft.dtype", names[1],
+                 "--gpus", "2", "--utilisation", "1")  # fmt: skip
+        small, large = (planned(*words, "--gpu-memory", size).drafting for size in ("80GB", "141GB"))
+        found = small.weight_bytes, small.left_bytes, large.left_bytes
+        assert figures == [f"{size // 10**9} GB" for size in found]
+
+
+@pytest.mark.parametrize("word", [*CautionName, *Outcome, *FAMILIES, *METHODS, *DTYPES])
+def test_every_word_is_explained(word):
+    assert re.search(rf"\b{word}\b", DOCUMENTATION.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "[fits] 123 GB are left for the KV cache: 32 sequences"),
+        (("--batch", "33"), "[tight] 123 GB"),
+        (("--context", "300000"), "[does not fit] Not one sequence of 300,000 tokens fits beside the weights."),
+        (("--gpus", "2", "--overhead", "0", "--utilisation", "1"), "It would fit with the draft in 8 bits"),
+        (("--gpus", "2", "--overhead", "0"), "It would fit with the target in 8 bits."),
+        (("--gpus", "2", "--gpu-memory", "81559MiB"), "It would fit with the target in 8 bits. Without the draft it fits."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "262144"), "[does not fit] Not one sequence of 262,144 tokens fits beside the weights. It would fit with the KV cache in 8 bits (--kv-cache-dtype fp8). Without the draft it fits."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "290000", "--kv-cache-dtype", "fp8"), "[tight]"),
+        (("--gpus", "1"), "It would fit with the target in 4 bits"),
+        (("--gpus", "1", "--gpu-memory", "57GB"), "It would fit with both in 4 bits."),
+        (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
+        (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
+        (("--acceptance", "0"), "[fits] 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. At the assumed acceptance of 0 no number of tokens pays: 0.48 times as fast with 4. It pays where more than"),
+        (("--tokens", "8", "--acceptance", "0.5"), "At the assumed acceptance of 0.5, 8 tokens do not pay: 0.64 times as fast. It pays where more than"),
+        (("--draft.tensor-parallel", "1"), "[refused] The draft's tensor parallel size is 1 and the target's 4: vLLM takes the target's only."),
+    ],
+)  # fmt: skip
+def test_the_verdict_comes_first(llamas, words, says):
+    found = " ".join(text(planned(*llamas, *words), 120).split())
+    assert says in found.split("target model")[0]
+
+
+def test_the_cache_of_a_gpu_is_said_in_the_unit_of_vllms_log(llamas):
+    found = planned(*llamas)
+    size = found.drafting.cache_bytes / 4 / 2**30
+    assert f"GiB on a GPU {size:.1f} " in " ".join(text(found).split())
+
+
+def test_a_size_in_mebibytes_is_not_doubted(llamas):
+    assert "a GPU sold as 80 GB may have 7 % more" in " ".join(text(planned(*llamas)).split())
+    assert "a GPU sold as" not in text(planned(*llamas, "--gpu-memory", "81559MiB"))
+
+
+def test_memory_that_is_lacking_is_no_size():
+    found = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu-memory", "81559MiB"))
+    assert "size  none  9.94 GB without the draft, 6.06 GB lacking" in found
+
+
+def test_what_pays_nowhere_is_not_green(llamas):
+    assert [report(planned(*llamas, *more)).engines[0].tone for more in ((), ("--acceptance", "0"))] == [
+        Tone.GOOD,
+        Tone.FAIR,
+    ]
+
+
+def test_where_a_sequence_is_of_unknown_size_the_verdict_says_so():
+    words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
+    found = text(planned(*words), 120)
+    assert (
+        "[weights fit] 4.00 GB are left for the KV cache. Whether a sequence of 8,192 tokens fits is" in found
+    )
+    assert json.loads(as_json(planned(*words)))["outcome"] == "weights_fit"
+
+
+def test_a_search_has_no_weights():
+    found = text(planned("--target", "8B", "--method", "ngram"))
+    assert "ngram: a search, no weights" in found
+    assert "both" not in found
+    assert "without the draft," not in found
+
+
+def test_a_search_says_that_its_return_is_for_nothing():
+    words = ("--target", "8B", "--method", "ngram", "--throughput", "100")
+    assert "It takes no memory of the GPUs" in " ".join(text(planned(*words)).split())
+    assert "The weights would fit with the target in 8 bits." in text(
+        planned(*words, "--gpu-memory", "19GB"), 120
+    )
+
+
+def test_a_search_does_not_find_a_draft_in_every_step():
+    found = " ".join(text(planned("--target", "8B", "--method", "ngram")).split())
+    assert "A search finds one in a part of the steps only" in found
+
+
+def test_a_cost_says_what_it_rests_on():
+    pair = ("--target", "8B", "--draft", "1B")
+    assert "It is as it was given." in text(planned(*pair, "--cost.draft-cost-ratio", "0.1"))
+    assert "An estimate by the weights alone." in text(planned(*pair))
+    assert "What verifying and searching usually cost" in text(planned("--target", "8B", "--method", "ngram"))
+
+
+def test_what_is_missing_is_said_of_the_model_that_it_is_missing_of(folder):
+    target = folder("t", LLAMA_8B)
+    found = " ".join(text(planned("--target", target, "--draft", "1B")).split())
+    assert "not known of the draft: a number of parameters does not say it" in found
+    assert "or --draft.kv-bytes-per-token." in found
+
+
+def test_json_says_what_the_plan_does(llamas):
+    found = planned(*llamas, "--throughput", "900")
+    assert PlanView.model_validate_json(as_json(found)) == view(found)
+    said = json.loads(as_json(found))
+    assert said["with_draft"]["kv_cache_bytes"] == found.drafting.cache_bytes
+    lost = said["lost"]["kv_cache_tokens"], said["lost"]["concurrent_sequences"]
+    assert lost == (
+        found.alone.tokens - found.drafting.tokens,
+        found.alone.sequences - found.drafting.sequences,
+    )
+    assert [depth["tokens"] for depth in said["depths"]] == list(range(1, 9))
+    assert said["depths"][1]["acceptance_ratio"] == pytest.approx((0.7 + 0.49) / 2)
+    assert said["return_on_memory"]["gained_tokens_per_second"] == found.payoff.gained_tokens_per_second
+    assert as_json(found).isascii()
+
+
+def test_json_has_no_number_where_nothing_is_known():
+    said = json.loads(as_json(planned("--target", "8B", "--method", "ngram")))
+    assert said["draft"] is said["draft_to_target_ratio"] is said["return_on_memory"] is None
+    assert said["with_draft"]["kv_cache_tokens"] is said["lost"]["concurrent_sequences"] is None
+
+
+def test_a_name_that_a_stranger_chose_does_nothing_to_a_terminal(folder):
+    target = folder("\x1b[31m|red`", LLAMA_8B)
+    found = planned("--target", target, "--draft", "1B")
+    assert "\x1b" not in text(found) + markdown_report(report(found), Paint()) + as_json(found)

@@ -1,0 +1,144 @@
+"""What to beware of: each warning at its limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.reports.plan.plan_warnings import CautionName, cautions
+from tests.reports.plan.conftest import LLAMA_8B, LLAMA_70B, planned
+from tests.reports.plan.test_checkpoint import tokenizer
+
+
+def warned(*words):
+    return {str(each.name) for each in cautions(planned(*words))}
+
+
+QUIET = ("--target", "70B", "--draft", "7B", "--gpus", "2", "--gpu-memory", "141GB", "--batch", "8")
+
+
+def test_a_usual_pair_on_enough_memory_is_nothing_to_beware_of():
+    assert warned(*QUIET) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("--gpu-memory", "100GB"), None),
+        (("--gpu-memory", "99GB"), "target_share"),
+        (("--gpu-memory", "60GB"), "target_alone"),
+        (("--draft", "8.76B"), "large_draft"),
+        (("--draft", "8.75B"), None),
+        (("--draft", "5.8B"), "small_draft"),
+        (("--draft", "5.84B"), None),
+        (("--draft", "70B"), "draft_larger"),
+        (("--draft.tensor-parallel", "1"), "tensor_parallel"),
+        (("--batch", "51"), None),
+        (("--batch", "52"), "compute_bound"),
+        (("--cost.draft-cost-ratio", "0.975", "--acceptance", "1"), None),
+        (("--cost.draft-cost-ratio", "0.976"), "never_pays"),
+        (("--acceptance", "0.35"), "loses"),
+        (("--acceptance", "0.42"), None),
+    ],
+)
+def test_each_has_its_limit(words, name):
+    assert (name in warned(*QUIET, *words)) if name else not warned(*QUIET, *words)
+
+
+@pytest.mark.parametrize(("draft", "says"), [("21.1B", False), ("21.2B", True)])
+def test_a_draft_above_15_percent_of_the_memory_is_too_large(draft, says):
+    assert ("draft_share" in warned(*QUIET, "--draft", draft)) is says
+
+
+@pytest.mark.parametrize(("size", "says"), [("82.1GB", True), ("82.2GB", False)])
+def test_little_memory_for_a_cache_of_unknown_use_is_warned_of(size, says):
+    words = ("--gpu-memory", size, "--utilisation", "1", "--overhead", "0")
+    assert ("little_cache" in warned(*QUIET, "--draft", "8B", *words, "--batch", "8")) is says
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--gpu-memory", "80GB"), "With that the target fits without a draft:"),
+        (("--gpu-memory", "81559MiB"), None),
+        (("--gpu-memory", "95GB"), None),
+        (("--gpu-memory", "87GB"), "With that the weights fit:"),
+        (("--gpu-memory", "60GB"), None),
+    ],
+)
+def test_gpus_have_more_memory_than_their_name_says(words, says):
+    """81559MiB are 85.5 GB: of two such GPUs a 70B is given 153.9 GB, of which 140 are weights and 4 overhead."""
+    found = {each.name: each.text for each in cautions(planned(*QUIET, "--draft", "8B", *words))}
+    assert (says in found[CautionName.GPU_MEMORY]) if says else CautionName.GPU_MEMORY not in found
+
+
+def test_more_memory_may_be_room_for_the_wanted_sequences(llamas):
+    for batch, says in ((32, False), (33, True), (37, True), (38, False)):
+        assert ("gpu_memory" in warned(*llamas, "--batch", str(batch))) is says
+
+
+def test_a_pair_that_loses_says_what_to_do_instead():
+    worst, better = (
+        str(cautions(planned(*QUIET, "--tokens", "8", "--acceptance", share))) for share in ("0.1", "0.5")
+    )
+    assert "At the assumed acceptance of 0.1, 8 tokens at a time make it slower, 0.52 times as fast" in worst
+    assert "without: do not speculate." in worst
+    assert "without: draft 2 tokens at a time." in better
+
+
+def test_a_target_that_lacks_a_sequence_is_not_told_to_have_fewer_bits(llamas):
+    found = str(cautions(planned(*llamas, "--context", "1000000")))
+    assert "Not one sequence of 1,000,000 tokens fits without a draft either: a shorter --context" in found
+    assert "fewer bits a weight" not in found
+
+
+def test_swapped_models_are_asked_about(llamas):
+    target, draft = llamas[1], llamas[3]
+    assert "draft_larger" in warned("--target", draft, "--draft", target, "--gpus", "4")
+
+
+def test_heads_must_divide(folder):
+    odd = folder("odd", {**LLAMA_70B, "num_attention_heads": 60, "head_dim": 128})
+    assert "heads" in warned("--target", odd, "--draft", "8B", "--gpus", "8")
+    assert "heads" not in warned("--target", odd, "--draft", "8B", "--gpus", "4")
+
+
+def test_vocabularies_of_another_size_do_not_go_together(folder, llamas):
+    other = folder("other", {**LLAMA_8B, "vocab_size": 32000})
+    found = cautions(planned("--target", llamas[1], "--draft", other, "--gpus", "4"))
+    assert "The draft has 32,000 tokens and the target 128,256" in str(found)
+    assert "vocabulary" not in warned(*llamas)
+
+
+def test_vocabularies_of_other_tokens_do_not_either(folder):
+    target = folder("t", LLAMA_70B, **{"tokenizer.json": tokenizer({"a": 0, "b": 1})})
+    for tokens, says in (({"a": 1, "b": 0}, True), ({"b": 1, "a": 0}, False)):
+        draft = folder("d", LLAMA_8B, **{"tokenizer.json": tokenizer(tokens)})
+        assert ("vocabulary" in warned("--target", target, "--draft", draft, "--gpus", "4")) is says
+
+
+@pytest.mark.parametrize(("more", "says"), [({}, True), ({"target_hidden_size": 4096}, False)])
+def test_a_head_of_another_width_is_another_models(folder, more, says):
+    head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
+    target = folder("t", LLAMA_8B)
+    assert ("other_width" in warned("--target", target, "--draft", head, "--method", "eagle3")) is says
+
+
+def test_a_ratio_beyond_the_usual_is_not_written_as_the_usual():
+    assert "is 1:7.9 of" in str(cautions(planned(*QUIET, "--draft", "8.76B")))
+    assert "is 1:70.0 of" in str(cautions(planned(*QUIET, "--draft", "1B")))
+    assert "is 1:12.1 of" in str(cautions(planned(*QUIET, "--draft", "5.833B")))
+
+
+def test_a_head_may_have_fewer_tokens_than_its_target(folder):
+    head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "vocab_size": 32000})
+    target = folder("t", LLAMA_8B)
+    assert "vocabulary" not in warned("--target", target, "--draft", head, "--method", "eagle3")
+
+
+def test_a_batch_that_the_draft_crowds_out_is_said(llamas):
+    found = {each.name: each.text for each in cautions(planned(*llamas, "--batch", "40"))}
+    assert CautionName.BATCH in found
+    assert (
+        "Of 40 sequences of 8,192 tokens 32 fit at a time; without the draft 40 would"
+        in found[CautionName.BATCH]
+    )

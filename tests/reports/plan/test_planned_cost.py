@@ -1,0 +1,117 @@
+"""What a draft token costs by the bytes that are read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.typical_costs import method_cost
+from spec_decode_exporter.reports.plan.draft_method import (
+    METHODS,
+    SEARCHES,
+    STARTING_COST_RATIO,
+    VERIFY_COST_RATIO,
+    fixed_cost_ratio,
+)
+from spec_decode_exporter.reports.plan.gpu_memory import Part
+from spec_decode_exporter.reports.plan.planned_cost import Basis
+from tests.reports.plan.conftest import LLAMA_8B, planned
+
+MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+
+
+def ratio(*words):
+    found = planned(*words)
+    return found.costs.at(found.wanted.tokens).draft_cost_ratio
+
+
+def test_of_weights_alone_it_is_their_ratio_and_what_verifying_costs():
+    found = planned("--target", "70B", "--draft", "8B", "--draft.dtype", "int8")
+    assert found.costs.basis is Basis.ESTIMATED_BY_WEIGHTS
+    assert ratio("--target", "70B", "--draft", "8B") == pytest.approx(8 / 70 + 0.03)
+    assert ratio("--target", "70B", "--draft", "8B", "--draft.dtype", "int8") == pytest.approx(4 / 70 + 0.03)
+
+
+def test_the_cache_is_read_too(llamas):
+    """Of 32 sequences of 8192 tokens: 448 KiB for the draft's 128, and no embedding but the output matrix."""
+    found = planned(*llamas)
+    draft, target = (
+        2 * (part.model.parameters.total - part.model.parameters.embedding)
+        for part in (found.wanted.draft, found.wanted.target)
+    )
+    tokens = found.costs.reading.batch * 8192
+    expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens) + 0.03
+    assert found.costs.basis is Basis.ESTIMATED
+    assert found.costs.at(4).draft_cost_ratio == pytest.approx(expected)
+
+
+def test_no_more_sequences_are_read_than_fit(llamas):
+    found = planned(*llamas, "--batch", "100000")
+    assert found.costs.reading.batch == found.drafting.sequences < 100_000
+
+
+def test_a_draft_on_one_gpu_is_read_by_that_one_alone():
+    words = ("--target", "70B", "--draft", "8B", "--gpus", "4")
+    alone = ratio(*words, "--draft.tensor-parallel", "1")
+    assert alone - 0.03 == pytest.approx(4 * (ratio(*words) - 0.03))
+
+
+def test_verifying_makes_a_mixture_read_more_of_its_experts(folder):
+    """One sequence takes 2 of 8 experts; the five tokens of a draft take 1 - 0.75^5 of them."""
+    target = folder("m", MIXTRAL)
+    found = planned("--target", target, "--method", "ngram", "--batch", "1", "--context", "1")
+    own, reading = found.wanted.target.model.parameters, found.costs.reading
+    more = own.experts * 2 * ((1 - 0.75**5) - 0.25)
+    assert reading.expert_bytes(4) == pytest.approx(more)
+    assert found.costs.at(4).draft_cost_ratio == pytest.approx(more / reading.plain_bytes / 4 + 0.03)
+    assert found.costs.at(1).draft_cost_ratio > found.costs.at(8).draft_cost_ratio
+
+
+def test_a_dense_model_reads_the_same_for_any_number_of_tokens(llamas):
+    assert {planned(*llamas).costs.at(tokens).draft_cost_ratio for tokens in range(1, 9)} == {ratio(*llamas)}
+
+
+def test_what_is_given_holds():
+    words = (
+        "--target",
+        "70B",
+        "--draft",
+        "8B",
+        "--cost.draft-cost-ratio",
+        "0.2",
+        "--cost.fixed-cost-ratio",
+        "0",
+    )
+    found = planned(*words)
+    assert (found.costs.basis, ratio(*words), found.costs.at(4).fixed_cost_ratio) == (Basis.GIVEN, 0.2, 0)
+    assert found.depth.break_even_acceptance == 0.2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_draft_costs_besides_what_the_method_usually_does(method):
+    usual = method_cost(method)
+    assert fixed_cost_ratio(method) == (usual.fixed_cost_ratio if usual else STARTING_COST_RATIO)
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_a_search_costs_what_is_usual_and_takes_nothing(method):
+    found = planned("--target", "8B", "--method", method)
+    assert found.costs.at(4).draft_cost_ratio == VERIFY_COST_RATIO == method_cost(method).draft_cost_ratio
+    assert found.drafting == found.alone
+    assert found.draft_ratio is None
+
+
+@given(st.integers(10**6, 10**12), st.integers(10**6, 10**12), st.integers(1, 4096))
+def test_a_larger_draft_is_never_cheaper(one, other, batch):
+    less, more = (
+        ratio("--target", "1T", "--draft", str(size), "--batch", str(batch)) for size in sorted((one, other))
+    )
+    assert less <= more
+
+
+def test_a_part_knows_its_cache_only_if_the_model_does():
+    assert (
+        Part(planned("--target", "8B", "--draft", "1B").wanted.target.model, 1).sequence_bytes(1, 8, 2)
+        is None
+    )

@@ -1,0 +1,70 @@
+"""References taken from simulated servers, whose time is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+
+import pytest
+
+from spec_decode_exporter.reports.observe.session import observed_config
+from spec_decode_exporter.reports.reference.taking import take
+from spec_decode_exporter.simulator.scenario_library import load_scenario
+from tests.conftest import FakeClock, settle
+from tests.fixtures.simulated import Network, Server
+
+
+def changed(**acceptance):
+    """The scenario steady with another acceptance, or more: K, load, …"""
+    steady = load_scenario("steady")
+    parts = {name: getattr(steady, name) for name in acceptance}
+    return steady.model_copy(
+        update={
+            name: part.model_copy(update=acceptance[name]) if isinstance(acceptance[name], dict) else acceptance[name]
+            for name, part in parts.items()
+        }
+    )  # fmt: skip
+
+
+async def taken(network, clock, seconds=300, **servers):
+    """Measure servers, each of a scenario and a seed; every one has been running for a minute."""
+    network.servers = {
+        f"{name}:1": Server(clock, scenario, running=60, seed=seed)
+        for name, (scenario, seed) in servers.items()
+    }
+    config = observed_config([{"url": f"http://{name}:1", "name": name} for name in servers], seconds)
+    work = asyncio.ensure_future(take(config, seconds, clock))
+    await clock.advance(seconds)
+    await settle(100)
+    return await work
+
+
+@cache
+def measured():
+    """What was measured of some servers, each for five minutes; taken once for all tests."""
+
+    async def all_of_them(network):
+        return {
+            name: await taken(network, FakeClock(), **servers)
+            for name, servers in {
+                "steady": {"a": ("steady", 1)},
+                "again": {"b": ("steady", 2)},
+                "worse": {"a": (changed(acceptance={"mean": 0.6}), 3)},
+                "a little worse": {"a": (changed(acceptance={"mean": 0.73}), 4)},
+                "longer": {"a": (changed(speculation={"tokens": 6}), 5)},
+                "busier": {"a": (changed(load={"concurrency": 32}), 6)},
+                "two": {"a": ("steady", 7), "b": ("steady", 8)},
+                "one of two": {"a": ("steady", 9), "b": (changed(acceptance={"mean": 0.6}), 10)},
+                "other work": {"a": (changed(outputs={"mean": 60.0}), 11)},
+            }.items()
+        }
+
+    with pytest.MonkeyPatch.context() as patch:
+        network = Network()
+        patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
+        return asyncio.run(all_of_them(network))
+
+
+@pytest.fixture
+def references():
+    return dict(measured())

@@ -1,0 +1,249 @@
+"""From servers to what is said of them: a change is found, and so is what makes a comparison unfair."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from spec_decode_exporter.analysis.comparison.comparison import Outcome, Reason
+from spec_decode_exporter.analysis.comparison.measurement import Quantity
+from spec_decode_exporter.reports.reference.comparison_json import as_json
+from spec_decode_exporter.reports.reference.comparison_report import markdown, text
+from spec_decode_exporter.reports.reference.pairing import compared
+
+
+@pytest.fixture(name="against")
+def against_fixture(references):
+    def against(before, after, threshold=0.05):
+        return compared(references[before], references[after], threshold)
+
+    return against
+
+
+def renamed(document, name):
+    """The same measured of a model of another name."""
+    return document.model_copy(
+        update={
+            key: tuple(each.model_copy(update={"model_name": name}) for each in getattr(document, key))
+            for key in ("engines", "models")
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("steady", "again", Outcome.SAME),
+        ("steady", "worse", Outcome.FELL),
+        ("worse", "steady", Outcome.BETTER),
+        ("steady", "a little worse", Outcome.LOWER),
+        ("steady", "longer", Outcome.NOT_COMPARABLE),
+        ("two", "one of two", Outcome.FELL),
+        ("one of two", "two", Outcome.BETTER),
+    ],
+)
+def test_what_changed_is_found(against, before, after, outcome):
+    assert against(before, after).outcome is outcome
+
+
+def test_what_was_measured_says_of_what_and_how_long(references):
+    document = references["two"]
+    assert document.seconds == 300
+    assert [(each.target, each.engine) for each in document.engines] == [("a", "0"), ("b", "0")]
+    (model,) = document.models
+    assert (model.engines, model.measurement.tokens) == (2, 4)
+    assert model.measurement.seconds == pytest.approx(300, abs=2)
+
+
+def test_a_model_is_the_sum_of_its_engines(references):
+    document = references["two"]
+    (model,), engines = document.models, document.engines
+    for counter, count in model.measurement.counts.items():
+        assert count == sum(engine.measurement.counts[counter] for engine in engines)
+    figures = [each.measurement.quantities for each in (model, *engines)]
+    assert figures[0][Quantity.RUNNING_REQUESTS].value == pytest.approx(32)
+    assert figures[0][Quantity.GENERATION_TOKENS].value == pytest.approx(
+        sum(figure[Quantity.GENERATION_TOKENS].value for figure in figures[1:]), rel=0.01
+    )
+    whole, *parts = (figure[Quantity.DRAFT_ACCEPTANCE_RATIO].standard_error for figure in figures)
+    assert whole < max(parts)
+
+
+def test_engines_of_a_model_are_compared_one_by_one_too(against):
+    (model,) = against("two", "one of two").models
+    outcomes = {pair.after.target: pair.comparison.outcome for pair in model.engines}
+    assert outcomes == {"a": Outcome.SAME, "b": Outcome.FELL}
+
+
+def test_the_only_engine_of_a_model_is_not_said_twice(against):
+    (model,) = against("steady", "again").models
+    assert model.engines == ()
+
+
+def test_engines_that_moved_to_other_servers_are_compared_as_a_sum(references):
+    moved = references["two"].model_copy(
+        update={
+            "engines": tuple(
+                each.model_copy(update={"target": f"new-{each.target}"}) for each in references["two"].engines
+            )
+        }
+    )
+    (model,) = compared(references["two"], moved, 0.05).models
+    assert (model.engines, model.comparison.outcome) == ((), Outcome.SAME)
+
+
+@pytest.mark.parametrize(
+    ("after", "reasons"),
+    [
+        ("again", []),
+        ("longer", [Reason.DRAFT_TOKENS]),
+        ("busier", [Reason.LOAD]),
+        ("two", []),
+        ("other work", [Reason.OUTPUT_TOKENS]),
+    ],
+)
+def test_what_is_not_alike_is_said(against, after, reasons):
+    (model,) = against("steady", after).models
+    assert [caution.reason for caution in model.comparison.cautions] == reasons
+
+
+def test_the_load_is_that_of_an_engine_and_not_of_the_model(against):
+    """Two engines at 16 each then, and now one at 32: as many requests, and each step has twice as many."""
+    (model,) = against("two", "busier").models
+    (load,) = model.comparison.cautions
+    assert load.reason is Reason.LOAD
+    assert (load.before, load.after) == (pytest.approx(16, abs=0.1), pytest.approx(32, abs=0.1))
+    assert "16.0 requests ran on an engine in the mean, and 32.0 do now" in text(against("two", "busier"))
+
+
+def test_a_model_under_another_name_is_the_same_if_it_is_the_only_one(references):
+    found = compared(references["steady"], renamed(references["worse"], "llama-awq"), 0.05)
+    assert (len(found.models), found.gone, found.new) == (1, (), ())
+    assert "Changed: model, from meta-llama/Llama-3.1-8B-Instruct to llama-awq." in text(found)
+
+
+def test_models_that_are_not_there_on_either_side_are_named(references):
+    def models(*names):
+        documents = [renamed(references["steady"], name) for name in names]
+        return documents[0].model_copy(
+            update={"models": sum((each.models for each in documents), ()), "engines": ()}
+        )
+
+    found = compared(models("a", "b", "c"), models("b", "d", "e"), 0.05)
+    assert [pair.after.model_name for pair in found.models] == ["b"]
+    assert [model.model_name for model in found.gone] == ["a", "c"]
+    assert [model.model_name for model in found.new] == ["d", "e"]
+    written = text(found)
+    assert "Not there now: a with 4 draft tokens." in written
+    assert "Not in the reference: e with 4 draft tokens." in written
+
+
+def test_of_a_model_that_is_gone_nobody_can_say_how_it_fared(references, against):
+    after = references["again"]
+    there = against("steady", "again")
+    assert there.outcome is Outcome.SAME
+    both = references["steady"].model_copy(
+        update={"models": (*references["steady"].models, *renamed(references["steady"], "gone").models)}
+    )
+    found = compared(both, after, 0.05)
+    assert ([model.model_name for model in found.gone], found.outcome) == (["gone"], Outcome.UNCERTAIN)
+    worse = compared(both, references["worse"], 0.05)
+    assert worse.outcome is Outcome.FELL
+
+
+def test_nothing_in_common_is_no_result(references):
+    steady = references["steady"]
+    found = compared(steady, steady.model_copy(update={"models": (), "engines": ()}), 0.05)
+    assert found.outcome is Outcome.UNCERTAIN
+
+
+VERDICTS = {
+    "again": "is the same as far as chance lets one see",
+    "worse": "more than 5, and beyond chance.",
+    "a little worse": "beyond chance, but certainly by no more than 5.",
+    "longer": "another number of tokens is drafted",
+}
+
+
+@pytest.mark.parametrize(("after", "said"), VERDICTS.items())
+@pytest.mark.parametrize("write", [text, markdown, as_json])
+def test_the_verdict_is_a_plain_sentence(against, write, after, said):
+    assert said in write(against("steady", after))
+
+
+def test_a_fall_is_said_with_its_bounds_in_points(against):
+    (model,) = against("steady", "worse").models
+    change = model.comparison.acceptance
+    sentence = (
+        f"fell by {-change.change * 100:.1f} points ({-change.upper * 100:.1f} to {-change.lower * 100:.1f})"
+    )
+    assert sentence in text(against("steady", "worse"))
+    assert change.lower < -0.1 < -0.05
+
+
+def test_a_threshold_is_said_as_it_was_given(against):
+    assert "certainly no fall of more than 7.5." in text(against("steady", "again", 0.075))
+    assert against("steady", "worse", 0.3).outcome is Outcome.LOWER
+
+
+def test_the_text_has_a_row_for_every_position_and_latency(against):
+    written = text(against("steady", "worse"))
+    assert written.count("position ") == 8
+    assert "time to first token p99" in written
+    assert "decode" not in written
+    (row,) = [line for line in written.splitlines() if line.strip().startswith("acceptance rate")]
+    assert " * " in row
+
+
+def test_what_lies_between_far_edges_of_a_bucket_is_not_said_to_three_digits(against):
+    """vLLM's first bucket of the queue ends at 300 ms, and nothing waited."""
+    written = text(against("steady", "worse"))
+    (row,) = [line.split() for line in written.splitlines() if line.strip().startswith("queue p50")]
+    assert row[:7] == ["queue", "p50", "<", "300", "ms", "<", "300"]
+    (row,) = [line for line in written.splitlines() if line.strip().startswith("end to end p50")]
+    assert re.search(r"\d to [\d,]+ ms", row)
+
+
+def test_the_json_is_for_programs(against):
+    found = json.loads(as_json(against("two", "one of two")))
+    assert (found["outcome"], found["threshold"]) == ("fell", 0.05)
+    (model,) = found["models"]
+    rate = model["quantities"]["draft_acceptance_ratio"]
+    assert rate["change"] == pytest.approx(rate["after"]["value"] - rate["before"]["value"])
+    assert rate["beyond_chance"] is True
+    assert [engine["outcome"] for engine in model["engines"]] == ["same", "fell"]
+    assert model["before"]["counts"]["drafts"] > 100_000
+    assert model["latency_seconds"]["time_to_first_token"]["p50"]["before"]["value"] > 0
+
+
+HOSTILE = "a|b`<script>*\x1b[31m\n# c\u202e"
+
+
+@pytest.mark.parametrize("write", [text, markdown, as_json])
+def test_names_of_strangers_stay_names(references, write):
+    after = renamed(references["two"], HOSTILE)
+    after = after.model_copy(
+        update={"engines": tuple(each.model_copy(update={"restarts": 1}) for each in after.engines)}
+    )
+    written = write(compared(references["two"], after, 0.05))
+    assert "\x1b" not in written
+    assert "\u202e" not in written
+    assert not any(line.startswith("# c") for line in written.splitlines())
+    if write is markdown:
+        assert "a\\|b\\`\\<script\\>\\*" in written
+
+
+def test_doubts_about_the_figures_themselves_are_told(references):
+    doubtful = references["steady"].model_copy(
+        update={
+            "engines": tuple(
+                each.model_copy(update={"restarts": 2, "broken_checks": ("one_server",)})
+                for each in references["steady"].engines
+            )
+        }
+    )
+    written = text(compared(doubtful, references["again"], 0.05))
+    assert "its counters began anew while the reference was measured, 2 times." in written
+    assert "contradicted each other while the reference was measured: one_server." in written

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+
+from spec_decode_exporter.core.checksummed_file import Seal
+from spec_decode_exporter.reports.reference import reference_file
+from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
+
+
+@pytest.fixture(name="document")
+def document_fixture(references):
+    return references["two"]
+
+
+@pytest.fixture(name="path")
+def path_fixture(tmp_path):
+    return tmp_path / "reference.json"
+
+
+def test_what_was_written_is_read_again(path, document):
+    write(path, document, overwrite=False)
+    assert read(path) == document
+    assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
+
+
+def test_a_file_is_json_that_says_what_it_is(path, document):
+    write(path, document, overwrite=False)
+    written = json.loads(path.read_bytes())
+    assert (written["format"], written["version"]) == ("spec-decode-exporter reference", 1)
+    assert written["data"]["ended"].endswith("Z")
+    assert len(path.read_text().splitlines()) > 100
+
+
+def test_the_umask_decides_who_may_read_it(path, document):
+    before = os.umask(0o027)
+    try:
+        write(path, document, overwrite=False)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_file_is_replaced_only_if_that_is_wanted(path, document):
+    path.write_text("precious")
+    for refused in (
+        lambda: check_free(path, overwrite=False),
+        lambda: write(path, document, overwrite=False),
+    ):
+        with pytest.raises(ReferenceFileError, match="is there already; name another, or add --force"):
+            refused()
+    assert path.read_text() == "precious"
+    assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
+    check_free(path, overwrite=True)
+    write(path, document, overwrite=True)
+    assert read(path) == document
+
+
+def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch):
+    def no_links(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", no_links)
+    write(path, document, overwrite=False)
+    assert read(path) == document
+    with pytest.raises(ReferenceFileError, match="is there already"):
+        write(path, document, overwrite=False)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_cannot_be_written_is_known_before_anything_is_measured(tmp_path, overwrite):
+    with pytest.raises(ReferenceFileError, match="cannot be written: No such file or directory"):
+        check_free(tmp_path / "missing" / "reference.json", overwrite=overwrite)
+    with pytest.raises(ReferenceFileError, match="is not a plain file"):
+        check_free(tmp_path, overwrite=overwrite)
+
+
+def test_a_failure_leaves_what_was_there(path, document, monkeypatch):
+    write(path, document, overwrite=False)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(reference_file.os, "fsync", full)
+    with pytest.raises(ReferenceFileError, match="cannot be written: No space left on device"):
+        write(path, document, overwrite=True)
+    assert read(path) == document
+    assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
+
+
+def sealed(data):
+    return Seal("spec-decode-exporter reference", 1, "").written(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is not a usable reference: it is not JSON; save a new one"),
+        (b"{}", "is not a usable reference: it is not a reference of this exporter; save a new one"),
+        (Seal("spec-decode-exporter state", 1, "").written({}), "it is not a reference of this exporter"),
+        (Seal("spec-decode-exporter reference", 2, "").written({}), "it has the version 2; 1 is known here"),
+        (sealed({}).replace(b'"data":{}', b'"data":{"a":1}'), "it was changed or damaged"),
+        (sealed({"seconds": -1}), "is not a usable reference: ended: Field required"),
+    ],
+)
+def test_what_is_no_reference_is_refused_with_a_reason(path, content, reason):
+    path.write_bytes(content)
+    with pytest.raises(ReferenceFileError, match=reason):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("seconds",), 0),
+        (("seconds",), "1e999"),
+        (("ended",), "2026-11-21T10:00:00"),
+        (("models", 0, "engines"), 0),
+        (("models", 0, "model_name"), "x" * 5000),
+        (("models", 0, "measurement", "position_accepted_tokens"), [1]),
+        (("models", 0, "measurement", "quantities", "draft_acceptance_ratio", "lower"), 2.0),
+        (("models", 0, "measurement", "quantities", "unheard_of"), {"value": 1.0}),
+        (("models", 0, "measurement", "counts", "drafts"), -1),
+        (("engines", 0, "surprise"), 1),
+    ],
+)
+def test_a_file_that_somebody_made_up_is_refused(path, document, where, value):
+    data = document.model_dump(mode="json")
+    *way, last = where
+    place = data
+    for step in way:
+        place = place[step]
+    place[last] = value
+    path.write_bytes(sealed(data))
+    with pytest.raises(ReferenceFileError, match=f"is not a usable reference: {where[0]}"):
+        read(path)
+
+
+def test_a_file_that_is_not_there_or_is_none_is_refused(tmp_path):
+    with pytest.raises(ReferenceFileError, match="cannot be read: No such file or directory"):
+        read(tmp_path / "missing.json")
+    with pytest.raises(ReferenceFileError, match="it is not a plain file"):
+        read(tmp_path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReferenceFileError, match="it is not a plain file"):
+        read(tmp_path / "pipe")
+
+
+def test_a_file_without_end_is_not_read_to_it(path, monkeypatch):
+    monkeypatch.setattr(reference_file, "LARGEST", 10)
+    path.write_bytes(b" " * 11)
+    with pytest.raises(ReferenceFileError, match="it is larger than"):
+        read(path)

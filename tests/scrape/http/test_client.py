@@ -1,0 +1,656 @@
+"""The client against a real server on loopback that does whatever a server may do."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import ssl
+import struct
+import time
+import zlib
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+
+from spec_decode_exporter import __version__
+from spec_decode_exporter.config.schema import Authorization, HeaderValues, HttpSettings, TlsConfig
+from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.http.resolver import CONFIGURED
+from spec_decode_exporter.scrape.http.response import AnswerParser
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
+from tests.conftest import until
+
+PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
+MAX_BODY = 10_000
+SOON = 0.05
+"""A timeout for what must run into it."""
+
+
+def answer(body: bytes = PAGE, *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Length: {len(body) if length is None else length}",
+        *headers,
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode() + body
+
+
+def unsized(body: bytes, *headers: str) -> bytes:
+    return "\r\n".join(["HTTP/1.1 200 OK", *headers, "", ""]).encode() + body
+
+
+def closing(data: bytes):
+    """Answer with `data` and close the connection."""
+
+    async def respond(reader, writer):
+        writer.write(data)
+        writer.close()
+
+    return respond
+
+
+def then_hang(data: bytes):
+    """Answer with `data` and then with nothing more."""
+
+    async def respond(reader, writer):
+        writer.write(data)
+        await reader.read()
+
+    return respond
+
+
+def reset_after(data: bytes):
+    """Answer with `data` and break the connection."""
+
+    async def respond(reader, writer):
+        writer.write(data)
+        await writer.drain()
+        if data:
+            await asyncio.sleep(0.01)  # else the kernel throws away what the client has not read yet
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    return respond
+
+
+def flood(head: bytes, piece: bytes):
+    """Answer with `head`, then with `piece` without end."""
+
+    async def respond(reader, writer):
+        writer.write(head)
+        while True:
+            writer.write(piece)
+            await writer.drain()
+
+    return respond
+
+
+@pytest.fixture
+async def client():
+    client = Client(HttpSettings(), timeout=20.0, max_body=MAX_BODY)
+    yield client
+    await client.close()
+
+
+async def failure(client: Client, url: str) -> PollError:
+    with pytest.raises(PollError) as caught:
+        await client.get(url)
+    return caught.value
+
+
+async def test_a_page_comes_whole_with_its_type_and_duration(client, fault_server):
+    server = await fault_server(answer(PAGE, "Content-Type: text/plain; version=0.0.4"))
+    got = await client.get(server.url())
+    assert (got.body, got.content_type) == (PAGE, "text/plain; version=0.0.4")
+    assert 0 < got.seconds < 5
+
+
+async def test_the_time_in_which_our_own_event_loop_worked_is_told_apart(client, fault_server):
+    def work():
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+
+    server = await fault_server(answer(PAGE))
+    asking = asyncio.create_task(client.get(server.url()))
+    await until(lambda: server.requests)
+    work()
+    got = await asking
+    assert 0.02 <= got.busy <= got.seconds
+
+
+async def test_a_content_type_is_left_to_the_caller(client, fault_server):
+    server = await fault_server(answer(b"<html>", "Content-Type: text/html"))
+    assert (await client.get(server.url())).content_type == "text/html"
+
+
+async def test_the_request_asks_for_plain_text_and_says_who_asks(client, fault_server):
+    server = await fault_server(answer())
+    await client.get(server.url("/metrics/?name[]=vllm:a_total&name[]=b"))
+    line, *headers = server.requests[0].decode().split("\r\n")
+    assert line == "GET /metrics/?name[]=vllm:a_total&name[]=b HTTP/1.1"
+    assert f"Host: 127.0.0.1:{server.port}" in headers
+    assert f"User-Agent: spec-decode-exporter/{__version__}" in headers
+    assert "Accept-Encoding: identity" in headers
+    accept = next(header for header in headers if header.startswith("Accept: "))
+    assert accept.startswith("Accept: text/plain;version=0.0.4")
+    # prometheus_client answers whoever mentions it in OpenMetrics, and renames vLLM's series there.
+    assert "openmetrics" not in accept
+
+
+async def test_credentials_and_headers_are_sent(fault_server, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("let-me-in\n")
+    settings = HttpSettings(
+        authorization=Authorization.model_construct(type="Bearer", credentials=None, credentials_file=token),
+        http_headers={"X-Scope": HeaderValues(values=("a",))},
+    )
+    client = Client(settings, timeout=20.0, max_body=MAX_BODY)
+    server = await fault_server(answer())
+    await client.get(server.url())
+    await client.close()
+    assert b"\r\nAuthorization: Bearer let-me-in\r\n" in server.requests[0]
+    assert b"\r\nX-Scope: a\r\n" in server.requests[0]
+
+
+async def test_polls_share_one_connection(client, fault_server):
+    server = await fault_server(answer())
+    for _ in range(3):
+        assert (await client.get(server.url())).body == PAGE
+    assert server.connections == 1
+
+
+async def test_another_server_gets_another_connection(client, fault_server):
+    first, second = await fault_server(answer(b"1")), await fault_server(answer(b"2"))
+    assert [(await client.get(server.url())).body for server in (first, second, first)] == [b"1", b"2", b"1"]
+    assert (first.connections, second.connections) == (2, 1)
+
+
+async def test_a_connection_that_was_closed_while_idle_is_replaced(client, fault_server, until):
+    server = await fault_server(answer())
+    await client.get(server.url())
+    server.hang_up()
+    await until(lambda: not client._connection.open)
+    assert (await client.get(server.url())).body == PAGE
+    assert server.connections == 2
+
+
+async def test_a_request_that_met_a_closing_connection_is_sent_again(client, fault_server):
+    async def answer_first_request_only(reader, writer):
+        if len(server.requests) == 2:
+            writer.close()
+        else:
+            writer.write(answer())
+
+    server = await fault_server(answer_first_request_only)
+    await client.get(server.url())
+    assert (await client.get(server.url())).body == PAGE
+    assert (server.connections, len(server.requests)) == (2, 3)
+
+
+async def test_a_request_is_sent_again_only_once(client, fault_server):
+    async def answer_first_request_only(reader, writer):
+        writer.write(answer()) if len(server.requests) == 1 else writer.close()
+
+    server = await fault_server(answer_first_request_only)
+    await client.get(server.url())
+    error = await failure(client, server.url())
+    assert error.reason == "refused"
+    assert "without an answer" in str(error)
+    assert len(server.requests) == 3
+
+
+async def test_a_request_is_not_sent_again_once_an_answer_has_begun(client, fault_server):
+    async def cut_second_answer(reader, writer):
+        writer.write(answer() if len(server.requests) == 1 else answer()[:30])
+        if len(server.requests) == 2:
+            writer.close()
+
+    server = await fault_server(cut_second_answer)
+    await client.get(server.url())
+    assert (await failure(client, server.url())).reason == "malformed"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        answer(PAGE, "Connection: close"),
+        answer().replace(b"HTTP/1.1", b"HTTP/1.0"),
+        answer() + b"and more",
+        answer() + answer(b"unasked"),
+        answer() + b"HTTP/1.1 404 Not Found\r\n\r\n",
+    ],
+    ids=["close", "http-1.0", "garbage after it", "second answer", "second answer, an error"],
+)
+async def test_a_connection_is_not_used_again_after(client, fault_server, data):
+    server = await fault_server(data)
+    for _ in range(2):
+        assert (await client.get(server.url())).body == PAGE
+    assert server.connections == 2
+
+
+async def test_what_arrives_unasked_between_polls_ends_the_connection(client, fault_server, until):
+    server = await fault_server(answer())
+    await client.get(server.url())
+    next(iter(server.open)).write(answer(b"stale", status="408 Request Timeout"))
+    await until(lambda: not client._connection.open)
+    assert (await client.get(server.url())).body == PAGE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        unsized(b"3\r\nabc\r\n2;extension=1\r\nde\r\n0\r\nTrailer: 1\r\n\r\n", "Transfer-Encoding: chunked"),
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + answer(b"abcde"),
+        answer(gzip.compress(b"abcde"), "Content-Encoding: gzip"),
+        answer(zlib.compress(b"abcde"), "Content-Encoding: deflate"),
+        answer(b"abcde", "Content-Encoding: identity"),
+    ],
+    ids=["chunked", "after an interim answer", "gzip", "deflate", "identity"],
+)
+async def test_a_body_is_understood(client, fault_server, data):
+    server = await fault_server(data)
+    assert [(await client.get(server.url())).body for _ in range(2)] == [b"abcde", b"abcde"]
+    assert server.connections == 1
+
+
+async def test_a_body_may_end_with_the_connection(client, fault_server):
+    server = await fault_server(closing(unsized(PAGE, "Content-Type: text/plain")))
+    assert (await client.get(server.url())).body == PAGE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        answer(length=len(PAGE) + 1),
+        answer()[:10],
+        unsized(b"5\r\nab", "Transfer-Encoding: chunked"),
+        unsized(b"2\r\nab\r\n", "Transfer-Encoding: chunked"),
+        answer(gzip.compress(PAGE)[:-9], "Content-Encoding: gzip"),
+        answer(gzip.compress(PAGE) + b"more", "Content-Encoding: gzip"),
+        answer(PAGE, "Content-Encoding: gzip"),
+        answer(PAGE, "Content-Encoding: br"),
+        unsized(PAGE, "Transfer-Encoding: gzip"),
+        answer(PAGE, f"Content-Length: {len(PAGE) + 1}"),
+        unsized(b"zz\r\n", "Transfer-Encoding: chunked"),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"<html>no HTTP</html>",
+        b"\0\xff" * 100,
+        b"HTTP/1.1 twohundred OK\r\n\r\n",
+    ],
+    ids=[
+        "shorter than it says", "cut in its head", "cut in a chunk", "without the last chunk", "cut gzip",
+        "more after gzip", "not the gzip it claims", "unknown coding", "unknown transfer coding", "two lengths",
+        "bad chunk size", "ssh", "html", "binary", "bad status",
+    ],
+)  # fmt: skip
+async def test_an_answer_is_malformed(client, fault_server, data):
+    server = await fault_server(closing(data))
+    assert (await failure(client, server.url())).reason == "malformed"
+
+
+@pytest.mark.parametrize(
+    "status", ["204 No Content", "206 Partial Content", "404 Not Found", "503 Busy", "999 Odd"]
+)
+async def test_any_status_but_200_is_an_error_that_tells_its_number(client, fault_server, status):
+    # It hangs after its head: the body of an error is not waited for.
+    server = await fault_server(
+        then_hang(answer(b"", status=status, length=10**9).partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+    )
+    error = await failure(client, server.url())
+    assert isinstance(error, StatusError)
+    assert (error.reason, error.status) == ("status", int(status[:3]))
+
+
+async def test_an_upgrade_is_a_status(client, fault_server):
+    server = await fault_server(b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\nxyz")
+    error = await failure(client, server.url())
+    assert error.reason == "status"
+    assert "101" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("https://user:word@login.example/next?token=secret#here", "login.example"),
+        ("/next?token=secret", "status 302 Found"),
+        ("http://[::bad/?token=secret", "status 302 Found"),
+        ("http://\xfftoken=secret/", "status 302 Found"),
+    ],
+)
+async def test_a_redirect_is_not_followed_and_only_its_host_is_told(client, fault_server, location, shown):
+    data = answer(b"", status="302 Found").replace(
+        b"\r\n\r\n", b"\r\nLocation: " + location.encode("latin-1") + b"\r\n\r\n"
+    )
+    server = await fault_server(data)
+    error = await failure(client, server.url())
+    assert error.reason == "status"
+    assert shown in str(error)
+    for secret in ("secret", "word", "next"):
+        assert secret not in str(error)
+    assert len(server.requests) == 1
+
+
+async def test_a_body_that_says_it_is_too_large_is_refused_at_once(client, fault_server):
+    server = await fault_server(then_hang(answer(b"", length=MAX_BODY + 1)))
+    error = await failure(client, server.url())
+    assert error.reason == "too_large"
+    assert str(MAX_BODY + 1) in str(error)
+
+
+@pytest.mark.parametrize(
+    "respond",
+    [
+        flood(unsized(b""), b"x" * 5000),
+        flood(unsized(b"", "Transfer-Encoding: chunked"), b"1000\r\n" + b"x" * 4096 + b"\r\n"),
+        flood(unsized(b"", "Content-Encoding: gzip"), gzip.compress(bytes(10**7))),
+        flood(b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n" * 500),
+        flood(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 5000),
+        flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+        flood(unsized(b"0\r\n", "Transfer-Encoding: chunked"), b"X-Trailer: 1\r\n" * 500),
+        flood(unsized(b"", "Transfer-Encoding: chunked"), b"1;" + b"e" * 5000),
+    ],
+    ids=[
+        "body",
+        "chunks",
+        "gzip bomb",
+        "headers",
+        "header",
+        "interim answers",
+        "trailers",
+        "chunk extension",
+    ],
+)
+async def test_an_endless_answer_is_cut_off(client, fault_server, respond):
+    server = await fault_server(respond)
+    assert (await failure(client, server.url())).reason == "too_large"
+
+
+@pytest.mark.parametrize(
+    "respond",
+    [
+        flood(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 1000),
+        reset_after(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 1000),
+    ],
+    ids=["too large", "broken off"],
+)
+async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, monkeypatch, respond):
+    answers = []
+
+    def kept(max_body):
+        answers.append(AnswerParser(max_body))
+        return answers[-1]
+
+    monkeypatch.setattr("spec_decode_exporter.scrape.http.client.AnswerParser", kept)
+    server = await fault_server(respond)
+    await failure(client, server.url())
+    (one,) = answers
+    assert one._body.received > 0
+    assert not one._body._content
+
+
+async def test_one_page_may_have_a_lower_limit_and_no_higher_one(client, fault_server):
+    server = await fault_server(answer(bytes(1000)))
+    with pytest.raises(PollError) as caught:
+        await client.get(server.url(), max_body=999)
+    assert caught.value.reason == "too_large"
+    assert len((await client.get(server.url(), max_body=1000)).body) == 1000
+    large = await fault_server(answer(bytes(MAX_BODY + 1)))
+    with pytest.raises(PollError, match=f"max_body is {MAX_BODY}"):
+        await client.get(large.url(), max_body=2 * MAX_BODY)
+
+
+async def test_what_answers_cost_is_added_up_also_of_those_that_fail(client, fault_server, monkeypatch):
+    moments = iter(range(1000))
+    monkeypatch.setattr("spec_decode_exporter.scrape.http.response.thread_time", lambda: float(next(moments)))
+    server = await fault_server(answer())
+    await client.get(server.url())
+    spent = client.spent
+    assert spent >= 1.0
+    await failure(client, (await fault_server(b"nonsense\r\n\r\n")).url())
+    assert client.spent > spent
+
+
+async def test_a_gzip_bomb_in_one_piece_is_not_unpacked(client, fault_server):
+    server = await fault_server(answer(gzip.compress(bytes(9 * 10**6)), "Content-Encoding: gzip"))
+    assert (await failure(client, server.url())).reason == "too_large"
+
+
+async def test_a_body_of_exactly_the_limit_is_taken(client, fault_server):
+    full = bytes(MAX_BODY)
+    for data in (answer(full), answer(gzip.compress(full), "Content-Encoding: gzip")):
+        server = await fault_server(data)
+        assert (await client.get(server.url())).body == full
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"HTTP/1.1 200", answer()[:60], answer()[:-1]],
+    ids=["before the head", "in the head", "after the head", "in the body"],
+)
+async def test_a_server_that_hangs_is_a_timeout(fault_server, data):
+    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
+    server = await fault_server(then_hang(data))
+    error = await failure(client, server.url("/metrics?key=secret"))
+    assert error.reason == "timeout"
+    assert f"127.0.0.1:{server.port}" in str(error)
+    assert "0.05 s" in str(error)
+    assert "secret" not in str(error)
+
+
+async def test_the_timeout_is_for_the_whole_answer_not_for_each_byte(fault_server):
+    async def drip(reader, writer):
+        for byte in answer():
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(SOON / 10)
+
+    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
+    assert (await failure(client, (await fault_server(drip)).url())).reason == "timeout"
+
+
+async def test_the_timeout_covers_the_connection():
+    # Nobody accepts, and the queue of those who wait is full: the connection neither comes nor fails.
+    with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        for queued in (first, second):
+            queued.setblocking(False)
+            queued.connect_ex(silent.getsockname())
+        client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
+        assert (await failure(client, f"http://127.0.0.1:{silent.getsockname()[1]}/")).reason == "timeout"
+
+
+async def test_the_timeout_covers_the_look_up_of_the_name(monkeypatch):
+    async def look_up(*_, **__):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
+    assert (await failure(client, "http://vllm.example:8000/")).reason == "timeout"
+
+
+async def test_after_a_timeout_the_next_poll_has_a_new_connection(fault_server):
+    async def hang_at_first(reader, writer):
+        if len(server.requests) == 1:
+            await reader.read()
+        writer.write(answer())
+
+    server = await fault_server(hang_at_first)
+    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
+    assert (await failure(client, server.url())).reason == "timeout"
+    client._timeout = 20.0
+    assert (await client.get(server.url())).body == PAGE
+    assert server.connections == 2
+    await client.close()
+
+
+async def test_a_cancelled_poll_leaves_nothing_behind(client, fault_server, until):
+    server = await fault_server(then_hang(b"HTTP/1.1"))
+    poll = asyncio.create_task(client.get(server.url()))
+    await until(lambda: server.requests)
+    poll.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poll
+    assert client._connection is None
+    await until(lambda: not server.open)
+
+
+async def test_nobody_listens(client):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    error = await failure(client, f"http://{address}/metrics?key=secret")
+    assert error.reason == "refused"
+    assert str(error) == f"{address}: Connection refused"
+
+
+@pytest.mark.parametrize("data", [b"", answer()[:60]], ids=["at once", "in the body"])
+async def test_a_broken_connection_is_refused(client, fault_server, data):
+    server = await fault_server(reset_after(data))
+    assert (await failure(client, server.url())).reason == "refused"
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 64 + ".example", "a..b"])
+async def test_a_name_that_is_none_is_a_dns_error(client, host):
+    assert (await failure(client, f"http://{host}:8000/metrics")).reason == "dns"
+
+
+async def test_a_name_that_nobody_knows_is_said_without_the_number_of_the_error(client, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    error = await failure(client, "http://nobody:8000/metrics")
+    assert (error.reason, str(error)) == ("dns", "nobody:8000: Name or service not known")
+
+
+async def test_the_next_address_of_a_name_is_tried_where_one_refuses(client, fault_server, monkeypatch):
+    server = await fault_server(answer())
+
+    async def look_up(*_):
+        return ["127.0.0.99", "127.0.0.1"]
+
+    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    assert (await client.get(f"http://vllm.example:{server.port}/metrics")).body == PAGE
+
+
+async def test_a_name_without_an_address_is_refused(client, monkeypatch):
+    async def look_up(*_):
+        return []
+
+    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    error = await failure(client, "http://vllm.example:1/metrics")
+    assert (error.reason, str(error)) == ("refused", "vllm.example:1: the name has no address")
+
+
+async def test_an_ipv6_host(client, fault_server):
+    server = await fault_server(answer(), host="::1")
+    assert (await client.get(server.url())).body == PAGE
+    assert f"Host: [::1]:{server.port}".encode() in server.requests[0]
+
+
+@pytest.fixture
+def tls(certificates):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.certificate, certificates.key)
+    return context
+
+
+def tls_client(**settings) -> Client:
+    http = HttpSettings(tls_config=TlsConfig.model_construct(**settings))
+    return Client(http, timeout=20.0, max_body=MAX_BODY)
+
+
+@pytest.fixture
+async def raw_server():
+    """Start a server that knows nothing of HTTP or TLS: it says its piece at the first byte and waits for the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(piece: bytes) -> int:
+            async def respond(reader, writer):
+                await reader.read(1)
+                writer.write(piece)
+                with suppress(ConnectionError):
+                    await reader.read()
+                writer.close()
+                done.set()
+
+            done = asyncio.Event()
+            listening = await asyncio.start_server(respond, "127.0.0.1", 0)
+            stack.push_async_callback(done.wait)
+            await stack.enter_async_context(listening)
+            return listening.sockets[0].getsockname()[1]
+
+        yield start
+
+
+async def test_https_with_an_authority_of_ones_own(fault_server, tls, certificates):
+    server = await fault_server(answer(), ssl=tls)
+    client = tls_client(ca_file=certificates.authority)
+    bodies = [(await client.get(server.url())).body for _ in range(2)]
+    await client.close()
+    assert bodies == [PAGE, PAGE]
+    assert server.connections == 1
+
+
+async def test_a_body_may_end_with_the_tls_connection(fault_server, tls, certificates):
+    server = await fault_server(closing(unsized(PAGE)), ssl=tls)
+    assert (await tls_client(ca_file=certificates.authority).get(server.url())).body == PAGE
+
+
+async def test_an_endless_answer_over_tls_is_cut_off(fault_server, tls, certificates):
+    server = await fault_server(flood(unsized(b""), b"x" * 5000), ssl=tls)
+    assert (await failure(tls_client(ca_file=certificates.authority), server.url())).reason == "too_large"
+
+
+async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, fault_server, tls):
+    server = await fault_server(answer(), ssl=tls)
+    error = await failure(client, server.url())
+    assert error.reason == "tls"
+    assert "certificate" in str(error)
+
+
+async def test_the_name_in_the_certificate_counts(fault_server, tls, certificates):
+    server = await fault_server(answer(), ssl=tls)
+    wrong = tls_client(ca_file=certificates.authority, server_name="other.example")
+    assert (await failure(wrong, server.url())).reason == "tls"
+    right = tls_client(ca_file=certificates.authority, server_name="localhost")
+    assert (await right.get(server.url())).body == PAGE
+    await right.close()
+
+
+async def test_https_to_a_server_without_tls_is_a_tls_error(client, raw_server):
+    port = await raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert (await failure(client, f"https://127.0.0.1:{port}/")).reason == "tls"
+
+
+async def test_the_timeout_covers_the_tls_handshake(raw_server):
+    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
+    assert (await failure(client, f"https://127.0.0.1:{await raw_server(b'')}/")).reason == "timeout"
+
+
+async def test_a_secret_that_is_missing_is_reported_before_anything_is_sent(fault_server, tmp_path):
+    settings = HttpSettings(
+        authorization=Authorization.model_construct(
+            type="Bearer", credentials=None, credentials_file=tmp_path / "gone"
+        )
+    )
+    server = await fault_server(answer())
+    error = await failure(Client(settings, timeout=20.0, max_body=MAX_BODY), server.url())
+    assert "gone" in str(error)
+    assert server.connections == 0
+
+
+async def test_closing_twice_and_closing_what_was_never_open_is_fine(client, fault_server):
+    await client.close()
+    server = await fault_server(answer())
+    await client.get(server.url())
+    await client.close()
+    await client.close()
+    assert (await client.get(server.url())).body == PAGE

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from spec_decode_exporter.config.http_settings import (
+    Authorization,
+    BasicAuth,
+    HeaderValues,
+    HttpSettings,
+    TlsConfig,
+)
+from spec_decode_exporter.core import pem
+from spec_decode_exporter.scrape.http import credentials
+from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
+from spec_decode_exporter.scrape.poll_errors import PollError
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("hunter2\n")
+    return path
+
+
+def rotate(path: Path, content: str) -> None:
+    """Replace a file's content, at another time than before however coarse the disk's clock is."""
+    path.write_text(content)
+    later = path.stat().st_mtime_ns + 1_000_000_000
+    os.utime(path, ns=(later, later))
+
+
+def test_nothing_set_sends_nothing():
+    assert headers(HttpSettings()) == {}
+
+
+def test_a_token_is_sent_after_its_scheme(secret):
+    bearer = HttpSettings(authorization=Authorization(credentials=SecretStr("t0ken")))
+    token = HttpSettings(authorization=Authorization(type="Token", credentials_file=secret))
+    assert headers(bearer) == {"Authorization": "Bearer t0ken"}
+    assert headers(token) == {"Authorization": "Token hunter2"}
+
+
+def test_a_rotated_token_is_picked_up(secret):
+    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
+    assert headers(settings) == {"Authorization": "Bearer hunter2"}
+    rotate(secret, "hunter3")
+    assert headers(settings) == {"Authorization": "Bearer hunter3"}
+
+
+def test_a_file_that_keeps_changing_is_kept_in_memory_once(secret):
+    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
+    before = len(credentials._contents._kept)
+    for number in range(9):
+        rotate(secret, f"hunter{number}")
+        assert headers(settings) == {"Authorization": f"Bearer hunter{number}"}
+    assert len(credentials._contents._kept) == before + 1
+
+
+def test_of_many_files_the_oldest_makes_room():
+    read = []
+    cache = credentials._Newest(lambda key: read.append(key) or key, 2)
+    for key in "abcac":
+        assert cache.get(key, 1) == key
+    assert read == ["a", "b", "c", "a"]
+    assert len(cache._kept) == 2
+
+
+def test_a_file_that_did_not_change_is_not_read_again(secret, monkeypatch):
+    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
+    headers(settings)
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("read again"))
+    assert headers(settings) == {"Authorization": "Bearer hunter2"}
+
+
+def test_user_and_password_are_sent_as_basic(secret):
+    settings = HttpSettings(basic_auth=BasicAuth(username="jörg", password_file=secret))
+    kind, _, encoded = headers(settings)["Authorization"].partition(" ")
+    assert (kind, base64.b64decode(encoded).decode()) == ("Basic", "jörg:hunter2")
+
+
+def test_a_user_may_stand_in_a_file_and_have_no_password(secret):
+    settings = HttpSettings(basic_auth=BasicAuth(username_file=secret))
+    assert base64.b64decode(headers(settings)["Authorization"].split()[1]) == b"hunter2:"
+
+
+def test_several_values_of_a_header_are_one_list(secret):
+    values = HeaderValues(values=("a", "b"), secrets=(SecretStr("c"),), files=(secret,))
+    assert headers(HttpSettings(http_headers={"X-A": values})) == {"X-A": "a, b, c, hunter2"}
+
+
+@pytest.mark.parametrize(
+    "content", ["hunter2\nX-Evil: 1", "hunter2\x00", "", "hunter2ü", "hunter2\r\n\r\nGET /"]
+)
+def test_what_a_header_cannot_hold_is_never_sent_nor_repeated(secret, content):
+    secret.write_text(content)
+    for settings in (
+        HttpSettings(authorization=Authorization(credentials_file=secret)),
+        HttpSettings(http_headers={"X-A": HeaderValues(files=(secret,))}),
+    ):
+        with pytest.raises(PollError, match="one line of visible ASCII") as caught:
+            headers(settings)
+        assert "hunter2" not in str(caught.value)
+        assert str(secret) in str(caught.value)
+
+
+def test_a_secret_file_that_is_gone_fails_the_poll_by_its_name(secret):
+    settings = HttpSettings(basic_auth=BasicAuth(username="a", password_file=secret))
+    headers(settings)
+    secret.unlink()
+    with pytest.raises(PollError, match=f"{secret}: cannot be read: No such file"):
+        headers(settings)
+
+
+def test_a_secret_file_that_is_no_text_fails_the_poll(secret):
+    secret.write_bytes(b"\xff\xfe")
+    with pytest.raises(PollError, match="is not UTF-8 text"):
+        headers(HttpSettings(authorization=Authorization(credentials_file=secret)))
+
+
+def test_without_settings_the_system_is_trusted_and_names_are_checked():
+    context = ssl_context(HttpSettings())
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert ssl_context(HttpSettings()) is context
+
+
+def tls(**keys) -> HttpSettings:
+    return HttpSettings(tls_config=TlsConfig(**keys))
+
+
+@pytest.mark.parametrize(
+    "trust", [lambda path: {"ca_file": path}, lambda path: {"ca": path.read_text()}], ids=["file", "text"]
+)
+def test_a_private_authority_is_trusted_alone(trust, certificates):
+    [known] = ssl_context(tls(**trust(certificates.authority))).get_ca_certs()
+    assert "trustme" in str(known["subject"])
+
+
+def test_the_versions_are_those_that_are_set():
+    context = ssl_context(tls(min_version="TLS13", max_version="TLS13"))
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert context.maximum_version is ssl.TLSVersion.TLSv1_3
+
+
+def test_checks_are_left_out_only_when_asked():
+    context = ssl_context(tls(insecure_skip_verify=True))
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        lambda cert, key: {"cert_file": cert, "key_file": key},
+        lambda cert, key: {"cert": cert.read_text(), "key": SecretStr(key.read_text())},
+        lambda cert, key: {"cert_file": cert, "key": SecretStr(key.read_text())},
+    ],
+    ids=["files", "texts", "both"],
+)
+def test_a_client_certificate_is_loaded_and_no_copy_stays(identity, certificates, tmp_path, monkeypatch):
+    monkeypatch.setattr(pem, "_IN_MEMORY", tmp_path)
+    assert ssl_context(tls(**identity(certificates.certificate, certificates.key)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_certificate_with_the_key_of_another_is_refused(certificates):
+    with pytest.raises(
+        PollError, match=r"tls_config: .*other\.key: not a valid certificate or key"
+    ) as caught:
+        ssl_context(tls(cert_file=certificates.certificate, key_file=certificates.other_key))
+    assert caught.value.reason == "tls"
+
+
+def test_a_text_that_is_no_key_is_refused_and_not_repeated(certificates):
+    with pytest.raises(PollError, match="its PEM text: not a valid") as caught:
+        ssl_context(tls(cert=certificates.certificate.read_text(), key=SecretStr("hunter2")))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_authority_that_is_none_is_refused(tmp_path):
+    (tmp_path / "ca.pem").write_text("nothing")
+    for trust in ({"ca_file": tmp_path / "ca.pem"}, {"ca": "nothing"}, {"ca": "ü"}):
+        with pytest.raises(PollError) as caught:
+            ssl_context(tls(**trust))
+        assert caught.value.reason == "tls"
+
+
+def test_a_context_is_built_again_only_when_a_file_changes(certificates, tmp_path):
+    path = tmp_path / "ca.pem"
+    path.write_text(certificates.certificate.read_text())
+    first = ssl_context(tls(ca_file=path))
+    assert ssl_context(tls(ca_file=path)) is first
+    rotate(path, certificates.certificate.read_text())
+    assert ssl_context(tls(ca_file=path)) is not first
+    path.unlink()
+    with pytest.raises(PollError, match="cannot be read") as caught:
+        ssl_context(tls(ca_file=path))
+    assert caught.value.reason == "tls"

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections import Counter as Tally
+
+import pytest
+
+from spec_decode_exporter.scrape.page.engine_table import (
+    BUCKET_NAMES,
+    ENGINES,
+    MEANINGS,
+    Counter,
+    Gauge,
+    Latency,
+    Mark,
+)
+
+
+def test_no_name_means_two_things():
+    names = [
+        f"{prefix}{name}"
+        for kind in ENGINES
+        for prefix in kind.prefixes
+        for series in kind.series
+        for name in series.names
+    ]
+    assert max(Tally(names).values()) == 1
+    assert len(MEANINGS) == len(names) + 1
+
+
+@pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
+def test_an_engine_has_one_row_for_a_quantity(kind):
+    quantities = [(type(series.quantity), series.quantity) for series in kind.series]
+    assert len(set(quantities)) == len(quantities)
+
+
+@pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
+def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
+    endings = {
+        Counter: ("_total", "_count", "_sum"),
+        Latency: ("_bucket",),
+        Mark: ("_total", "_created", "_efficiency"),
+        Gauge: ("",),
+    }
+    for series in kind.series:
+        assert all(name.endswith(endings[type(series.quantity)]) for name in series.names), series
+
+
+def test_every_counter_and_gauge_can_be_told_by_some_engine():
+    told = {(type(meaning.quantity), meaning.quantity) for meaning in MEANINGS.values()}
+    assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *Mark)}
+
+
+def test_what_is_read_only_now_and_then_is_the_buckets():
+    assert {name for name in MEANINGS if name.endswith(b"_bucket")} == BUCKET_NAMES
+
+
+def test_only_counts_of_speculation_wait_for_the_first_draft():
+    lazy = {name for name, meaning in MEANINGS.items() if meaning.series.lazy}
+    assert lazy == {name for name in MEANINGS if b"spec_decode_num_" in name and b"_total" in name} - {
+        name for name in MEANINGS if b"emitted" in name
+    }

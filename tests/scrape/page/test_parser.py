@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest as render_text
+from prometheus_client.openmetrics.exposition import generate_latest as render_open_metrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
+from spec_decode_exporter.scrape.page.parser import (
+    MOST_LABELS,
+    MOST_LABELS_OF_ONE,
+    MOST_LINE,
+    MOST_LINES,
+    MOST_NUMBER,
+    MOST_SERIES,
+    SLICE,
+    Series,
+    read_page,
+    read_values,
+)
+from spec_decode_exporter.scrape.poll_errors import PageError
+
+PAGES = Path(__file__).parents[2] / "pages"
+CORPUS = sorted((PAGES / "corpus").iterdir())
+WHOLE_PAGES = sorted(path for path in PAGES.iterdir() if path.suffix in {".prom", ".om"})
+NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+RUST = (PAGES / "vllm-0.32.0-rust.om").read_bytes()
+NAMES = frozenset(MEANINGS)
+DRAFTS = b"vllm:spec_decode_num_drafts_total"
+
+
+def samples(page: bytes, names=NAMES) -> dict[Series, float]:
+    layout, values = finish(read_page(page, names))
+    return dict(zip(layout.series, values, strict=True))
+
+
+def outcome(page: bytes, names=NAMES):
+    """What a first reading says: the samples in order, with NaN comparable, or nothing."""
+    try:
+        layout, values = finish(read_page(page, names))
+    except PageError:
+        return None
+    return list(layout.series), list(map(repr, values))
+
+
+def one(line: bytes) -> tuple[dict[str, str], float]:
+    """The labels and the value of a page's only sample of DRAFTS."""
+    [(series, value)] = samples(line + b"\n", {DRAFTS}).items()
+    return dict(series.labels), value
+
+
+def oracle(page: bytes, names=NAMES) -> dict[Series, float]:
+    parse = parse_open_metrics if page.endswith(b"# EOF\n") else parse_text
+    return {
+        Series(sample.name.encode(), tuple(sorted(sample.labels.items()))): float(sample.value)
+        for family in parse(page.decode())
+        for sample in family.samples
+        if sample.name.encode() in names
+    }
+
+
+# What a page says.
+
+
+@pytest.mark.parametrize("path", WHOLE_PAGES, ids=lambda path: path.name)
+def test_every_page_says_what_the_parser_of_prometheus_client_says(path):
+    page = path.read_bytes()
+    assert samples(page) == oracle(page)
+    assert samples(page, NAMES - BUCKET_NAMES) == oracle(page, NAMES - BUCKET_NAMES)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_the_corpus_is_read_or_refused_as_its_names_say(path):
+    assert (outcome(path.read_bytes()) is not None) == path.name.startswith("read-")
+
+
+def test_only_exact_names_are_found():
+    near = b"".join(
+        name + b'{engine="0"} 9\n'
+        for name in (
+            DRAFTS + b"s",
+            DRAFTS + b"_total",
+            DRAFTS.removesuffix(b"_total"),
+            DRAFTS.replace(b"_total", b"_created"),
+            b"x" + DRAFTS,
+            DRAFTS.upper(),
+            DRAFTS.replace(b":", b"_"),
+        )
+    )
+    assert one(near + DRAFTS + b'{engine="0"} 1') == ({"engine": "0"}, 1.0)
+    assert samples(near, {DRAFTS}) == {}
+
+
+def test_a_name_in_a_comment_or_in_a_label_is_no_sample():
+    assert samples(b'# HELP %b x\n# %b 5\nother{a="%b 7"} 1\n' % ((DRAFTS,) * 3), {DRAFTS}) == {}
+
+
+def test_the_order_of_labels_does_not_matter():
+    assert one(DRAFTS + b'{b="2",a="1"} 3') == one(DRAFTS + b'{a="1",b="2"} 3') == ({"a": "1", "b": "2"}, 3)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (rb"a\\b", "a\\b"),
+        (rb"a\"b", 'a"b'),
+        (rb"a\nb", "a\nb"),
+        (rb"a\\nb", "a\\nb"),
+        (rb"a\tb", "a\\tb"),
+        (b"a}b{c", "a}b{c"),
+        (b'a\\"} 9 ', 'a"} 9 '),
+        (b"a,b=c", "a,b=c"),
+        (b"# EOF", "# EOF"),
+        (b"a b\tc", "a b\tc"),
+        (b"", ""),
+        ("модель\u2028🚀".encode(), "модель\u2028🚀"),
+    ],
+)
+def test_a_label_may_hold_anything(written, meant):
+    assert one(DRAFTS + b'{model_name="' + written + b'"} 1') == ({"model_name": meant}, 1.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        DRAFTS + b'{a="1"} 2',
+        DRAFTS + b'{a="1"}2',
+        DRAFTS + b'\t{\ta\t=\t"1"\t,\t}\t2\t',
+        b"  " + DRAFTS + b'  { a = "1" }   2   ',
+        DRAFTS + b'{a="1",} 2',
+        DRAFTS + b'{"a"="1"} 2',
+        DRAFTS + b'{a="1"} 2\r',
+        DRAFTS + b'{a="1"} 2 1790000000000',
+        DRAFTS + b'{a="1"} 2 1790000000.5 # {trace_id="x # } y"} 1 1790000000.1',
+        DRAFTS + b'{a="1"} 2 # {} 7',
+    ],
+)
+def test_space_timestamps_and_exemplars_change_nothing(line):
+    assert one(line) == ({"a": "1"}, 2.0)
+
+
+@pytest.mark.parametrize(
+    "page", [DRAFTS + b" 2\n", DRAFTS + b"{} 2\n", DRAFTS + b"\t2\r\n", b"\r\n" + DRAFTS + b" 2\n"]
+)
+def test_a_sample_may_have_no_labels(page):
+    assert samples(page) == {Series(DRAFTS, ()): 2.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"6.491797e+06", 6491797),
+        (b"5E3", 5000),
+        (b"+3", 3),
+        (b"-1", -1),
+        (b".5", 0.5),
+        (b"007", 7),
+        (b"9007199254740993", 2**53),
+        (b"+Inf", math.inf),
+        (b"-Inf", -math.inf),
+        (b"1e999", math.inf),
+    ],
+)
+def test_numbers_are_read_as_prometheus_writes_them(text, value):
+    assert one(DRAFTS + b" " + text)[1] == value
+
+
+def test_nan_is_a_value():
+    assert math.isnan(one(DRAFTS + b" NaN")[1])
+
+
+@pytest.mark.parametrize(
+    "text", [b"1_000", b"1_0 1790000000", b"0x10", b"1,5", b"many", b"1s", b"\x001", b"1 2 3", b"--1"]
+)
+def test_what_python_reads_but_prometheus_does_not_write_is_refused(text):
+    with pytest.raises(PageError, match="line 1 has a value that is not a number"):
+        finish(read_page(DRAFTS + b" " + text + b"\n", NAMES))
+
+
+@pytest.mark.parametrize(
+    "after", [b"", b" 1790000000", b' # {trace="' + b"x" * MOST_NUMBER + b'"} 1', b" " * 999]
+)
+def test_a_number_has_so_many_characters_whatever_follows_it(after):
+    digits = b"5" * (MOST_NUMBER - 4) + b"e-99"
+    assert one(DRAFTS + b" " + digits + after)[1] == float(digits)
+    with pytest.raises(PageError, match="line 1 has a value that is not a number"):
+        finish(read_page(DRAFTS + b" 5" + digits + after + b"\n", NAMES))
+
+
+def many(series: int, labels: int = 1) -> bytes:
+    """A page of so many samples of one counter, each with so many labels."""
+    return b"".join(
+        b"%s{%s} 1\n" % (DRAFTS, b",".join(b'l%d="%d"' % (label, number) for label in range(labels)))
+        for number in range(series)
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (b"", "the page is empty"),
+        (b"<html>\n</html>\n", "line 1 is not a metric: <html>"),
+        (b"<html></html>", "line 1 is not a metric: <html></html>"),
+        (b'{"detail":"Not Found"}\n', "line 1 is not a metric"),
+        (b"a 1\n\x00\n", "line 2 is not a metric: ?"),
+        (b"a 1\n404 page not found\n", "line 2 is not a metric: 404 page not found"),
+        (b"a 1\nb 2", "the page is cut off: its last line does not end"),
+        (b"a 1\n" + DRAFTS + b"{a=1} 2\n", "line 2 has no readable name, labels and value"),
+        (b"a 1\n" + DRAFTS + b'{a="1"}\n', "line 2 has no readable name, labels and value"),
+        (b"a 1\n" + DRAFTS + b'{a="\xff"} 2\n', "line 2 has a label that is not UTF-8"),
+        (b"a 1\n" + DRAFTS + b'{a="1",a="2"} 2\n', "line 2 has a label twice"),
+        (DRAFTS + b" 1\n" + DRAFTS + b"{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
+        (b"\n" * (MOST_LINES + 1), f"the page has more than {MOST_LINES} lines"),
+        (many(MOST_SERIES + 1), f"the page has {MOST_SERIES + 1} samples of interest; at most {MOST_SERIES}"),
+        (b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MOST_LINE), f"line 2 has more than {MOST_LINE} bytes"),
+        (many(1, labels=MOST_LABELS_OF_ONE + 1), f"line 1 has more than {MOST_LABELS_OF_ONE} labels"),
+        (many(1100, labels=60), f"the samples of interest have more than {MOST_LABELS} labels"),
+    ],
+)
+def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
+    with pytest.raises(PageError) as caught:
+        finish(read_page(page, NAMES))
+    assert str(caught.value).startswith(says)
+    assert caught.value.reason == "malformed"
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 200
+
+
+def test_as_much_as_is_bounded_can_be_read():
+    most = many(MOST_SERIES, labels=MOST_LABELS // MOST_SERIES)
+    assert len(samples(most)) == MOST_SERIES
+    line = b'%s{a="%s"} 1' % (DRAFTS, b"x" * (MOST_LINE - len(DRAFTS) - 8))
+    assert len(line) == MOST_LINE
+    assert len(samples(line + b"\n")) == 1
+
+
+def test_labels_that_stand_in_many_lines_count_once():
+    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(MOST_LABELS_OF_ONE))
+    page = b"".join(b"drafts_%d" % number + same for number in range(2000))
+    assert len(finish(read_page(page, {b"drafts_%d" % number for number in range(2000)}))[1]) == 2000
+
+
+@pytest.mark.parametrize(
+    ("page", "pauses"),
+    [
+        (NGRAM, 0),
+        (many(SLICE - 1), 0),
+        (many(SLICE), 1),
+        (many(8 * SLICE), 8 + 1),
+        (b"a 1\n" * 20_000, 4),
+        (b"#\n" * 20_000, 4),
+        (many(3, labels=60), 0),
+        (b'a{b="%s"} 1\n' % (b"x" * (MOST_LINE - 9)), 1),
+    ],
+    ids=[
+        "a usual page",
+        "few samples",
+        "a slice",
+        "eight slices",
+        "many lines",
+        "many comments",
+        "many labels",
+        "a long line",
+    ],
+)
+def test_only_a_large_page_is_read_in_slices(page, pauses):
+    assert sum(1 for _ in read_page(page, {*NAMES, b"a"} if b"a{" in page else NAMES)) == pauses
+
+
+def test_a_large_page_of_a_known_layout_is_read_in_slices_too():
+    for page, pauses in ((b"#\n" * 2**17, 3), (many(8 * 2048), 7), (NGRAM, 0)):
+        layout, _ = finish(read_page(page, NAMES))
+        assert sum(1 for _ in read_values(layout, page)) == pauses
+
+
+def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
+    layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
+    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MOST_LINE))) is None
+
+
+def test_what_is_not_wanted_need_not_be_readable():
+    page = b'other{a="\xff"} 1\nbroken{a="b 1\nlonely\n{"quoted.name",a="b"} 5\n' + DRAFTS + b" 1\n"
+    assert samples(page) == {Series(DRAFTS, ()): 1.0}
+
+
+def test_open_metrics_is_known_by_its_end():
+    assert finish(read_page(RUST, NAMES))[0].open_metrics
+    assert finish(read_page(b"a 1\n# EOF\r\n", NAMES))[0].open_metrics
+    assert not finish(read_page(NGRAM, NAMES))[0].open_metrics
+    assert not finish(read_page(b"# EOF\na 1\n", NAMES))[0].open_metrics
+
+
+# Reading again by a known layout.
+
+
+def moved(page: bytes) -> bytes:
+    """The same page later: every value is another one, and longer."""
+    return b"\n".join(
+        line if line.startswith(b"#") or not line else line.rpartition(b" ")[0] + b" 123456.5"
+        for line in page.split(b"\n")
+    )
+
+
+@pytest.mark.parametrize("path", WHOLE_PAGES, ids=lambda path: path.name)
+def test_a_later_page_of_the_same_layout_is_read_by_it(path):
+    page = path.read_bytes()
+    layout, values = finish(read_page(page, NAMES))
+    assert layout.repeatable
+    assert finish(read_values(layout, page)) == values
+    assert finish(read_values(layout, moved(page))) == [123456.5] * len(values)
+
+
+def test_a_layout_can_be_narrowed_to_fewer_names():
+    layout, _ = finish(read_page(NGRAM, NAMES))
+    fewer = layout.only({DRAFTS})
+    assert [one.name for one in fewer.series] == [DRAFTS]
+    assert finish(read_values(fewer, NGRAM)) == [41.0]
+    assert fewer.starts is layout.starts
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        NGRAM.replace(b'engine="0"', b'engine="1"'),
+        NGRAM.replace(b'position="3"', b'position="4"'),
+        NGRAM + b"new_total 1\n",
+        NGRAM + DRAFTS + b'{engine="1"} 1\n',
+        NGRAM.split(b"\n", 1)[1],
+        NGRAM[:-1],
+        NGRAM[:-10],
+        NGRAM + b"cut of",
+        NGRAM + b"\n",
+        NGRAM.replace(b"\n", b"\r\n"),
+        NGRAM.replace(b"41.0\n", b"4x1.0\n"),
+        b"<html>\n" + NGRAM.split(b"\n", 1)[1],
+        b"",
+    ],
+)
+def test_a_page_of_another_layout_is_not_read_by_it(changed):
+    layout, values = finish(read_page(NGRAM, NAMES))
+    again = finish(read_values(layout, changed))
+    assert again is None or (again == values and "\r" in changed.decode())
+
+
+@pytest.mark.parametrize(
+    ("page", "later"),
+    [
+        (b"\n" + DRAFTS + b" 1\n", DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
+        (b"other\t1\n" + DRAFTS + b" 1\n", DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
+        (b" \n" + DRAFTS + b" 1\n", b" " + DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
+    ],
+)
+def test_a_line_without_a_clear_beginning_is_read_anew_each_time(page, later):
+    layout, _ = finish(read_page(page, NAMES))
+    assert not layout.repeatable
+    assert finish(read_values(layout, later)) is None
+    assert len(samples(later)) == 2
+
+
+def test_a_sample_that_gets_labels_is_read_anew():
+    layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
+    assert finish(read_values(layout, DRAFTS + b' {a="1"} 1\n')) is None
+
+
+# Whatever comes.
+
+_words = st.sampled_from(
+    [
+        *map(bytes, zip(b'{}"\\=, \t\n\r#1_a\x00\x0b\xff', strict=True)),
+        DRAFTS,
+        b"# EOF\n",
+        b"1.5e3",
+        b"NaN",
+        b"+Inf",
+        b'{engine="0"}',
+        b'{engine="1",model_name="m"} ',
+        b" 1\n",
+        b"\n" + DRAFTS,
+    ]
+)
+messes = st.lists(_words, max_size=24).map(b"".join)
+pages = st.one_of(
+    messes.map(lambda mess: mess + b"\n"), st.sampled_from([path.read_bytes() for path in CORPUS])
+)
+
+
+@st.composite
+def mutations(draw, page: bytes) -> bytes:
+    """A page in which some stretches are cut out, doubled or replaced."""
+    for _ in range(draw(st.integers(1, 3))):
+        begin = draw(st.integers(0, len(page)))
+        end = min(len(page), begin + draw(st.integers(0, 80)))
+        middle = draw(st.sampled_from([b"", page[begin:end] * 2, b"\n", b" ", b"7"]) | messes)
+        page = page[:begin] + middle + page[end:]
+    return page
+
+
+@given(st.binary(max_size=400) | messes)
+@example(b"\n")
+def test_no_bytes_raise_anything_but_a_page_error(page):
+    outcome(page)
+
+
+@given(pages, pages)
+def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
+    try:
+        layout, _ = finish(read_page(page, NAMES))
+    except PageError:
+        return
+    for one_page in (page, later):
+        values = finish(read_values(layout, one_page))
+        if values is not None:
+            assert outcome(one_page) == (list(layout.series), list(map(repr, values)))
+
+
+@given(st.data(), st.sampled_from([NGRAM, RUST]))
+def test_a_page_that_was_tampered_with_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
+    layout, _ = finish(read_page(page, NAMES))
+    later = data.draw(mutations(page))
+    values = finish(read_values(layout, later))
+    if values is not None:
+        assert outcome(later) == (list(layout.series), list(map(repr, values)))
+
+
+@given(st.data(), messes.map(lambda mess: mess + b"\n"))
+def test_so_does_any_small_page(data, page):
+    try:
+        layout, _ = finish(read_page(page, NAMES))
+    except PageError:
+        return
+    later = data.draw(mutations(page))
+    values = finish(read_values(layout, later))
+    if values is not None:
+        assert outcome(later) == (list(layout.series), list(map(repr, values)))
+
+
+_label_values = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)
+_numbers = st.floats(allow_nan=False) | st.integers(0, 2**60).map(float)
+
+
+@given(
+    st.dictionaries(st.tuples(_label_values, _label_values), _numbers, max_size=5),
+    st.lists(st.floats(0, 100), max_size=5),
+    st.booleans(),
+)
+def test_what_prometheus_client_renders_is_read_as_its_own_parser_reads_it(
+    gauges, observations, open_metrics
+):
+    # Its OpenMetrics has no names with a colon in them.
+    prefix = "vllm_" if open_metrics else "vllm:"
+    registry = CollectorRegistry()
+    gauge = Gauge(f"{prefix}num_requests_running", "x", ["model_name", "engine"], registry=registry)
+    for labels, value in gauges.items():
+        gauge.labels(*labels).set(value)
+    drafts = Counter(f"{prefix}spec_decode_num_drafts", "Help: \\ and \n.", ["engine"], registry=registry)
+    seconds = Histogram(f"{prefix}time_to_first_token_seconds", "x", registry=registry)
+    for observation in observations:
+        drafts.labels("0").inc(observation, exemplar={"trace_id": "a} b"} if open_metrics else None)
+        seconds.observe(observation)
+    page = render_open_metrics(registry) if open_metrics else render_text(registry)
+    expected = oracle(page)
+    assert samples(page) == expected
+    assert len(expected) > len(gauges)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        DRAFTS + b'{a="' + b"x" * 10_000_000 + b'"} 1\n',
+        DRAFTS + b'{a="' + b"x" * 10_000_000 + b" 1\n",
+        DRAFTS + b"{" + b'a="",' * 2_000_000 + b"} 1\n",
+        DRAFTS + b"{" + b'a="",' * 2_000_000 + b" 1\n",
+        DRAFTS + b'{a="' + b"\\" * 10_000_001 + b'"} 1\n',
+        DRAFTS + b'{a="' + b'\\"' * 5_000_000 + b" 1\n",
+        DRAFTS + b"{" * 10_000_000 + b" 1\n",
+        DRAFTS + b" " * 10_000_000 + b"x\n",
+        DRAFTS + b" 1" + b" " * 10_000_000 + b"x\n",
+        DRAFTS + b" " + b"1" * 10_000_000 + b"\n",
+        DRAFTS + b" " + b"1" * 10_000_000 + b"_\n",
+        b'{"' * 5_000_000 + b"\n",
+        b" " * 10_000_000 + b"\n",
+        b"\n" * 10_000_000,
+        b"ab\n" * 3_000_000,
+        DRAFTS + b" 1\n" * 200_000,
+        b"".join(DRAFTS + b'{engine="%d"} 1\n' % number for number in range(100_000)),
+        b"".join(DRAFTS + b'{engine="%d"} 1\n' % (number % 99_999) for number in range(100_000)),
+    ],
+    ids=range(18),
+)
+def test_ten_megabytes_of_anything_take_no_time(page):
+    begun = time.process_time()
+    outcome(page)
+    assert time.process_time() - begun < 20

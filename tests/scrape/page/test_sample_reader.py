@@ -1,0 +1,821 @@
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.page import sample_reader as reader_module
+from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.layout_map import (
+    MOST_BUCKETS,
+    MOST_ENGINES,
+    MOST_NAME,
+    MOST_NAMES_TOGETHER,
+    MOST_POSITIONS,
+    MOST_POSITIONS_TOGETHER,
+)
+from spec_decode_exporter.scrape.page.parser import SLICE
+from spec_decode_exporter.scrape.page.sample import Buckets, EngineName
+from spec_decode_exporter.scrape.page.sample_reader import (
+    GAUGES,
+    MOST_COUNT,
+    MOST_REQUESTS,
+    SMALL_LAYOUT,
+    Reader,
+)
+from spec_decode_exporter.scrape.poll_errors import PageError
+
+PAGES = Path(__file__).parents[2] / "pages"
+NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+FILTERED = (PAGES / "vllm-0.32.0-filtered-k4.prom").read_bytes()
+DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
+
+
+def read(page: bytes | str, *, with_latencies=False):
+    page = page if isinstance(page, bytes) else (PAGES / page).read_bytes()
+    return finish(Reader().read(page, with_latencies=with_latencies))
+
+
+def only(page: bytes | str, *, with_latencies=False):
+    [sample] = read(page, with_latencies=with_latencies).samples.values()
+    return sample
+
+
+def told(sample) -> dict[str, float]:
+    """Everything that a sample says, by name in lower case."""
+    values = [*zip(Counter, sample.counters, strict=True), *zip(Gauge, sample.gauges, strict=True)]
+    return {quantity.name.lower(): value for quantity, value in values if value is not None}
+
+
+def counter(value: str) -> bytes:
+    return f'vllm:generation_tokens_total{{engine="0"}} {value}\n'.encode()
+
+
+# Every engine and version.
+
+_RAY = (
+    {
+        "drafts": 450,
+        "draft_tokens": 1350,
+        "accepted_tokens": 890,
+        "generation_tokens": 1500,
+        "first_tokens": 9,
+        "decode_steps": 465,
+        "decode_nanoseconds": 3_750_000_000,
+        "running_requests": 7,
+        "waiting_requests": 1,
+        "kv_cache_usage": 0.5,
+    },
+    (450, 320, 120),
+    None,
+)
+EXPECTED = {
+    "vllm-0.8.5-v0.prom": (
+        {
+            "generation_tokens": 5123,
+            "first_tokens": 20,
+            "decode_steps": 1894,
+            "decode_nanoseconds": 17_250_000_000,
+            "preemptions": 0,
+            "prompt_tokens": 640,
+            "finished_requests": 20,
+            "end_to_end_nanoseconds": 31_500_000_000,
+            "running_requests": 3,
+            "waiting_requests": 1,
+            "kv_cache_usage": 0.0625,
+            "reported_acceptance_ratio": 0.6875,
+        },
+        (),
+        1747212345.67,
+    ),
+    "vllm-0.8.5-v1.prom": (
+        {
+            "drafts": 400,
+            "draft_tokens": 1200,
+            "accepted_tokens": 600,
+            "generation_tokens": 1012,
+            "first_tokens": 12,
+            "decode_steps": 400,
+            "decode_nanoseconds": 3_125_000_000,
+            "preemptions": 4,
+            "prefix_cache_queries": 80,
+            "prefix_cache_hits": 16,
+            "prompt_tokens": 700,
+            "finished_requests": 12,
+            "end_to_end_nanoseconds": 9_750_000_000,
+            "running_requests": 2,
+            "waiting_requests": 0,
+            "kv_cache_usage": 0.125,
+        },
+        (300, 200, 100),
+        1747212345.67,
+    ),
+    "vllm-0.10.2.prom": (
+        {
+            "drafts": 2_000_000,
+            "draft_tokens": 10_000_000,
+            "accepted_tokens": 4_320_000,
+            "generation_tokens": 6_491_797,
+            "first_tokens": 21797,
+            "decode_steps": 2_150_000,
+            "decode_nanoseconds": 30_100_250_000_000,
+            "preemptions": 7,
+            "prefix_cache_queries": 9000,
+            "prefix_cache_hits": 4000,
+            "finished_requests": 21790,
+            "end_to_end_nanoseconds": 40_000_000_000_000,
+            "running_requests": 8,
+            "waiting_requests": 5,
+            "kv_cache_usage": 0.25,
+        },
+        (1_500_000, 1_100_000, 800_000, 550_000, 370_000),
+        1758012345.67,
+    ),
+    "vllm-0.14.0.prom": (
+        {
+            "drafts": 128,
+            "draft_tokens": 256,
+            "accepted_tokens": 129,
+            "generation_tokens": 260,
+            "first_tokens": 4,
+            "decode_steps": 128,
+            "decode_nanoseconds": 1_500_000_000,
+            "preemptions": 0,
+            "prefix_cache_queries": 500,
+            "prefix_cache_hits": 100,
+            "finished_requests": 4,
+            "end_to_end_nanoseconds": 1_750_000_000,
+            "running_requests": 1,
+            "waiting_requests": 0,
+            "kv_cache_usage": 0.03125,
+        },
+        (90, 39),
+        1768000123.4567,
+    ),
+    "vllm-0.24.0-diffusion.prom": (
+        {
+            "generation_tokens": 2048,
+            "first_tokens": 2,
+            "decode_steps": 64,
+            "decode_nanoseconds": 4_500_000_000,
+            "running_requests": 1,
+            "waiting_requests": 0,
+        },
+        (),
+        1768000123.4567,
+    ),
+    "vllm-0.32.0-python-ngram-k4.prom": (
+        {
+            "drafts": 41,
+            "draft_tokens": 122,
+            "accepted_tokens": 74,
+            "generation_tokens": 120,
+            "first_tokens": 1,
+            "decode_steps": 45,
+            "decode_nanoseconds": 2_693_510_425,
+            "preemptions": 0,
+            "prefix_cache_queries": 14,
+            "prefix_cache_hits": 0,
+            "prompt_tokens": 14,
+            "finished_requests": 1,
+            "end_to_end_nanoseconds": 5_657_415_628,
+            "running_requests": 0,
+            "waiting_requests": 0,
+            "kv_cache_usage": 0,
+        },
+        (29, 18, 14, 13),
+        1795224832.0761836,
+    ),
+    "vllm-0.32.0-filtered-k4.prom": (
+        {"drafts": 3014, "draft_tokens": 9778, "accepted_tokens": 7050},
+        (2381, 1793, 1466, 1410),
+        None,
+    ),
+    "vllm-0.32.0-rust.om": (
+        {
+            "drafts": 200,
+            "draft_tokens": 800,
+            "accepted_tokens": 397,
+            "generation_tokens": 606,
+            "first_tokens": 6,
+            "decode_steps": 203,
+            "decode_nanoseconds": 1_625_000_000,
+            "preemptions": 0,
+            "prefix_cache_queries": 320,
+            "prefix_cache_hits": 64,
+            "finished_requests": 5,
+            "end_to_end_nanoseconds": 2_750_000_000,
+            "running_requests": 2,
+            "waiting_requests": 0,
+            "kv_cache_usage": 0.015625,
+        },
+        (160, 120, 77, 40),
+        None,
+    ),
+    "vllm-ray.prom": _RAY,
+    "vllm-ray-old.prom": _RAY,
+    "vllm-mangled.prom": (
+        {
+            "drafts": 33,
+            "draft_tokens": 66,
+            "accepted_tokens": 44,
+            "generation_tokens": 99,
+            "decode_steps": 33,
+            "decode_nanoseconds": 250_000_000,
+            "running_requests": 1,
+        },
+        (30, 14),
+        None,
+    ),
+    "vllm-future.prom": (
+        {
+            "drafts": 100,
+            "draft_tokens": 270,
+            "accepted_tokens": 180,
+            "generation_tokens": 330,
+            "running_requests": 1,
+        },
+        (90, 60, 30),
+        1795224832.0761836,
+    ),
+    "lmdeploy.prom": (
+        {
+            "drafts": 210,
+            "draft_tokens": 630,
+            "accepted_tokens": 480,
+            "generation_tokens": 700,
+            "first_tokens": 7,
+            "finished_requests": 7,
+            "end_to_end_nanoseconds": 20_500_000_000,
+            "running_requests": 2,
+            "waiting_requests": 1,
+            "kv_cache_usage": 0.5,
+        },
+        (200, 160, 120),
+        None,
+    ),
+    "llamacpp.prom": (
+        {
+            "drafts": 150,
+            "draft_tokens": 700,
+            "accepted_tokens": 290,
+            "generation_tokens": 456,
+            "running_requests": 1,
+            "waiting_requests": 0,
+        },
+        (120, 90, 55, 25),
+        None,
+    ),
+    "sglang-tp2.prom": (
+        {
+            "generation_tokens": 9001,
+            "first_tokens": 44,
+            "running_requests": 5,
+            "waiting_requests": 2,
+            "kv_cache_usage": 0.25,
+            "reported_acceptance_ratio": 0.5833,
+            "reported_acceptance_length": 2.75,
+        },
+        (),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_page_of_one_engine_says(name):
+    sample = only(name)
+    assert (told(sample), sample.positions, sample.created) == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "front_end", "engine"),
+    [
+        ("vllm-0.8.5-v0.prom", "vllm", "v0", ("facebook/opt-6.7b", "0")),
+        ("vllm-0.8.5-v1.prom", "vllm", "python", ("facebook/opt-125m", "0")),
+        ("vllm-0.10.2.prom", "vllm", "python", ("meta-llama/Llama-3.1-8B-Instruct", "0")),
+        ("vllm-0.14.0.prom", "vllm", "python", ("Qwen/Qwen3-32B", "0")),
+        ("vllm-0.24.0-diffusion.prom", "vllm", "python", ("google/diffusion-gemma", "0")),
+        ("vllm-0.32.0-python-ngram-k4.prom", "vllm", "python", ("tiny-llama", "0")),
+        ("vllm-0.32.0-rust.om", "vllm", "rust", ("Qwen/Qwen3-0.6B", "0")),
+        ("vllm-0.32.0-rust-idle.om", "vllm", "rust", ("Qwen/Qwen3-0.6B", "0")),
+        ("vllm-ray.prom", "vllm", "ray", ("qwen", "0")),
+        ("vllm-ray-old.prom", "vllm", "ray", ("qwen", "0")),
+        ("vllm-mangled.prom", "vllm", "python", ("opt", "0")),
+        ("lmdeploy.prom", "lmdeploy", "", ("internlm3", "0")),
+        ("llamacpp.prom", "llamacpp", "", ("", "0")),
+        ("sglang-tp2.prom", "sglang", "", ("deepseek-v3", "0")),
+    ],
+)
+def test_a_page_says_whose_it_is(name, kind, front_end, engine):
+    reading = read(name)
+    assert (reading.engine_kind, reading.front_end) == (kind, front_end)
+    assert list(reading.samples) == [engine]
+
+
+def test_data_parallel_engines_are_told_apart():
+    samples = read(DP2).samples
+    assert list(samples) == [EngineName("tiny-llama", "0"), EngineName("tiny-llama", "1")]
+    assert [sample[Counter.DECODE_NANOSECONDS] for sample in samples.values()] == [5979753687, 3096550506]
+    assert {sample.positions for sample in samples.values()} == {(0, 0, 0)}
+
+
+def test_a_page_of_no_engine_that_is_known_is_no_error():
+    reading = read(b"process_start_time_seconds 1.79e9\nnode_load1 0.5\n")
+    assert (reading.engine_kind, reading.front_end, reading.samples) == ("", "", {})
+
+
+# What is left out.
+
+
+def test_the_counters_of_vllm_v0_are_left_aside_because_they_are_wrong():
+    page = (PAGES / "vllm-0.8.5-v0.prom").read_bytes()
+    assert b"spec_decode_num_accepted_tokens_total" in page
+    assert not {"drafts", "draft_tokens", "accepted_tokens"} & told(only(page)).keys()
+
+
+def test_v0_is_known_by_its_counter_of_emitted_tokens_even_without_its_gauges():
+    page = (PAGES / "vllm-0.8.5-v1.prom").read_bytes()
+    assert only(page)[Counter.DRAFTS] == 400
+    mixed = read(page + b'vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 5\n')
+    assert mixed.front_end == "v0"
+    assert {sample[Counter.DRAFTS] for sample in mixed.samples.values()} == {None}
+    assert {sample.positions for sample in mixed.samples.values()} == {()}
+
+
+def test_of_two_names_for_one_quantity_the_newest_is_read():
+    old, new = (
+        b'vllm:gpu_prefix_cache_hits_total{engine="0"} 5\n',
+        b'vllm:prefix_cache_hits_total{engine="0"} 7\n',
+    )
+    assert only(old)[Counter.PREFIX_CACHE_HITS] == 5
+    assert only(old + new)[Counter.PREFIX_CACHE_HITS] == 7
+    assert only(new + old)[Counter.PREFIX_CACHE_HITS] == 7
+
+
+@pytest.mark.parametrize("gauge", Gauge)
+@pytest.mark.parametrize("count", Counter)
+def test_the_age_of_a_counters_name_says_nothing_of_a_gauges(count, gauge):
+    """Both are integers, and equal where their columns are."""
+    oldest = {}
+    for name, meaning in MEANINGS.items():
+        if meaning.prefix == "vllm:" and meaning.quantity in {count, gauge}:
+            best = oldest.get((type(meaning.quantity), meaning.quantity))
+            if best is None or meaning.rank > MEANINGS[best].rank:
+                oldest[type(meaning.quantity), meaning.quantity] = name
+    names = [oldest.get((type(one), one)) for one in (count, gauge)]
+    page = b"".join(name + b" 1\n" for name in names if name)
+    newest = b"".join(f"vllm:{MEANINGS[name].series.names[0]} 1\n".encode() for name in names if name)
+    assert told(only(page)) == told(only(newest))
+
+
+def test_of_the_ranks_that_repeat_an_engine_the_lowest_speaks():
+    samples = read("sglang-dp-attention.prom").samples
+    assert {name.engine: sample.gauge(Gauge.RUNNING_REQUESTS) for name, sample in samples.items()} == {
+        "0": 5.0,
+        "1": 6.0,
+    }
+    ranks = b"".join(b'sglang:num_running_reqs{tp_rank="%d"} %d\n' % (rank, rank) for rank in (10, 9, 2))
+    assert only(ranks).gauge(Gauge.RUNNING_REQUESTS) == 2
+
+
+def test_a_page_is_read_as_one_engines():
+    both = b"vllm:generation_tokens_total 5\nray_vllm_generation_tokens_total 7\nlmdeploy:generation_tokens_total 9\n"
+    assert told(only(both)) == {"generation_tokens": 5}
+    newer = b"vllm:gpu_cache_usage_perc 0.5\nvllm_kv_cache_usage_perc 0.7\n"
+    assert told(only(newer)) == {"kv_cache_usage": 0.5}
+
+
+# How samples are made of series.
+
+
+def test_replicas_of_one_engine_add_up_and_their_usage_is_averaged():
+    page = b"".join(
+        b'ray_vllm_generation_tokens_total{ReplicaId="%d"} 1.5e3\nray_vllm_kv_cache_usage_perc{ReplicaId="%d"} 0.%d\n'
+        % (number, number, number)
+        for number in (2, 4, 6)
+    )
+    assert told(only(page)) == {"generation_tokens": 4500, "kv_cache_usage": pytest.approx(0.4)}
+
+
+def test_an_engine_without_a_number_is_number_0():
+    page = b'vllm:generation_tokens_total{model_name="m"} 5\nvllm:num_preemptions_total{model_name="m",engine="0"} 7\n'
+    assert list(read(page).samples) == [("m", "0")]
+    assert told(only(page)) == {"generation_tokens": 5, "preemptions": 7}
+
+
+def test_a_position_that_is_missing_has_none_accepted():
+    page = b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="3"} 5\n'
+    assert only(page).positions == (0, 0, 0, 5)
+    assert only("vllm-0.32.0-rust-idle.om").positions == ()
+
+
+@pytest.mark.parametrize("position", ["-1", "1.0", "x", "", "²", "128", "99999999999999999999"])
+def test_a_position_that_is_none_is_refused(position):
+    page = f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{position}"}} 5\n'.encode()
+    with pytest.raises(PageError, match="position"):
+        read(page)
+    with pytest.raises(PageError, match="position"):
+        read(b"vllm:spec_decode_num_accepted_tokens_per_pos_total 5\n")
+
+
+def test_a_count_is_exact_up_to_where_a_float_counts_by_ones():
+    assert only(counter(str(MOST_COUNT - 1)))[Counter.GENERATION_TOKENS] == MOST_COUNT - 1
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", "-0.5", "+Inf", "-Inf", str(MOST_COUNT), "1e300"])
+def test_a_value_that_no_counter_can_have_is_refused(value):
+    with pytest.raises(PageError, match="which no counter can have"):
+        read(counter(value))
+
+
+def test_counters_that_add_up_to_what_no_counter_can_have_are_refused():
+    page = b"".join(
+        b'ray_vllm_generation_tokens_total{ReplicaId="%d"} 9e15\n' % number for number in range(2)
+    )
+    with pytest.raises(PageError, match="add up to 18000000000000000"):
+        read(page)
+
+
+def test_decode_time_is_counted_in_nanoseconds():
+    page = b"vllm:inter_token_latency_seconds_sum %s\n"
+    assert only(page % b"0.0000000016")[Counter.DECODE_NANOSECONDS] == 2
+    assert only(page % b"2.693510425277054")[Counter.DECODE_NANOSECONDS] == 2_693_510_425
+
+
+def test_decode_time_may_be_that_of_many_requests_over_years():
+    """A hundred running requests add a hundred seconds a second: 9e6 within a day."""
+    page = b"vllm:inter_token_latency_seconds_sum 3153600000.5\n"
+    assert only(page)[Counter.DECODE_NANOSECONDS] == pytest.approx(3_153_600_000_500_000_000, rel=1e-15)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MOST_REQUESTS + 1)])
+def test_a_gauge_that_no_server_can_mean_is_absent(value):
+    page = f'vllm:num_requests_running{{engine="0"}} {value}\nvllm:num_requests_waiting{{engine="0"}} 2\n'
+    assert told(only(page.encode())) == {"waiting_requests": 2}
+
+
+@pytest.mark.parametrize("gauge", GAUGES)
+@pytest.mark.parametrize(
+    ("factor", "is_read"), [(0, True), (1e-320, True), (1, True), (1.001, False), (1e9, False)]
+)
+def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
+    names = {one.quantity: name for name, one in MEANINGS.items() if one.prefix in ("vllm:", "sglang:")}
+    value = factor * GAUGES[gauge].most
+    found = only(b"%b %b\n" % (names[gauge], repr(value).encode())).gauge(gauge)
+    assert found == (value if is_read else None)
+
+
+def test_gauges_that_add_up_to_what_no_server_can_mean_are_absent():
+    page = b"".join(
+        b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST_REQUESTS) for n in (1, 2)
+    )
+    assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
+
+
+@pytest.mark.parametrize("bound", ["-1", "-Inf", "NaN", "1e10", "1e400x", "", "5" * 15_000 + "e-14999"])
+def test_a_bucket_of_a_bound_that_no_time_has_is_refused(bound):
+    page = f'vllm:inter_token_latency_seconds_bucket{{le="{bound}"}} 1\n'.encode()
+    with pytest.raises(PageError, match="upper bound in its label le"):
+        read(page, with_latencies=True)
+
+
+def test_the_beginning_is_that_of_the_counters_else_that_of_the_process():
+    process = b"process_start_time_seconds 1.7e9\n"
+    assert only(counter("1") + process).created == 1.7e9
+    assert (
+        only(counter("1") + process + b'vllm:generation_tokens_created{engine="0"} 1.8e9\n').created == 1.8e9
+    )
+    assert only(counter("1")).created is None
+    assert only(counter("1") + b"process_start_time_seconds NaN\n").created is None
+
+
+def test_the_beginning_of_replicas_is_that_of_the_youngest():
+    page = b"".join(
+        b'ray_vllm_generation_tokens_total{R="%d"} 1\nray_vllm_generation_tokens_created{R="%d"} 1.%de9\n'
+        % (n, n, n)
+        for n in (7, 9, 8)
+    )
+    assert only(page).created == 1.9e9
+
+
+def test_of_several_processes_none_is_the_engines():
+    page = (
+        counter("1")
+        + b'process_start_time_seconds{pid="1"} 1.7e9\nprocess_start_time_seconds{pid="2"} 1.8e9\n'
+    )
+    assert only(page).created is None
+
+
+# Histograms.
+
+
+def test_histograms_are_read_only_when_asked_for():
+    assert only(NGRAM).latencies is None
+    latencies = only(NGRAM, with_latencies=True).latencies
+    assert set(latencies) == set(Latency)
+    steps = latencies[Latency.DECODE_STEP]
+    assert steps.bounds[:3] == (0.01, 0.025, 0.05)
+    assert steps.bounds[-1] == math.inf
+    assert steps.counts[-1] == 45
+
+
+def test_buckets_are_sorted_and_those_of_replicas_added_up():
+    page = b"".join(
+        b'ray_vllm_e2e_request_latency_seconds_bucket{R="%d",le="%s"} %d\n' % (replica, bound, count)
+        for replica in (1, 2)
+        for bound, count in ((b"+Inf", 5), (b"10", 3), (b"0.5", 1))
+    )
+    latencies = only(page, with_latencies=True).latencies
+    assert latencies == {Latency.END_TO_END: Buckets((0.5, 10, math.inf), (2, 6, 10))}
+
+
+def test_a_histogram_without_its_last_bucket_is_left_out():
+    page = b'vllm:e2e_request_latency_seconds_bucket{le="1"} 5\n'
+    assert only(page, with_latencies=True).latencies == {}
+
+
+@pytest.mark.parametrize("labels", ["", '{le=""}', '{le="x"}', '{le="NaN"}'])
+def test_a_bucket_without_a_bound_is_refused(labels):
+    page = f"vllm:e2e_request_latency_seconds_bucket{labels} 5\n".encode()
+    with pytest.raises(PageError, match="upper bound"):
+        read(page, with_latencies=True)
+    assert read(page + counter("1")).engine_kind == "vllm"
+
+
+# Bounds.
+
+
+def engines(number: int) -> bytes:
+    return b"".join(b'vllm:generation_tokens_total{engine="%d"} 1\n' % engine for engine in range(number))
+
+
+def test_so_many_engines_are_watched_and_no_more():
+    assert len(read(engines(MOST_ENGINES)).samples) == MOST_ENGINES
+    with pytest.raises(PageError, match=f"{MOST_ENGINES + 1} engines; at most {MOST_ENGINES}"):
+        read(engines(MOST_ENGINES + 1))
+
+
+def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused():
+    stem = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    engines = MOST_POSITIONS_TOGETHER // MOST_POSITIONS
+    last = MOST_POSITIONS - 1
+    lines = [f'{stem}{{engine="{engine}",position="{last}"}} 1\n' for engine in range(engines)]
+    assert len(read("".join(lines).encode()).samples) == engines
+    lines.append(f'{stem}{{engine="more",position="0"}} 1\n')
+    with pytest.raises(PageError, match=f"{MOST_POSITIONS_TOGETHER + 1} draft positions; at most"):
+        read("".join(lines).encode())
+
+
+def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
+    lines = [f'vllm:num_preemptions_total{{engine="0",n="{number}"}} 1\n' for number in range(8 * SLICE)]
+    large = Reader().read("".join(lines).encode(), with_latencies=False)
+    # To find them, to see what they are, to sort them, to note what is shown; the rest is between those.
+    assert 4 * 8 <= sum(1 for _ in large) <= 4 * 8 + 4
+    assert not list(Reader().read(NGRAM, with_latencies=True))
+
+
+def test_so_many_positions_are_watched_and_no_more():
+    page = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{}"}} 1\n'
+    assert len(only(page.format(MOST_POSITIONS - 1).encode()).positions) == MOST_POSITIONS
+    with pytest.raises(PageError, match="position 128 is beyond the 128"):
+        read(page.format(MOST_POSITIONS).encode())
+
+
+def test_a_name_may_be_so_long_and_no_longer():
+    page = 'vllm:generation_tokens_total{{model_name="{}"}} 1\n'
+    assert len(read(page.format("ü" * MOST_NAME).encode()).samples) == 1
+    with pytest.raises(PageError, match=f"more than {MOST_NAME} characters"):
+        read(page.format("x" * (MOST_NAME + 1)).encode())
+
+
+def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
+    line = 'vllm:generation_tokens_total{{model_name="{}",engine="0"}} 1\n'
+    most = MOST_NAMES_TOGETHER // 512
+    names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
+    page = [line.format(name).encode() for name in names]
+    assert len(read(b"".join(page[:-1])).samples) == most
+    with pytest.raises(
+        PageError, match=f"{512 * (most + 1)} characters together; at most {MOST_NAMES_TOGETHER}"
+    ):
+        read(b"".join(page))
+
+
+# Reading again.
+
+
+@pytest.fixture
+def first_readings(monkeypatch):
+    """Count how often a page is read without a layout."""
+    count = []
+    monkeypatch.setattr(
+        reader_module,
+        "read_page",
+        lambda *args, read=reader_module.read_page: count.append(args) or read(*args),
+    )
+    return count
+
+
+def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
+    reader = Reader()
+    for with_latencies in (True, False, False, True, False):
+        reading = finish(reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies))
+        assert reading == read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
+    assert len(first_readings) == 1 + 5
+
+
+def test_both_tiers_share_what_is_large_of_a_whole_page():
+    reader = Reader()
+    for with_latencies in (True, False):
+        finish(reader.read(NGRAM, with_latencies=with_latencies))
+    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+
+
+def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
+    # A page of its own: what another test in this process still holds of NGRAM would live on.
+    page = NGRAM.replace(b'"tiny-llama"', b'"a-model-of-replicas"')
+    replicas = [Reader(), Reader()]
+    for number, reader in enumerate(replicas):
+        finish(reader.read(page.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True))
+    assert replicas[0]._known[True] is replicas[1]._known[True]
+    known = weakref.ref(replicas[0]._known[True])
+    del replicas[0], reader
+    assert known() is replicas[0]._known[True]
+    replicas.clear()
+    gc.collect()
+    assert known() is None
+
+
+def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
+    monkeypatch.setattr(reader_module, "hash", lambda _: 0, raising=False)
+    pages = [NGRAM, NGRAM.replace(b'"tiny-llama"', b'"other-llama"')]
+    readers = [Reader() for _ in pages]
+    names = [
+        [name.model_name for name in finish(reader.read(page, with_latencies=True)).samples]
+        for reader, page in zip(readers, pages, strict=True)
+    ]
+    assert names[0] != names[1]
+
+
+def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_readings):
+    reader = Reader()
+    finish(reader.read(NGRAM, with_latencies=True))
+    for _ in range(3):
+        finish(reader.read(FILTERED, with_latencies=False))
+        finish(reader.read(NGRAM, with_latencies=True))
+    assert len(first_readings) == 2
+
+
+def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
+    reader = Reader()
+    more = (
+        NGRAM
+        + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny-llama",position="4"} 6\n'
+    )
+    finish(reader.read(NGRAM, with_latencies=True))
+    assert finish(reader.read(more, with_latencies=False)) == read(more)
+    assert finish(reader.read(more, with_latencies=True)) == read(more, with_latencies=True)
+    assert finish(reader.read(more, with_latencies=False)) == read(more)
+    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+    first_readings.clear()
+    for with_latencies in (True, False, True):
+        finish(reader.read(more, with_latencies=with_latencies))
+    assert not first_readings
+
+
+def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
+    reader = Reader()
+    finish(reader.read(NGRAM, with_latencies=False))
+    shown = reader.shown
+    for page in (b"", b"<html>\n", NGRAM[:-5], NGRAM.replace(b" 41.0\n", b" -41.0\n")):
+        with pytest.raises(PageError):
+            finish(reader.read(page, with_latencies=False))
+    assert reader.shown == shown
+    assert finish(reader.read(NGRAM, with_latencies=False)) == read(NGRAM)
+
+
+def test_what_a_page_shows_is_its_own_engines_series():
+    reader = Reader()
+    finish(
+        reader.read(
+            FILTERED + b"process_start_time_seconds 1\nray_vllm_num_requests_running 1\nother 1\n",
+            with_latencies=False,
+        )
+    )
+    assert reader.shown.names == {
+        b"process_start_time_seconds",
+        b"vllm:spec_decode_num_drafts_total",
+        b"vllm:spec_decode_num_draft_tokens_total",
+        b"vllm:spec_decode_num_accepted_tokens_total",
+        b"vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    }
+    assert len(reader.shown.series) == 1 + 3 + 4
+    finish(reader.read(NGRAM, with_latencies=True))
+    assert b"vllm:inter_token_latency_seconds_bucket" in reader.shown.names
+    assert all(not one.name.endswith(b"_bucket") for one in reader.shown.series)
+
+
+_pages = st.sampled_from([path.read_bytes() for path in sorted(PAGES.glob("*.[op]*m"))])
+
+
+@given(st.lists(st.tuples(_pages, st.booleans()), max_size=6))
+def test_what_was_read_before_makes_no_difference(polls):
+    reader = Reader()
+    for page, with_latencies in polls:
+        assert finish(reader.read(page, with_latencies=with_latencies)) == read(
+            page, with_latencies=with_latencies
+        )
+
+
+_lines = st.lists(
+    st.builds(
+        lambda name, labels, value: name + labels + b" " + value,
+        st.sampled_from(sorted(MEANINGS)),
+        st.sampled_from(
+            [
+                b"",
+                b'{engine="0"}',
+                b'{engine="1",position="2"}',
+                b'{position="0",le="1"}',
+                b'{le="+Inf"}',
+                b'{tp_rank="1"}',
+            ]
+        ),
+        st.sampled_from([b"1", b"0", b"NaN", b"-1", b"1e15", b"1e999", b"0.5"]),
+    ),
+    max_size=12,
+    unique_by=lambda line: line.rpartition(b" ")[0],
+)
+
+
+@given(_lines, st.booleans())
+def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
+    try:
+        reading = read(b"\n".join([b"# any", *lines, b""]), with_latencies=with_latencies)
+    except PageError:
+        return
+    for sample in reading.samples.values():
+        assert all(value is None or (isinstance(value, int) and value >= 0) for value in sample.counters)
+        for gauge, value in zip(Gauge, sample.gauges, strict=True):
+            assert value is None or 0 <= value <= GAUGES[gauge].most
+        assert (sample.latencies is not None) == with_latencies
+
+
+def test_a_histogram_of_too_many_buckets_is_refused():
+    def page(buckets):
+        stem = "vllm:e2e_request_latency_seconds_bucket"
+        lines = [f'{stem}{{le="{bound}"}} {bound}\n' for bound in range(1, buckets)]
+        return "".join([*lines, f'{stem}{{le="+Inf"}} {buckets}\n']).encode()
+
+    (sample,) = read(page(MOST_BUCKETS), with_latencies=True).samples.values()
+    assert len(sample.latencies[Latency.END_TO_END].bounds) == MOST_BUCKETS
+    with pytest.raises(PageError, match=f"{MOST_BUCKETS + 1} buckets; at most {MOST_BUCKETS}"):
+        read(page(MOST_BUCKETS + 1), with_latencies=True)
+
+
+def test_the_old_layout_is_released_before_a_new_one_is_read():
+    reader = Reader()
+    finish(reader.read(b"# of no other reader\n" + NGRAM, with_latencies=True))
+    old = weakref.ref(reader._known[True])
+    reading = reader.read(NGRAM + b"#\n" * 5000, with_latencies=True)
+    next(reading)
+    gc.collect()
+    assert old() is None
+    assert finish(reading).samples
+
+
+def labelled(names, pages):
+    return [
+        b"".join(
+            b'vllm:num_requests_running{model_name="%b-%d",engine="0"} 1\n' % (name, number)
+            for number in range(pages)
+        )
+        for name in names
+    ]
+
+
+def test_layouts_of_large_pages_are_kept_as_long_as_all_have_room():
+    pages = labelled([b"a", b"b"], 200)
+    readers = [Reader(lambda: 10 * SMALL_LAYOUT) for _ in pages]
+    for reader, page in zip(readers, pages, strict=True):
+        assert len(page) > SMALL_LAYOUT
+        finish(reader.read(page, with_latencies=True))
+    assert all(reader._known for reader in readers)
+
+
+def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each_time(first_readings):
+    pages = labelled([b"c", b"d", b"e"], 200)
+    readers = [Reader(lambda: 2 * SMALL_LAYOUT) for _ in pages]
+    small = Reader(lambda: 2 * SMALL_LAYOUT)
+    finish(small.read(labelled([b"f"], 3)[0], with_latencies=True))
+    for _ in range(2):
+        for reader, page in zip(readers, pages, strict=True):
+            assert len(finish(reader.read(page, with_latencies=True)).samples) == 200
+    assert small._known
+    assert len(first_readings) > 1 + len(pages)

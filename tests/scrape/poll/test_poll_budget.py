@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from spec_decode_exporter.scrape.poll.poll_budget import PERMITS, PROCESSOR_SHARE, SMALL_PAGE, PollBudget
+from tests.conftest import settle
+
+
+@pytest.fixture
+def budget(clock):
+    return PollBudget(clock, 256)
+
+
+async def polled(budget, clock, used=0.0, seconds=0.0, then=None):
+    """Poll with a permit; it takes some processor time, of which the clock has the sum."""
+    spent = [0.0]
+    async with budget.permit(used, lambda: spent[0]):
+        await clock.sleep_until(clock.monotonic() + seconds)
+        spent[0] += seconds
+        clock.used += seconds
+        if then is not None:
+            await then()
+
+
+async def test_all_permits_can_be_had_at_once_and_no_more(budget, clock):
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(budget.permit(0.0, clock.processor))
+        waiting = asyncio.create_task(polled(budget, clock))
+        await settle()
+        assert not waiting.done()
+    await waiting
+
+
+async def test_the_target_that_used_least_is_served_first(budget, clock):
+    order = []
+
+    async def wait(used):
+        await polled(budget, clock, used)
+        order.append(used)
+
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(budget.permit(0.0, clock.processor))
+        tasks = [asyncio.create_task(wait(used)) for used in (3.0, 1.0, 2.0)]
+        await settle()
+    await asyncio.gather(*tasks)
+    assert order == [1.0, 2.0, 3.0]
+
+
+async def test_targets_that_are_always_new_delay_no_other_for_ever(budget, clock):
+    order = []
+
+    async def wait(used):
+        await polled(budget, clock, used)
+        order.append(used)
+
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(budget.permit(0.0, clock.processor))
+        tasks = [asyncio.create_task(wait(3.0))]
+        await clock.advance(3.0 / PROCESSOR_SHARE + 1)
+        tasks += [asyncio.create_task(wait(0.0)) for _ in range(2 * PERMITS)]
+        await settle()
+    await asyncio.gather(*tasks)
+    assert order[0] == 3.0
+
+
+async def test_costly_polls_take_no_more_than_their_share_of_a_core(budget, clock):
+    async def again_and_again():
+        while True:
+            await polled(budget, clock, seconds=0.1)
+
+    start = clock.monotonic()
+    tasks = [asyncio.create_task(again_and_again()) for _ in range(10)]
+    await clock.advance(100)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert clock.used == pytest.approx(PROCESSOR_SHARE * (clock.monotonic() - start), rel=0.1)
+
+
+async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(budget.permit(0.0, clock.processor))
+        cancelled = [asyncio.create_task(polled(budget, clock)) for _ in range(5)]
+        await settle()
+        cancelled[0].cancel()
+        await settle()
+        assert len(budget._waiting) == 4
+    # The permits have been handed to the next, which have not run yet.
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
+    assert not budget._waiting
+    await asyncio.wait_for(polled(budget, clock), 5)
+    assert len(budget._free) == PERMITS
+
+
+async def test_a_poll_that_fails_gives_its_permit_back(budget, clock):
+    async def fails():
+        raise OSError
+
+    for _ in range(PERMITS + 1):
+        with pytest.raises(OSError):
+            await polled(budget, clock, then=fails)
+    assert len(budget._free) == PERMITS
+
+
+async def test_small_pages_are_read_whatever_else_is_read(budget):
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(budget.reading(SMALL_PAGE + 1))
+        await stack.enter_async_context(budget.reading(SMALL_PAGE))
+        waiting = asyncio.create_task(stack.enter_async_context(budget.reading(SMALL_PAGE + 1)))
+        await settle()
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+def test_a_target_is_costly_if_it_takes_more_than_an_even_share(budget):
+    budget.targets = 10
+    assert not budget.is_costly(PROCESSOR_SHARE / 10)
+    assert budget.is_costly(PROCESSOR_SHARE / 10 + 1e-6)

@@ -1,0 +1,1007 @@
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PERMITS, PROCESSOR_SHARE, PollBudget
+from spec_decode_exporter.scrape.poll.poller import (
+    DETAILS_EVERY,
+    SAID_AGAIN,
+    Pace,
+    Poller,
+    PollRecord,
+    beside,
+)
+from spec_decode_exporter.scrape.poll.server_info import MOST_ANSWER, ServedSpeculation
+from spec_decode_exporter.scrape.poll_errors import PageError, PollError, StatusError
+from tests.conftest import settle
+
+PAGES = Path(__file__).parents[2] / "pages"
+NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
+URL = "http://vllm:8000/metrics"
+
+
+def drafts(page: bytes, count: int) -> bytes:
+    """The recorded page with another number of drafts."""
+    return page.replace(
+        b'drafts_total{engine="0",model_name="tiny-llama"} 41.0',
+        b'drafts_total{engine="0",model_name="tiny-llama"} %d.0' % count,
+    )
+
+
+def select(page: bytes, url: str) -> bytes:
+    """What vLLM answers to a URL with names."""
+    names = {value.encode() for name, value in parse_qsl(urlsplit(url).query) if name == "name[]"}
+    return b"".join(
+        line for line in page.splitlines(keepends=True) if line.split(b"{")[0].split(b" ")[0] in names
+    )
+
+
+class Server:
+    """A vLLM as the client sees it. What it answers can be changed at any time; it notes what it was asked."""
+
+    def __init__(self, page: bytes = NGRAM) -> None:
+        self.page = page
+        self.filtered = select
+        self.version: bytes | Exception = b'{"version":"0.32.0"}'
+        self.info: bytes | Exception = StatusError(404)
+        self.failure: Exception | None = None
+        self.seconds = 0.001
+        self.asked: list[str] = []
+        self.limits: dict[str, int | None] = {}
+        self.spent = 0.0
+        self.delay = None
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
+        self.asked.append(url)
+        self.limits[url] = max_body
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        try:
+            if self.delay:
+                await self.delay()
+            body = self._body(url)
+        finally:
+            self.at_once -= 1
+        if isinstance(body, Exception):
+            raise body
+        if max_body is not None and len(body) > max_body:
+            raise PollError("too_large", "the body is too large")
+        return Answer(body, "text/plain", self.seconds)
+
+    def _body(self, url: str):
+        if self.failure:
+            return self.failure
+        if url.endswith("/version"):
+            return self.version
+        if "/server_info?" in url:
+            return self.info
+        return self.filtered(self.page, url) if "name[]" in url else self.page
+
+    def kinds(self) -> list[str]:
+        """What was asked for since the last call: whole, few, many (with buckets), version or info."""
+        asked, self.asked = self.asked, []
+        return [
+            "version" if url.endswith("/version")
+            else "info" if "/server_info?" in url
+            else "whole" if "name[]" not in url
+            else "many" if "_bucket" in url else "few"
+            for url in asked
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+def received():
+    """What the poller handed on."""
+    return []
+
+
+@pytest.fixture
+def make(server, clock, received):
+    """Make a poller of the server. Its receiver can be told to report a restart, or to crash."""
+
+    def make(url=URL, *, receive=None, record=None, attempted=lambda: None, budget=None, **pace) -> Poller:
+        whole = {
+            "interval": 1,
+            "histogram_interval": 10,
+            "max_duty_cycle": 0.01,
+            "shortest_window": 30,
+            "filtered": True,
+        }
+
+        def take(polled):
+            received.append(polled)
+            yield
+            return bool(receive(polled)) if receive else False
+
+        return Poller(
+            "vllm",
+            url,
+            client=server,
+            pace=Pace(**whole | pace),
+            clock=clock,
+            receive=take,
+            tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
+            attempted=attempted,
+            record=record or PollRecord(),
+            budget=budget or PollBudget(clock, 256),
+        )
+
+    return make
+
+
+async def polls(poller: Poller, clock, number: int) -> None:
+    for _ in range(number):
+        await poller.poll()
+        await clock.advance(1)
+
+
+@pytest.fixture
+async def running():
+    """Let a poller run until the end of the test."""
+    tasks = []
+    yield lambda poller: tasks.append(asyncio.create_task(poller.run()))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# Which page.
+
+
+async def test_the_first_poll_asks_for_the_whole_page_and_then_for_the_version(make, server, received, clock):
+    poller = make()
+    await poller.poll()
+    assert server.kinds() == ["whole", "version", "info"]
+    [polled] = received
+    sample = polled.reading.samples[EngineName("tiny-llama", "0")]
+    assert sample[Counter.DRAFTS] == 41
+    assert sample.latencies
+    assert (polled.moment, polled.wall, polled.interval) == (clock.monotonic(), clock.wall(), 1)
+    record = poller.record
+    assert (record.up, record.error, record.page, record.version) == (True, "", "full", "0.32.0")
+    assert (record.polls, record.size, record.seconds, record.last_success) == (
+        1,
+        len(NGRAM),
+        0.001,
+        clock.wall(),
+    )
+
+
+async def test_then_the_filtered_page_is_asked_for_with_histograms_now_and_then(
+    make, server, received, clock
+):
+    poller = make()
+    await polls(poller, clock, 22)
+    few = ["few"] * 9
+    assert server.kinds() == ["whole", "version", "info", *few, "many", *few, "many", "few"]
+    assert poller.record.page == "filtered"
+    with_latencies = [
+        place
+        for place, polled in enumerate(received)
+        if next(iter(polled.reading.samples.values())).latencies
+    ]
+    assert with_latencies == [0, 10, 20]
+
+
+async def test_filtered_pages_say_the_same_as_whole_ones(make, server, received, clock):
+    poller, other = make(), make(filtered=False)
+    await polls(poller, clock, 12)
+    filtered, received[:] = [polled.reading for polled in received], []
+    await polls(other, clock, 12)
+    assert filtered == [polled.reading for polled in received]
+
+
+async def test_where_filtered_pages_are_switched_off_none_is_asked_for(make, server, clock):
+    await polls(make(filtered=False), clock, 12)
+    assert server.kinds() == ["whole", "version", "info", *["whole"] * 11]
+
+
+NO_FILTERED_PAGE = {
+    "empty": b"",
+    "partial": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny-llama"} 41.0\n',
+    "the engine of another model": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="other"} 1.0\n',
+    "not found": StatusError(404),
+    "too long": StatusError(414),
+    "forbidden": StatusError(403),
+    "redirected": StatusError(307, "login.example"),
+    "html": b"<html>no</html>\n",
+    "json": b'{"detail":"Not Found"}\n',
+    "too large": PollError("too_large", "the body has more bytes"),
+    "cut off": NGRAM[:2000],
+}
+
+
+@pytest.mark.parametrize("answer", NO_FILTERED_PAGE.values(), ids=NO_FILTERED_PAGE)
+async def test_a_server_without_a_filtered_page_is_asked_for_the_whole_one_in_the_same_poll(
+    make, server, received, clock, answer
+):
+    server.filtered = lambda page, url: answer
+    poller = make()
+    with capture_logs() as logs:
+        for count in range(41, 56):
+            server.page = drafts(NGRAM, count)
+            await polls(poller, clock, 1)
+    # A page that is too large without a permit is asked for again with one.
+    times = 2 if answer is NO_FILTERED_PAGE["too large"] else 1
+    few, many = ["few"] * times, ["many"] * times
+    assert server.kinds() == ["whole", "version", "info", *few, *["whole"] * 9, *many, *["whole"] * 5]
+    seen = [polled.reading.samples["tiny-llama", "0"][Counter.DRAFTS] for polled in received]
+    assert seen == list(range(41, 56))
+    assert not poller.record.failures
+    assert poller.record.page == "full"
+    assert [log["histograms"] for log in logs if log["event"] == "filtered_page_not_used"] == [False, True]
+
+
+async def test_a_path_that_ignores_the_names_gives_the_whole_page_and_that_is_good_enough(
+    make, server, clock
+):
+    server.filtered = lambda page, url: page
+    await polls(make(), clock, 4)
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "few"]
+
+
+async def test_several_api_servers_answer_the_filtered_request_with_an_empty_page(
+    make, server, received, clock
+):
+    server.page, server.filtered = DP2, lambda page, url: b""
+    await polls(make(), clock, 3)
+    # A large page is asked for again with a permit, and with it all that the poll asks for.
+    first = ["whole", "whole", "version", "info"]
+    assert server.kinds() == [*first, "few", "whole", "few", "whole", "whole"]
+    assert len(DP2) > LARGE_PAGE
+    assert all(len(polled.reading.samples) == 2 for polled in received)
+
+
+async def test_a_filtered_page_without_its_buckets_is_not_used_for_them(make, server, received, clock):
+    server.filtered = lambda page, url: b"".join(
+        line for line in select(page, url).splitlines(keepends=True) if b"_bucket" not in line
+    )
+    await polls(make(), clock, 22)
+    few = ["few"] * 9
+    assert server.kinds() == ["whole", "version", "info", *few, "many", "whole", *few, "whole", "few"]
+    assert all(sample.latencies for sample in received[10].reading.samples.values())
+
+
+async def test_a_series_that_left_the_whole_page_too_does_not_speak_against_the_filtered_one(
+    make, server, clock
+):
+    poller = make()
+    await polls(poller, clock, 2)
+    server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if b'position="3"' not in line)
+    await polls(poller, clock, 3)
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "few", "few"]
+
+
+async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_asked_for(
+    make, server, received, clock
+):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    server.filtered = lambda page, url: b""
+    await polls(poller, clock, 3)
+    assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
+    server.filtered, server.version = select, b'{"version":"0.33.0"}'
+    await clock.advance(DETAILS_EVERY)
+    restarts.append(True)
+    await polls(poller, clock, 3)
+    assert server.kinds() == ["many", "version", "info", "whole", "few"]
+    assert poller.record.version == "0.33.0"
+    assert next(iter(received[4].reading.samples.values())).latencies
+
+
+async def test_while_a_target_fails_its_whole_page_is_asked_for(make, server, clock):
+    poller = make()
+    await polls(poller, clock, 2)
+    server.failure = PollError("refused", "no")
+    await polls(poller, clock, 3)
+    server.failure = None
+    await polls(poller, clock, 2)
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "whole", "whole", "few"]
+
+
+@pytest.mark.parametrize("reason", ["refused", "timeout", "tls", "dns"])
+async def test_a_server_that_cuts_off_filtered_requests_is_soon_asked_for_none(
+    make, server, received, clock, reason
+):
+    server.filtered = lambda page, url: PollError(reason, "no")
+    poller = make()
+    await polls(poller, clock, 8)
+    assert server.kinds() == [
+        "whole",
+        "version",
+        "info",
+        "few",
+        "whole",
+        "few",
+        "whole",
+        "whole",
+        "whole",
+        "whole",
+    ]
+    assert poller.record.failures == {reason: 2}
+    assert len(received) == 6
+
+
+async def test_a_filtered_request_that_fails_now_and_then_is_nothing_to_conclude_from(make, server, clock):
+    poller = make(histogram_interval=60)
+    await polls(poller, clock, 2)
+    for _ in range(3):
+        server.failure = PollError("timeout", "late")
+        await polls(poller, clock, 1)
+        server.failure = None
+        await polls(poller, clock, 2)
+    assert server.kinds() == ["whole", "version", "info", "few", *["few", "whole", "few"] * 3]
+
+
+async def test_what_a_filtered_page_has_gained_it_has_to_keep(make, server, clock):
+    positions = [line for line in NGRAM.splitlines(keepends=True) if b"_per_pos_total{" in line]
+    server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if line not in positions)
+    poller = make()
+    await polls(poller, clock, 2)
+    server.page = NGRAM
+    await polls(poller, clock, 2)
+    server.filtered = lambda page, url: select(page.replace(positions[3], b""), url)
+    await polls(poller, clock, 1)
+    assert server.kinds() == ["whole", "version", "info", "few", "few", "few", "few", "whole"]
+
+
+# Failures.
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (PollError("refused", "refused"), "refused"),
+        (PollError("timeout", "late"), "timeout"),
+        (PollError("tls", "certificate"), "tls"),
+        (PollError("dns", "no such name"), "dns"),
+        (PollError("too_large", "large"), "too_large"),
+        (StatusError(503), "status"),
+        (PageError("html"), "malformed"),
+    ],
+)
+async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end(
+    make, server, received, clock, failure, reason
+):
+    poller = make()
+    server.failure = failure
+    with capture_logs() as logs:
+        await polls(poller, clock, 5)
+    assert poller.record.failures == {reason: 5}
+    assert (poller.record.up, poller.record.error, poller.record.polls) == (False, reason, 5)
+    assert logs == [
+        {
+            "event": "target_failing",
+            "log_level": "warning",
+            "event_id": "1-1",
+            "target": "vllm",
+            "reason": reason,
+            "error": str(failure),
+        }
+    ]
+    server.failure = None
+    with capture_logs() as logs:
+        await polls(poller, clock, 5)
+    line = {"event_id": "1-1", "target": "vllm", "failed_polls": 5}
+    assert logs == [{"event": "target_recovered", "log_level": "info", **line}]
+    assert (poller.record.up, poller.record.error) == (True, "")
+    assert len(received) == 5
+
+
+async def test_another_reason_is_logged_too(make, server, clock):
+    poller = make()
+    with capture_logs() as logs:
+        for failure in (PollError("refused", "a"), PollError("refused", "b"), StatusError(503)):
+            server.failure = failure
+            await polls(poller, clock, 1)
+    assert [log["reason"] for log in logs] == ["refused", "status"]
+
+
+async def test_a_target_that_was_never_reached_is_not_said_to_recover(make, server, clock):
+    with capture_logs() as logs:
+        await polls(make(), clock, 2)
+    assert logs == []
+
+
+async def test_a_page_that_cannot_be_read_is_malformed(make, server, received, clock):
+    server.page = b"<html>\n"
+    poller = make()
+    await polls(poller, clock, 2)
+    assert poller.record.failures == {"malformed": 2}
+    assert received == []
+
+
+async def test_a_page_without_a_known_engine_is_no_failure_but_worth_one_warning(
+    make, server, received, clock
+):
+    server.page = b"node_load1 0.5\n"
+    poller = make()
+    with capture_logs() as logs:
+        await polls(poller, clock, 3)
+    assert [log["event"] for log in logs] == ["no_engine_on_page"]
+    assert poller.record.up
+    assert server.kinds() == ["whole", "whole", "whole"]
+
+
+async def test_a_crash_of_the_client_is_logged_once_and_polling_goes_on(make, server, received, clock):
+    poller = make()
+    server.failure = ZeroDivisionError("a defect")
+    with capture_logs() as logs:
+        await polls(poller, clock, 3)
+    assert [(log["event"], log["log_level"]) for log in logs] == [
+        ("poll_crashed", "error"),
+        ("target_failing", "warning"),
+    ]
+    assert logs[0]["exc_info"]
+    assert poller.record.failures == {"malformed": 3}
+    server.failure = None
+    await polls(poller, clock, 1)
+    assert poller.record.up
+
+
+async def test_so_is_a_crash_of_whoever_takes_the_page(make, server, received, clock):
+    crashes = [True, True, False]
+
+    def receive(polled):
+        if crashes.pop(0):
+            raise ZeroDivisionError("a defect")
+
+    poller = make(receive=receive)
+    with capture_logs() as logs:
+        await polls(poller, clock, 3)
+    assert [log["event"] for log in logs] == ["poll_crashed", "target_failing", "target_recovered"]
+    assert poller.record.failures == {"malformed": 2}
+    assert poller.record.up
+    assert len(received) == 3
+
+
+async def test_a_second_crash_after_a_recovery_is_logged_again(make, server, clock):
+    poller = make()
+    events = []
+    for failure in (ZeroDivisionError(), None, ZeroDivisionError()):
+        server.failure = failure
+        with capture_logs() as logs:
+            await polls(poller, clock, 1)
+        events.append([log["event"] for log in logs])
+    assert events == [
+        ["poll_crashed", "target_failing"],
+        ["target_recovered"],
+        ["poll_crashed", "target_failing"],
+    ]
+
+
+async def test_after_each_poll_it_says_so_whatever_came_of_it(make, server, clock):
+    ups = []
+    record = PollRecord()
+    poller = make(record=record, attempted=lambda: ups.append(record.up))
+    for failure in (None, StatusError(503), ZeroDivisionError()):
+        server.failure = failure
+        await poller.poll()
+    assert ups == [True, False, False]
+
+
+async def test_the_end_of_the_program_is_no_failure(make, server, clock):
+    async def never():
+        await asyncio.Event().wait()
+
+    server.delay = never
+    poller = make()
+    task = asyncio.create_task(poller.poll())
+    await clock.advance(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not poller.record.failures
+
+
+# When.
+
+
+def times(server, clock):
+    """Note when the server is asked for pages."""
+    noted = []
+
+    async def note():
+        noted.append(clock.monotonic())
+
+    server.delay = note
+    server.version = StatusError(404)
+    return noted
+
+
+async def test_polls_are_on_a_beat_of_the_targets_own(make, server, clock, running):
+    noted = times(server, clock)
+    poller = make(filtered=False)
+    running(poller)
+    await clock.advance(20)
+    assert len(noted) == 20 + 2  # the version and how it speculates too
+    assert all(after - before == pytest.approx(1) for before, after in pairwise(noted[2:]))
+    assert noted[0] % 1 == pytest.approx(poller._offset)
+
+
+async def test_two_targets_have_different_beats(make, server, clock, running):
+    noted = times(server, clock)
+    running(make("http://a/metrics"))
+    running(make("http://b/metrics"))
+    await clock.advance(3)
+    assert len({round(moment % 1, 6) for moment in noted}) == 2
+
+
+async def test_a_slow_answer_is_waited_for_and_never_is_asked_twice_at_once(make, server, clock, running):
+    async def slowly():
+        await clock.sleep_until(clock.monotonic() + 2.5)
+
+    server.delay = slowly
+    running(make(filtered=False))
+    await clock.advance(30)
+    assert server.most_at_once == 1
+    assert len(server.asked) == pytest.approx(10, abs=1)
+
+
+@pytest.mark.parametrize(("reason", "most"), [("refused", 5), ("timeout", 30), ("status", 30)])
+async def test_a_failing_target_is_asked_ever_less_often(make, server, clock, running, reason, most):
+    noted = times(server, clock)
+    server.failure = PollError(reason, "no")
+    running(make())
+    await clock.advance(200)
+    gaps = [after - before for before, after in pairwise(noted)]
+    doubling = [min(2**failures, most) for failures in range(len(gaps))]
+    assert gaps == pytest.approx(doubling)
+
+
+async def test_it_is_asked_every_second_again_as_soon_as_it_answers(make, server, clock, running):
+    server.failure = PollError("refused", "no")
+    running(make(filtered=False))
+    await clock.advance(60)
+    server.failure = None
+    await clock.advance(5)
+    server.asked.clear()
+    await clock.advance(10)
+    assert server.kinds() == ["whole"] * 10
+
+
+async def test_a_server_that_answers_slowly_by_itself_is_asked_less_often(
+    make, server, clock, running, received
+):
+    noted = times(server, clock)
+    server.seconds = 0.025
+    poller = make(filtered=False)
+    running(poller)
+    await clock.advance(31)
+    gaps = [after - before for before, after in pairwise(sorted(set(noted)))]
+    assert gaps == pytest.approx([3] * len(gaps))
+    assert {polled.interval for polled in received} == {3}
+    assert poller.interval == 3
+
+
+async def test_but_never_less_often_than_a_sixth_of_the_shortest_window(make, server, clock):
+    server.seconds = 60
+    poller = make()
+    await poller.poll()
+    assert poller.interval == 5
+
+
+async def test_histograms_come_with_the_poll_nearest_to_their_interval(
+    make, server, clock, running, received
+):
+    running(make(histogram_interval=2.5))
+    await clock.advance(20)
+    moments = [
+        polled.moment
+        for polled in received
+        if next(iter(polled.reading.samples.values())).latencies is not None
+    ]
+    gaps = [after - before for before, after in pairwise(moments)]
+    assert set(map(round, gaps)) <= {2, 3}
+    assert gaps
+
+
+async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, clock):
+    poller = make()
+    for gap in (9.4, 0.2, 9.6):
+        await poller.poll()
+        await clock.advance(gap)
+    await poller.poll()
+    assert server.kinds() == ["whole", "version", "info", "few", "many", "many"]
+
+
+# What the server is.
+
+
+@pytest.mark.parametrize(
+    ("url", "version"),
+    [
+        ("http://h:8000/metrics", "http://h:8000/version"),
+        ("http://h:8000/metrics/", "http://h:8000/version"),
+        ("https://proxy/models/a/metrics?token=x", "https://proxy/models/a/version"),
+        ("http://h", "http://h/version"),
+        ("http://[::1]:1/metrics", "http://[::1]:1/version"),
+    ],
+)
+def test_the_version_stands_beside_the_metrics(url, version):
+    assert beside(url, "version") == version
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"0.32.0",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"version":5}',
+        b'{"version":null}',
+        b'{"version":"\\ud800"}',
+        b'{"version":"a\\nb"}',
+        b'{"version":"\\u001b[2J"}',
+        b'{"version":"' + b"9" * 65 + b'"}',
+        b"[" * 100_000,
+        b"\xff",
+        StatusError(404),
+        PollError("timeout", "late"),
+    ],
+    ids=range(16),
+)
+async def test_a_version_that_is_none_is_left_out_and_not_asked_for_again(make, server, clock, answer):
+    server.version = answer
+    poller = make()
+    await polls(poller, clock, 3)
+    assert poller.record.version == ""
+    assert poller.record.up
+    assert not poller.record.failures
+    assert server.kinds() == ["whole", "version", "info", "few", "few"]
+
+
+@pytest.mark.parametrize("page", ["llamacpp.prom", "sglang-tp2.prom", "lmdeploy.prom"])
+async def test_only_vllm_is_asked_for_its_version(make, server, clock, page):
+    server.page = (PAGES / page).read_bytes()
+    await polls(make(), clock, 2)
+    assert "version" not in server.kinds()
+    assert "info" not in server.kinds()
+
+
+SERVED = b'{"vllm_config":{"speculative_config":{"method":"eagle3","model":"d","num_speculative_tokens":3}}}'
+
+
+async def test_how_the_server_speculates_is_asked_once_a_process(make, server, clock):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    server.info = SERVED
+    await polls(poller, clock, 3)
+    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
+    assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
+    assert server.kinds() == ["whole", "version", "info", "few", "few"]
+    server.info = SERVED.replace(b"eagle3", b"mtp")
+    await clock.advance(DETAILS_EVERY)
+    restarts.append(True)
+    await polls(poller, clock, 2)
+    assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>",
+        b"{}",
+        StatusError(404),
+        StatusError(403),
+        StatusError(307, "login.example"),
+        PollError("refused", "no"),
+        PollError("too_large", "large"),
+    ],
+    ids=range(8),
+)
+async def test_a_server_that_does_not_say_is_not_asked_again_and_nothing_failed(make, server, clock, answer):
+    server.info = answer
+    poller = make(histogram_interval=1000)
+    await polls(poller, clock, 70)
+    assert poller.record.speculation is None
+    assert (poller.record.up, poller.record.failures) == (True, {})
+    assert server.kinds().count("info") == 1
+
+
+async def test_after_a_restart_what_the_old_process_said_does_not_count(make, server, clock):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    server.info = SERVED
+    await polls(poller, clock, 1)
+    await clock.advance(DETAILS_EVERY)
+    server.info = StatusError(404)
+    restarts.append(True)
+    await polls(poller, clock, 1)
+    assert poller.record.speculation is None
+
+
+@pytest.mark.parametrize(
+    "failure", [PollError("timeout", "late"), PollError("refused", "no"), StatusError(503)], ids=range(3)
+)
+async def test_what_the_server_said_holds_until_it_says_something_else(make, server, clock, failure):
+    restarts = []
+    server.info = SERVED
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()), histogram_interval=1000)
+    await polls(poller, clock, 1)
+    server.info = failure
+    restarts.append(True)
+    await polls(poller, clock, 130)
+    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
+    server.info = b'{"vllm_config":{"speculative_config":null}}'
+    await clock.advance(DETAILS_EVERY)
+    restarts.append(True)
+    await polls(poller, clock, 1)
+    assert poller.record.speculation is None
+
+
+async def test_what_the_server_said_holds_over_a_change_of_the_configuration(make, server, clock):
+    server.info = SERVED
+    poller = make()
+    await polls(poller, clock, 1)
+    server.info = PollError("timeout", "late")
+    await clock.advance(DETAILS_EVERY)
+    again = make(record=poller.record)
+    await polls(again, clock, 1)
+    assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")
+
+
+async def test_a_server_that_takes_too_long_is_asked_once_more_a_minute_later(make, server, clock):
+    server.info = PollError("timeout", "late")
+    poller = make(histogram_interval=1000)
+    await polls(poller, clock, 60)
+    assert server.kinds().count("info") == 1
+    server.info = SERVED
+    await polls(poller, clock, 1)
+    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
+
+
+async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, clock):
+    server.info = PollError("timeout", "late")
+    poller = make(histogram_interval=1000)
+    await polls(poller, clock, 300)
+    assert server.kinds().count("info") == 2
+    assert poller.record.up
+
+
+# What the server says of itself is bounded, in bytes and in how often it is asked.
+
+
+async def test_what_the_server_says_of_itself_is_read_up_to_a_bound_of_its_own(make, server, clock):
+    await polls(make(), clock, 2)
+    assert {url for url, limit in server.limits.items() if limit == MOST_ANSWER and "metrics" not in url} == {
+        "http://vllm:8000/version",
+        "http://vllm:8000/server_info?config_format=json",
+    }
+
+
+async def test_counters_that_restart_with_every_poll_have_nothing_asked_more_than_once_a_minute(
+    make, server, clock
+):
+    poller = make(receive=lambda polled: True)
+    await polls(poller, clock, 600)
+    kinds = server.kinds()
+    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_EVERY
+    assert poller.record.up
+
+
+async def test_new_pollers_and_lost_connections_have_nothing_asked_more_often(make, server, clock):
+    record = PollRecord()
+    for poll in range(180):
+        server.failure = PollError("refused", "no") if poll % 2 else None
+        await polls(make(record=record, receive=lambda polled: True), clock, 1)
+    kinds = server.kinds()
+    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_EVERY
+
+
+async def test_a_restart_soon_after_another_has_the_version_asked_for_within_a_minute(make, server, clock):
+    restarts = []
+    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
+    await polls(poller, clock, 5)
+    server.version = b'{"version":"0.33.0"}'
+    restarts.append(True)
+    await polls(poller, clock, int(DETAILS_EVERY) - 5)
+    assert poller.record.version == "0.32.0"
+    await polls(poller, clock, 1)
+    assert poller.record.version == "0.33.0"
+
+
+TOO_LARGE = PollError("too_large", "the body has more bytes than max_body, 65536")
+
+
+async def test_details_that_are_too_large_are_unknown_and_logged_once(make, server, received, clock):
+    record = PollRecord()
+    server.version = server.info = TOO_LARGE
+    with capture_logs() as logs:
+        for _ in range(3):
+            await polls(make(record=record, receive=lambda polled: True), clock, 70)
+    assert (record.version, record.speculation, record.up, record.failures) == ("", None, True, {})
+    told = [(log["source"], log["reason"], log["log_level"]) for log in logs]
+    assert told == [(source, str(TOO_LARGE), "warning") for source in ("version", "server_info")]
+    assert {log["event"] for log in logs} == {"server_details_not_used"}
+    assert len(received) == 210
+
+
+async def test_a_schedule_that_is_too_long_is_not_used_and_logged_once(make, server, clock):
+    schedule = b"[" + b",".join(b"[%d,%d,1]" % (size, size) for size in range(1, 66)) + b"]"
+    key = b'"num_speculative_tokens_per_batch_size":'
+    server.info = SERVED.replace(b"}}}", b"," + key + schedule + b"}}}")
+    poller = make(receive=lambda polled: True)
+    with capture_logs() as logs:
+        await polls(poller, clock, 130)
+    assert poller.record.speculation.tokens == 3
+    assert not poller.record.speculation.schedule
+    assert [(log["event"], log["source"]) for log in logs] == [("server_details_not_used", "server_info")]
+    assert "more than 64 ranges" in logs[0]["reason"]
+
+
+# Pages that cost the exporter much.
+
+
+def costly(clock, server, seconds):
+    """Have every page cost so many processor seconds to take in."""
+
+    async def take_in():
+        server.spent += seconds() if callable(seconds) else seconds
+
+    server.delay = take_in
+
+
+async def test_a_target_whose_pages_cost_us_much_is_polled_less_often_and_logged_once(
+    make, server, clock, running, received
+):
+    costly(clock, server, 0.2)
+    server.version = server.info = StatusError(404)
+    poller = make()
+    with capture_logs() as logs:
+        running(poller)
+        await clock.advance(120)
+    assert poller.interval == 4
+    gaps = [after.moment - before.moment for before, after in pairwise(received[-10:])]
+    assert gaps == pytest.approx([4] * 9)
+    assert [(log["event"], log["cause"], log["log_level"]) for log in logs] == [
+        ("target_polled_less_often", "processing", "warning")
+    ]
+
+
+async def test_work_on_the_page_counts_and_what_others_do_meanwhile_does_not(make, server, clock):
+    def receive(polled):
+        clock.used += 0.1
+
+    async def others():
+        clock.used += 5.0
+
+    server.delay = others
+    poller = make(receive=receive)
+    await polls(poller, clock, 10)
+    assert poller.record.cost.seconds == pytest.approx(0.1)
+    assert poller.interval == 2
+
+
+async def test_pages_that_fail_cost_too(make, server, clock):
+    costly(clock, server, 0.2)
+    poller = make()
+    server.page = b"vllm:num_requests_running 1 1 1 1\n"
+    await polls(poller, clock, 10)
+    assert poller.record.error == "malformed"
+    assert poller.record.cost.seconds == pytest.approx(0.2)
+
+
+async def test_what_pages_cost_outlives_a_change_of_the_configuration(make, server, clock):
+    costly(clock, server, 0.2)
+    record = PollRecord()
+    with capture_logs() as logs:
+        for _ in range(20):
+            poller = make(record=record)
+            await polls(poller, clock, 1)
+    assert poller.interval > 1
+    assert [log["event"] for log in logs] == ["target_polled_less_often"]
+
+
+async def test_why_it_is_polled_less_often_is_logged_again_after_ten_minutes_at_the_usual_pace(
+    make, server, clock
+):
+    poller = make(shortest_window=600)
+    times = []
+    for seconds in (0.025, 0.001, 0.025, 0.001, 0.025):
+        server.seconds = seconds
+        with capture_logs() as logs:
+            await polls(poller, clock, 65)
+            await clock.advance(SAID_AGAIN if len(times) == 3 else 0)
+        times.append([log["cause"] for log in logs])
+    assert times == [["answers"], [], [], [], ["answers"]]
+
+
+# Large and costly pages.
+
+
+def large(page: bytes = NGRAM) -> bytes:
+    return page + b"#\n" * LARGE_PAGE
+
+
+async def test_a_large_page_is_asked_for_again_with_a_permit_and_then_only_with_one(
+    make, server, clock, received
+):
+    server.page = large()
+    poller = make(filtered=False)
+    await polls(poller, clock, 3)
+    with_histograms, without = ["whole", "whole"], ["whole", "whole"]
+    assert server.kinds() == [*with_histograms, "version", "info", *without, "whole"]
+    assert [URL in server.limits, server.limits[URL]] == [True, None]
+    assert len(received) == poller.record.polls == 3
+    server.page = NGRAM
+    await polls(poller, clock, 2)
+    assert server.limits[URL] == LARGE_PAGE
+    assert len(received) == 5
+
+
+async def test_few_large_pages_are_asked_for_at_a_time(make, server, clock, received):
+    budget, go_on = PollBudget(clock, 256), asyncio.Event()
+    pollers = [make(url=f"http://a:{port}/metrics", budget=budget, filtered=False) for port in range(8)]
+    server.page = large()
+    for poller in pollers:
+        poller._large = {True, False}
+    server.delay = go_on.wait
+    tasks = [asyncio.create_task(poller.poll()) for poller in pollers]
+    await settle(50)
+    assert server.at_once == PERMITS
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert server.most_at_once == PERMITS
+    assert len(received) == len(pollers)
+
+
+async def test_a_target_that_takes_more_than_its_part_of_the_processor_waits_for_a_permit(
+    make, server, clock
+):
+    budget = PollBudget(clock, 256)
+    poller = make(budget=budget, filtered=False)
+    for targets, limit in ((10, LARGE_PAGE), (11, None)):
+        poller.record.cost.seconds = PROCESSOR_SHARE / 10
+        budget.targets = targets
+        await poller.poll()
+        assert server.limits[URL] == limit
+
+
+async def test_a_target_that_waited_for_a_permit_says_so_by_its_interval(make, server, clock):
+    budget = PollBudget(clock, 256)
+    held = [budget.permit(0.0, lambda: 0.0) for _ in range(PERMITS)]
+    for permit in held:
+        await permit.__aenter__()
+    poller = make(budget=budget, filtered=False)
+    poller._large = {True, False}
+    waiting = asyncio.create_task(poller.poll())
+    await clock.advance(4.5)
+    for permit in held:
+        await permit.__aexit__(None, None, None)
+    await waiting
+    assert poller.interval == 5
+    await poller.poll()
+    assert poller.interval == 1
+
+
+async def test_a_target_that_fails_after_it_waited_for_a_permit_is_polled_at_its_usual_interval(
+    make, server, clock
+):
+    poller = make(filtered=False)
+    poller._duty.waited(30.0)
+    server.page = PollError("refused", "refused")
+    await poller.poll()
+    assert poller.interval == 1

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.scenario_library import read_scenario, scenario_names
+
+TEXT = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+
+
+def keys(model, prefix=""):
+    """Each key that holds a value, with the section that it is in."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{name}.")
+        elif name != "phases":
+            yield prefix + name, field
+
+
+ALL_KEYS = dict(keys(Scenario))
+
+
+@pytest.mark.parametrize("key", ALL_KEYS)
+def test_each_key_of_a_scenario_is_explained(key):
+    assert f"`{key}`" in TEXT
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in ALL_KEYS if type(ALL_KEYS[key].default) in {int, str} and ALL_KEYS[key].default]
+)
+def test_the_defaults_are_those_that_are_told(key):
+    row = next(line for line in TEXT.splitlines() if line.startswith("|") and f"`{key}`" in line)
+    names, defaults = (column.split(", ") for column in row.split("|")[1:3])
+    told = dict(
+        zip((name.strip(" `") for name in names), (each.strip(" `") for each in defaults), strict=False)
+    )
+    assert told[key] == str(ALL_KEYS[key].default)
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_each_scenario_is_listed(name):
+    assert re.search(rf"^\| `{name}` \|", TEXT, re.MULTILINE)
+
+
+def test_the_example_is_a_scenario():
+    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert len(read_scenario(example.encode(), "example").phases) == 3

@@ -1,0 +1,85 @@
+"""What is said to be true of a scenario is what its simulation does."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+
+ALL_ACCEPTED = {"mean": 1, "spread": 0, "decay": 1}
+
+
+def scenario(requests, *, cost=0.1, saturation=40, tokens=4, **keys):
+    """So many clients with prompts of one token, which cost next to nothing."""
+    return Scenario.model_validate(
+        {
+            "speculation": {"tokens": tokens, "cost": cost},
+            "load": {"concurrency": requests},
+            "prompts": {"mean": 1, "max": 1},
+            "outputs": {"mean": 1000, "max": 1000, "spread": 0},
+            "machine": {"saturation": saturation, "jitter": 0, "step": "20ms"},
+            **keys,
+        }
+    )
+
+
+def step_seconds(scenario):
+    simulation = Simulation(scenario)
+    simulation.advance(60)
+    counts = simulation.life.engines[0].counts
+    return counts.step.total / counts.step.count
+
+
+@pytest.mark.parametrize(
+    ("requests", "cost", "expected"),
+    [
+        (8, 0.1, 0.1),  # 8 x 5 = 40 tokens: just bound by memory
+        (16, 0.1, (2.0 - 1 + 0.4) / 4),  # 80 tokens
+        (16, 0.0, 0.25),
+        (60, 0.1, (7.5 - 1.5 + 0.4) / 4 / 1.5),  # 300 tokens; without drafts 60, bound by compute too
+    ],
+)
+def test_the_cost_of_a_draft_token_is_what_steps_with_drafts_take_longer(requests, cost, expected):
+    drafting, plain = scenario(requests, cost=cost), scenario(requests, tokens=0)
+    assert draft_cost_ratio(drafting, requests) == pytest.approx(expected)
+    longer = step_seconds(drafting) / step_seconds(plain) - 1
+    assert longer / 4 == pytest.approx(expected, rel=0.02)
+
+
+def test_the_speedup_is_the_tokens_of_a_step_over_what_it_costs():
+    drafting = scenario(8, acceptance=ALL_ACCEPTED)
+    assert speedup(drafting, 10, 60) == pytest.approx(5 / 1.4, rel=0.01)
+
+
+def test_only_what_lies_between_the_moments_counts():
+    worse = {"at": "60s", "acceptance": {"mean": 0}}
+    drafting = scenario(8, acceptance=ALL_ACCEPTED, phases=[worse])
+    assert speedup(drafting, 0, 60) == pytest.approx(5 / 1.4, rel=0.02)
+    assert speedup(drafting, 120, 180) == pytest.approx(1 / 1.4, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "expected"),
+    [
+        ("steady", 0, 300, 2.0),
+        ("harmful", 0, 300, 0.73),
+        ("overload", 60, 120, 1.6),
+        ("overload", 120, 210, 0.7),
+        ("dynamic", 0, 120, 1.4),
+        ("dynamic", 120, 240, 1.0),
+        ("dynamic", 260, 360, 1.0),
+    ],
+)
+def test_speculation_pays_in_the_ready_scenarios_as_they_say(name, begin, end, expected):
+    assert speedup(load_scenario(name), begin, end) == pytest.approx(expected, rel=0.06)
+
+
+def test_in_dynamic_the_schedule_ends_drafting_where_it_would_stop_paying():
+    dynamic = load_scenario("dynamic")
+    always = dynamic.speculation.model_copy(update={"tokens_per_batch_size": ()})
+    dynamic = dynamic.model_copy(update={"speculation": always})
+    assert speedup(dynamic, 260, 360) < 0.95
+    assert draft_cost_ratio(dynamic, 40) == pytest.approx(0.22, abs=0.005)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.simulator.histogram import STEP_BOUNDS, Histogram
+from spec_decode_exporter.simulator.histogram_publishing import PUBLISH_SECONDS, AtOnce, Late
+from spec_decode_exporter.simulator.simulated_request import Request
+
+
+@pytest.fixture
+def histogram():
+    return Histogram(STEP_BOUNDS)
+
+
+def request(last_token_at):
+    made = Request(0.0, 10, 0, 50, 100, (), 10, [])
+    made.last_token_at = last_token_at
+    return made
+
+
+def test_the_python_front_end_publishes_every_step_at_once(histogram):
+    AtOnce(histogram).observe(request(5.0), 5.25)
+    assert (histogram.count, histogram.total) == (1, 0.25)
+
+
+def test_the_rust_front_end_keeps_the_steps_of_a_stream_until_it_ends(histogram):
+    late, stream = Late(histogram), request(5.0)
+    late.observe(stream, 5.25)
+    assert histogram.count == 0
+    late.finish(stream)
+    assert (histogram.count, histogram.total) == (1, 0.25)
+
+
+def test_the_rust_front_end_publishes_a_long_stream_now_and_then(histogram):
+    late, stream = Late(histogram), request(5.0)
+    late.observe(stream, 5.5)
+    stream.last_token_at = 5.5
+    late.observe(stream, 5.0 + PUBLISH_SECONDS)
+    assert (histogram.count, histogram.total) == (2, PUBLISH_SECONDS)
+
+
+def test_the_end_of_one_stream_publishes_nothing_of_another(histogram):
+    late, ended, other = Late(histogram), request(5.0), request(5.0)
+    late.observe(ended, 5.25)
+    late.observe(other, 5.25)
+    late.finish(ended)
+    late.finish(ended)
+    assert histogram.count == 1

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from spec_decode_exporter.simulator.python_page import filtered_page, python_families, python_page
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.unix_time import UnixTime
+
+UNIX = UnixTime(wall=1_795_224_832.0)
+
+# Left out: they are of the web framework, count requests for completions, and nothing here reads them.
+LEFT_OUT = re.compile(r"^(# (HELP|TYPE) )?http_")
+
+
+def series(page):
+    """Each line without its value; labels that only tell of the machine are blanked."""
+    found = []
+    for line in page.splitlines():
+        if not LEFT_OUT.match(line):
+            name = line if line.startswith("#") else line.rpartition(" ")[0]
+            if "cache_config_info{" in name:
+                name = re.sub(r'="[^"]*"', "", name)
+            found.append(re.sub(r'(major|minor|patchlevel|version)="[^"]*"', r"\1", name))
+    return found
+
+
+@pytest.fixture
+def like_the_recording(make_simulation):
+    """A function that makes a simulation of the server of a recording, a minute old."""
+
+    def make(**keys):
+        simulation = make_simulation(
+            model_name="tiny-llama",
+            machine={"max_model_len": 1024},
+            **keys,
+        )
+        simulation.advance(60)
+        return simulation
+
+    return make
+
+
+class Registered:
+    """A family as prometheus_client holds it."""
+
+    def __init__(self, family):
+        self.family = family
+
+    def collect(self):
+        metric = Metric(self.family.name, self.family.help, str(self.family.kind))
+        for sample in [*self.family.samples, *self.family.created]:
+            metric.add_sample(sample.name, dict(sample.labels), sample.value)
+        yield metric
+
+
+def registry(simulation):
+    made = CollectorRegistry(auto_describe=True)
+    for family in python_families(simulation, UNIX):
+        made.register(Registered(family))
+    return made
+
+
+def test_one_process_has_the_lines_of_the_recorded_page_in_their_order(like_the_recording, recorded):
+    simulation = like_the_recording(speculation={"method": "ngram", "tokens": 4})
+    page = python_page(simulation, UNIX).decode()
+    assert series(page) == series(recorded("vllm-0.32.0-python-ngram-k4.prom"))
+    assert 45_000 < len(page) < 60_000
+
+
+def test_several_api_servers_have_the_lines_of_the_recorded_page_in_their_order(like_the_recording, recorded):
+    simulation = like_the_recording(engines=2, api_servers=2, speculation={"method": "ngram", "tokens": 3})
+    page = python_page(simulation, UNIX).decode()
+    assert series(page) == series(recorded("vllm-0.32.0-python-dp2-multiapi-k3.prom"))
+
+
+def test_numbers_are_written_as_the_recorded_page_writes_them(like_the_recording):
+    page = python_page(like_the_recording(), UNIX).decode()
+    assert re.search(
+        r'^vllm:num_requests_running\{engine="0",model_name="tiny-llama"\} 16\.0$', page, re.MULTILINE
+    )
+    assert re.search(r"^process_start_time_seconds 1\.795224832e\+09$", page, re.MULTILINE)
+    assert re.search(r"^vllm:spec_decode_num_drafts_created\{\S+\} 1\.795224832\d*e\+09$", page, re.MULTILINE)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.integers(0, 3))
+def test_the_whole_page_is_what_prometheus_client_writes_of_the_same_families(seed, tokens):
+    simulation = Simulation(Scenario.model_validate({"speculation": {"tokens": tokens}}), seed)
+    simulation.advance(seed / 50)
+    assert python_page(simulation, UNIX) == generate_latest(registry(simulation))
+
+
+NAMES = [
+    "vllm:spec_decode_num_drafts_total",
+    "vllm:spec_decode_num_drafts_created",
+    "vllm:spec_decode_num_drafts",
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    "vllm:inter_token_latency_seconds_sum",
+    "vllm:inter_token_latency_seconds_bucket",
+    "vllm:time_to_first_token_seconds_created",
+    "vllm:num_requests_running",
+    "process_start_time_seconds",
+    "python_info",
+    "nothing_at_all",
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.sampled_from(NAMES)))
+def test_the_filtered_page_is_prometheus_clients_restricted_registry(names):
+    simulation = Simulation(Scenario())
+    simulation.advance(5)
+    expected = generate_latest(registry(simulation).restricted_registry(names))
+    # prometheus_client's order of families is that of a set, so it differs from process to process.
+    page = filtered_page(simulation, UNIX, names)
+    assert sorted(page.splitlines()) == sorted(expected.splitlines())
+
+
+def test_the_filtered_page_has_the_lines_of_the_recorded_one(like_the_recording, recorded):
+    page = recorded("vllm-0.32.0-filtered-k4.prom")
+    names = {line.partition("{")[0] for line in page.splitlines() if not line.startswith("#")}
+    assert sorted(series(filtered_page(like_the_recording(), UNIX, names).decode())) == sorted(series(page))
+
+
+def test_a_filtered_line_is_the_line_of_the_whole_page(like_the_recording):
+    simulation = like_the_recording()
+    whole = set(python_page(simulation, UNIX).splitlines())
+    kept = filtered_page(simulation, UNIX, set(NAMES)).splitlines()
+    assert kept
+    assert set(kept) <= whole
+
+
+def test_the_name_of_a_family_alone_returns_nothing(like_the_recording):
+    simulation = like_the_recording()
+    assert (
+        filtered_page(simulation, UNIX, {"vllm:spec_decode_num_drafts", "vllm:inter_token_latency_seconds"})
+        == b""
+    )
+
+
+def test_with_several_api_servers_the_filtered_page_is_empty(like_the_recording):
+    simulation = like_the_recording(api_servers=2)
+    assert filtered_page(simulation, UNIX, {"vllm:spec_decode_num_drafts_total"}) == b""
+
+
+@pytest.mark.parametrize("api_servers", [1, 2])
+def test_prometheus_client_reads_the_page_and_finds_the_counters(like_the_recording, sums, api_servers):
+    simulation = like_the_recording(api_servers=api_servers)
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(python_page(simulation, UNIX).decode())
+    }
+    found = sums(simulation.life.engines[0])
+    assert families["vllm:spec_decode_num_drafts"].samples[0].value == found.drafts > 0
+    per_position = [
+        sample.value for sample in families["vllm:spec_decode_num_accepted_tokens_per_pos"].samples
+    ]
+    assert per_position == found.by_position
+    assert families["vllm:inter_token_latency_seconds"].type == "histogram"
+
+
+def test_without_speculation_its_families_are_absent(like_the_recording):
+    assert b"spec_decode" not in python_page(like_the_recording(speculation={"tokens": 0}), UNIX)
+
+
+def test_after_a_restart_the_creation_times_are_new(make_simulation):
+    simulation = make_simulation(phases=[{"at": "30s", "restart": {"down": "20s"}}])
+
+    def times():
+        page = python_page(simulation, UNIX).decode()
+        return [
+            float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)[1])
+            for name in ("process_start_time_seconds", "vllm:spec_decode_num_drafts_created")
+        ]
+
+    assert times() == pytest.approx([UNIX.wall, UNIX.wall], abs=0.01)
+    simulation.advance(60)
+    assert times() == pytest.approx([UNIX.wall + 30, UNIX.wall + 50], abs=0.01)

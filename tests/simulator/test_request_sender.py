@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+
+import pytest
+from aiohttp import web
+
+from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, Sender
+
+
+class Exporter:
+    """A mock of the exporter: it keeps what is posted to it, and answers as it is told."""
+
+    def __init__(self):
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
+        app = web.Application()
+        app.router.add_post("/api/v1/requests", self._take)
+        self._runner = web.AppRunner(app)
+        self.statuses = []
+        self.batches = []
+
+    async def _take(self, request):
+        assert request.content_type == "application/x-ndjson"
+        self.batches.append([json.loads(line)["number"] for line in (await request.text()).splitlines()])
+        return web.json_response({}, status=self.statuses.pop(0) if self.statuses else 200)
+
+    async def listen(self):
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._socket).start()
+
+    async def close(self):
+        await self._runner.cleanup()
+        self._socket.close()
+
+
+@pytest.fixture
+async def exporter():
+    """An exporter that refuses connections until it is told to listen."""
+    found = Exporter()
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+async def sending(exporter, clock):
+    """A sender at work, with what troubles it."""
+    troubles = []
+    sender = Sender(troubles.append, clock)
+    task = asyncio.ensure_future(sender.send_for_ever(exporter.url))
+    yield sender, troubles
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def take(sender, *numbers):
+    for number in numbers:
+        sender.take({"number": number})
+
+
+async def test_what_was_answered_is_sent_together_in_the_order_of_the_answers(
+    exporter, sending, clock, until
+):
+    await exporter.listen()
+    sender, troubles = sending
+    take(sender, 1, 2, 3)
+    await clock.advance(EVERY_SECONDS)
+    await until(lambda: exporter.batches)
+    take(sender, 4)
+    await clock.advance(EVERY_SECONDS)
+    await until(lambda: len(exporter.batches) == 2)
+    assert exporter.batches == [[1, 2, 3], [4]]
+    assert troubles == []
+
+
+async def test_many_are_sent_in_parts(exporter, sending, clock, until):
+    await exporter.listen()
+    take(sending[0], *range(2500))
+    await clock.advance(EVERY_SECONDS)
+    await until(lambda: len(exporter.batches) == 3)
+    assert [len(batch) for batch in exporter.batches] == [1000, 1000, 500]
+    assert [number for batch in exporter.batches for number in batch] == list(range(2500))
+
+
+async def test_it_waits_for_an_exporter_that_is_not_there_yet_and_says_so_once(
+    exporter, sending, clock, until
+):
+    sender, troubles = sending
+    take(sender, 1)
+    await clock.advance(EVERY_SECONDS)
+    await until(lambda: troubles)
+    await clock.advance(EVERY_SECONDS)
+    await exporter.listen()
+    while not exporter.batches:
+        await clock.advance(EVERY_SECONDS)
+    assert exporter.batches == [[1]]
+    assert len(troubles) == 1
+    assert "cannot be delivered" in troubles[0]
+
+
+async def test_what_is_put_off_is_sent_again_and_what_is_refused_is_not(exporter, sending, clock, until):
+    await exporter.listen()
+    exporter.statuses = [503, 404]
+    sender, troubles = sending
+    take(sender, 1)
+    for batches in (1, 2):
+        await clock.advance(EVERY_SECONDS)
+        await until(lambda batches=batches: len(exporter.batches) == batches)
+        await until(lambda: troubles)
+    take(sender, 2)
+    while len(exporter.batches) < 3:
+        await clock.advance(EVERY_SECONDS)
+    assert exporter.batches == [[1], [1], [2]]
+    assert troubles == ["requests cannot be delivered: it answered 503"]

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import pytest
+
+from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.simulator.scenario_library import load_scenario, read_scenario, scenario_names
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.timeline import changes
+
+
+def problems(text):
+    with pytest.raises(ConfigError) as caught:
+        read_scenario(text.encode(), "drill.yml")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_scenarios_that_were_promised_come_with_the_program():
+    promised = {
+        "steady",
+        "drop",
+        "slow-drift",
+        "restart",
+        "k-change",
+        "idle",
+        "ngram",
+        "dp8",
+        "overload",
+        "rust",
+        "dynamic",
+        "harmful",
+    }
+    assert promised <= set(scenario_names())
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_each_scenario_says_in_a_sentence_what_happens(name):
+    description = load_scenario(name).description
+    assert description.endswith(".")
+    assert len(description) < 130
+
+
+def test_a_scenario_may_be_a_file(tmp_path):
+    file = tmp_path / "drill.yml"
+    file.write_text("speculation: {tokens: 7}\nphases:\n  - at: 90s\n    acceptance: {mean: 0.2}\n")
+    scenario = load_scenario(str(file))
+    assert (scenario.speculation.tokens, scenario.phases[0].at) == (7, 90)
+
+
+def test_an_empty_file_is_the_steady_scenario():
+    assert read_scenario(b"", "empty.yml").engines == 1
+
+
+def test_a_name_that_is_neither_is_answered_with_those_that_are_known():
+    with pytest.raises(ConfigError, match=r"dropp is neither a file nor a scenario; .* drop, "):
+        load_scenario("dropp")
+
+
+def test_a_directory_is_no_scenario(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_scenario(str(tmp_path))
+
+
+def test_each_mistake_is_told_with_its_line_and_what_to_do():
+    text = "engines: 0\nspeculation:\n  token: 4\nphases:\n  - at: 5 minutes\n"
+    first, second, third = problems(text)
+    assert first == "drill.yml:1: engines must be at least 1"
+    assert second.startswith(
+        "drill.yml:3: speculation.token is not a key that is known here; did you mean `tokens`?"
+    )
+    assert third.startswith("drill.yml:5: phases[0].at is not a duration; write a number with its unit")
+
+
+@pytest.mark.parametrize("text", ["- drop\n", "just words"])
+def test_a_scenario_is_a_mapping(text):
+    (problem,) = problems(text)
+    assert problem.startswith("drill.yml:1 must be a mapping")
+
+
+def test_a_key_that_stands_twice_is_a_mistake():
+    (problem,) = problems("engines: 1\nengines: 2\n")
+    assert "twice" in problem
+
+
+def test_what_is_no_yaml_is_told_with_its_line():
+    (problem,) = problems("engines: 1\nload: {rate: 1\n")
+    assert problem.startswith("drill.yml:3")
+
+
+def lengths(simulation, minutes):
+    """The mean acceptance length of each minute, over all engines; None where the server went down."""
+    found, before = [], (0, 0, 0)
+    for _ in range(minutes):
+        simulation.advance(60)
+        counts = [engine.counts for engine in simulation.life.engines]
+        now = (simulation.life.number, sum(c.drafts for c in counts), sum(c.accepted_tokens for c in counts))
+        drafts, accepted = now[1] - before[1], now[2] - before[2]
+        found.append(1 + accepted / drafts if now[0] == before[0] and drafts else None)
+        before = now
+    return found
+
+
+def test_in_drop_acceptance_falls_in_minute_three_and_recovers_in_minute_five():
+    minutes = lengths(Simulation(load_scenario("drop")), 12)
+    good = [minutes[index] for index in (0, 1, 5, 6, 7, 11)]
+    bad = [minutes[index] for index in (2, 3, 8, 9)]
+    assert min(good) > 3
+    assert max(bad) < 1.7
+
+
+def test_in_slow_drift_no_minute_shows_what_three_hours_do():
+    _, drift, *_ = islice(changes(load_scenario("slow-drift")), 3)
+    means = [drift.conditions.mean_acceptance(drift.at + 60 * minute) for minute in range(181)]
+    assert means[0] - means[-1] > 0.3
+    assert max(earlier - later for earlier, later in pairwise(means)) < 0.002
+
+
+def test_in_stalled_the_server_goes_on_without_drafts():
+    simulation = Simulation(load_scenario("stalled"))
+    simulation.advance(200)
+    counts = simulation.life.engines[0].counts
+    drafts, tokens = counts.drafts, counts.generation_tokens
+    simulation.advance(60)
+    assert (counts.drafts, counts.generation_tokens > tokens) == (drafts, True)
+
+
+def test_in_overload_requests_wait_and_are_preempted_and_then_the_queue_empties():
+    simulation = Simulation(load_scenario("overload"))
+    (engine,) = simulation.life.engines
+    simulation.advance(205)
+    assert engine.waiting > 50
+    assert engine.counts.preemptions > 0
+    simulation.advance(150)
+    assert engine.waiting == 0
+
+
+def test_in_dynamic_drafts_pause_while_the_load_is_high():
+    simulation = Simulation(load_scenario("dynamic"))
+    (engine,) = simulation.life.engines
+    found = {}
+    for minute in range(8):
+        before = engine.counts.drafts, engine.counts.step.count
+        simulation.advance(60)
+        found[minute] = (engine.counts.drafts - before[0]) / (engine.counts.step.count - before[1])
+    drafting, paused = [found[minute] for minute in (0, 1, 2, 3, 7)], [found[minute] for minute in (4, 5)]
+    assert drafting == [1] * 5
+    assert max(paused) < 0.05
+    assert found[5] == 0

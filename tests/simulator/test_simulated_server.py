@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import re
+
+import aiohttp
+import pytest
+
+from spec_decode_exporter.simulator.simulated_server import TICK_SECONDS, serve
+from spec_decode_exporter.web.server.listen import ListenError
+
+LOCAL = "127.0.0.1"
+RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
+
+
+@pytest.fixture
+async def make_server(clock):
+    """A function that serves a simulation on a free port, by a clock that the test moves."""
+    servers = []
+
+    async def make(simulation, port=0, **keys):
+        server = await serve(simulation, LOCAL, port, clock=clock, **keys)
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        await server.close()
+
+
+@pytest.fixture
+async def session():
+    async with aiohttp.ClientSession() as made:
+        yield made
+
+
+async def page(session, server):
+    async with session.get(f"http://{LOCAL}:{server.port}/metrics") as answer:
+        return await answer.text()
+
+
+def value(text, name):
+    return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
+
+
+async def test_a_page_shows_the_moment_at_which_it_was_asked_for(
+    make_server, make_simulation, clock, session
+):
+    simulation = make_simulation()
+    server = await make_server(simulation)
+    clock.now += 0.75
+    await page(session, server)
+    assert simulation.now == 0.75
+
+
+async def test_time_passes_also_while_nobody_asks(make_server, make_simulation, clock):
+    simulation = make_simulation()
+    await make_server(simulation)
+    await clock.advance(1.0)
+    assert simulation.now == pytest.approx(1.0, abs=2 * TICK_SECONDS)
+
+
+async def test_at_speed_60_a_second_is_a_minute(make_server, make_simulation, clock):
+    simulation = make_simulation()
+    await make_server(simulation, speed=60.0)
+    await clock.advance(1.0)
+    assert simulation.now == pytest.approx(60.0, abs=2 * 60 * TICK_SECONDS)
+
+
+async def test_after_a_long_pause_the_simulation_falls_behind_instead_of_catching_up(
+    make_server, make_simulation, clock, session
+):
+    simulation = make_simulation()
+    server = await make_server(simulation)
+    clock.now += 3600.0
+    await page(session, server)
+    assert simulation.now == pytest.approx(1.0)
+
+
+async def test_during_a_restart_connections_are_refused_and_then_the_same_port_answers(
+    make_server, make_simulation, clock, session, until
+):
+    server = await make_server(make_simulation(phases=RESTARTING))
+    port = server.port
+    await page(session, server)
+    await clock.advance(1.0 + TICK_SECONDS)
+    await until(lambda: not server.listening)
+    with pytest.raises(aiohttp.ClientConnectorError) as caught:
+        await page(session, server)
+    assert isinstance(caught.value.os_error, ConnectionRefusedError)
+    await clock.advance(1.0)
+    await until(lambda: server.listening)
+    assert value(await page(session, server), "vllm:generation_tokens_total") == 0
+    assert server.port == port
+
+
+async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock, session):
+    server = await make_server(make_simulation(phases=RESTARTING))
+    clock.now += 1.0
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await page(session, server)
+
+
+async def test_a_port_that_was_taken_during_an_outage_is_tried_again(
+    make_server, make_simulation, clock, session, until
+):
+    server = await make_server(make_simulation(phases=RESTARTING))
+    await clock.advance(1.0 + TICK_SECONDS)
+    await until(lambda: not server.listening)
+    simulation = make_simulation()
+    other = await make_server(simulation, port=server.port)
+    await clock.advance(1.0)
+    assert not server.listening
+    await other.close()
+    clock.now += TICK_SECONDS
+    await clock.advance(0)
+    await until(lambda: server.listening)
+    assert "vllm:generation_tokens_total" in await page(session, server)
+
+
+async def test_creation_times_are_the_clocks_whatever_the_speed(
+    make_server, make_simulation, clock, session, until
+):
+    phases = [{"at": "30s", "restart": {"down": "30s"}}]
+    server = await make_server(make_simulation(phases=phases), speed=60.0)
+    started = clock.wall()
+    await clock.advance(0.75)
+    await until(lambda: not server.listening)
+    await clock.advance(0.75)
+    await until(lambda: server.listening)
+    text = await page(session, server)
+    assert value(text, "process_start_time_seconds") == pytest.approx(started + 0.5, abs=0.02)
+    assert value(text, "vllm:generation_tokens_created") == pytest.approx(started + 1.0, abs=0.02)
+
+
+async def test_a_port_that_is_taken_at_the_start_is_an_error(make_server, make_simulation):
+    server = await make_server(make_simulation())
+    with pytest.raises(ListenError, match="in use"):
+        await make_server(make_simulation(), port=server.port)
+
+
+async def test_after_closing_nobody_answers(make_server, make_simulation, session):
+    server = await make_server(make_simulation())
+    await server.close()
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await page(session, server)

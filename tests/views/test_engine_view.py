@@ -1,0 +1,156 @@
+"""What is said of an engine as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Judgement
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.metrics.collector import Snapshot
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
+from spec_decode_exporter.metrics.metric import Kind
+from spec_decode_exporter.views.engine_view import engine_id, engine_view, snapshot_view
+from spec_decode_exporter.views.models import EngineView, SnapshotView, TotalsView, WindowView
+
+LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
+
+
+@pytest.fixture(scope="module")
+def view(busy):
+    return engine_view(LABELS, busy)
+
+
+def values(findings):
+    """What the metrics say of an engine: by name without its prefix, window and further labels."""
+    return {
+        (metric.name.removeprefix("spec_decode_"), *own): number
+        for metric in ENGINE_METRICS
+        if metric.kind is not Kind.HISTOGRAM
+        for own, number in metric.read(findings)
+        if number is not None
+    }
+
+
+def test_an_engine_is_shown_with_its_judgement_and_the_findings_behind_it(busy, view):
+    assert (view.target, view.model_name, view.engine, view.labels) == ("one", "m", "0", LABELS)
+    assert (view.method, view.method_source, view.configured_tokens) == ("eagle3", "configured", 8)
+    judgement = busy.judgement
+    assert (view.state, view.verdict) == (State.ACTIVE, judgement.verdict)
+    assert (view.recommendation, view.recommended_tokens) == (judgement.action, judgement.recommended.tokens)
+    assert view.cost.source == "configured"
+    assert view.crossover_running_requests == judgement.crossover
+    assert [depth.tokens for depth in view.depths] == list(range(1, 11))
+    assert [depth.tokens for depth in view.depths if depth.recommended] == [judgement.recommended.tokens]
+    assert [finding.name for finding in view.findings] == [found.name for found in judgement.findings] != []
+    assert all(finding.text.endswith(".") and finding.severity for finding in view.findings)
+
+
+def test_a_number_is_the_one_that_the_metric_of_its_name_has(busy, view):
+    metrics, compared = values(busy), 0
+    for window in view.windows:
+        for name in WindowView.model_fields.keys() - {"counts", "interval_acceptance_ratio"}:
+            shown = getattr(window, name)
+            if hasattr(shown, "value"):
+                for side in ("lower", "upper"):
+                    assert getattr(shown, side) == metrics[f"{name}_{side}", window.window]
+                shown = shown.value
+            listed = enumerate(shown) if isinstance(shown, tuple) else [(None, shown)]
+            for place, number in listed:
+                key = (name, window.window) if place is None else (name, window.window, str(place))
+                if key in metrics:
+                    assert number == metrics[key], key
+                    compared += 1
+        for name, count in window.counts.model_dump().items():
+            if isinstance(count, int) and (f"window_{name}", window.window) in metrics:
+                assert count == metrics[f"window_{name}", window.window]
+                compared += 1
+    assert compared > 90
+
+
+def test_the_totals_are_the_counters_of_the_page(busy, view):
+    metrics = values(busy)
+    shared = {name for name in TotalsView.model_fields if (f"{name}_total",) in metrics}
+    assert shared >= {"drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "covered_seconds"}
+    for name in shared:
+        assert getattr(view.totals, name) == metrics[f"{name}_total",]
+    assert view.totals.drafts == 309 * 400
+    assert view.totals.position_accepted_tokens[0] == 309 * 200
+    assert sum(view.resets.values()) == 0
+
+
+def test_a_window_is_shown_with_its_bounds(view):
+    short, long = view.windows
+    assert (short.window, long.window, long.partial) == ("30s", "5m", False)
+    for window in (short, long):
+        for name in ("draft_acceptance_ratio", "acceptance_length_tokens", "estimated_speedup_ratio"):
+            shown = getattr(window, name)
+            assert shown.lower <= shown.value <= shown.upper
+    assert long.acceptance_length_tokens.value == pytest.approx(1 + 1320 / 400)
+    assert len(long.position_acceptance_ratio) == 8
+    assert sum(long.accepted_length_ratio) == pytest.approx(1)
+    assert view.latency_seconds["queue"].p50 == pytest.approx(0.1)
+
+
+def test_what_is_unknown_is_null(findings_of, make_sample):
+    found = findings_of([make_sample(n, 4 * n, n, positions=(n, 0, 0, 0)) for n in range(5)])
+    view = engine_view(LABELS, found)
+    assert (view.cost, view.recommended_tokens, view.crossover_running_requests) == (None,) * 3
+    assert view.windows[1].estimated_speedup_ratio.model_dump() == {
+        "value": None,
+        "lower": None,
+        "upper": None,
+    }
+    assert view.windows[1].counts.decode_steps is None
+    assert view.depths == ()
+    assert json.loads(view.model_dump_json())["cost"] is None
+
+
+def test_an_engine_that_is_gone_has_no_windows_but_its_totals(findings_of, busy_sample):
+    view = engine_view(LABELS, findings_of([busy_sample(n) for n in range(20)], later=3000.0))
+    assert (view.state, view.windows, view.latency_seconds) == (State.UNREACHABLE, (), {})
+    assert view.totals.drafts == 19 * 400
+
+
+@pytest.mark.parametrize("judgement", [UNREACHABLE, Judgement(State.ACTIVE)])
+def test_windows_without_a_judgement_are_shown_without_bounds(busy, judgement):
+    view = engine_view(LABELS, replace(busy, judgement=judgement))
+    assert [window.acceptance_length_tokens.lower for window in view.windows] == [None, None]
+    assert view.windows[1].acceptance_length_tokens.value == pytest.approx(4.3)
+
+
+def test_an_engine_keeps_its_id_for_as_long_as_it_keeps_its_labels(busy, view):
+    assert view.id == engine_view({**LABELS, "team": "b"}, busy).id == engine_id("one", "m", "0")
+    assert len({engine_id("a", "b", "0"), engine_id("a", "b", "1"), engine_id("ab", "", "0"), view.id}) == 4
+    assert engine_id('a","b', "", "0") != engine_id("a", 'b",', "0")
+    assert engine_id("one", "m", "0") == "f06f443b2f90", "an id that changes breaks links that people keep"
+
+
+def test_a_view_comes_through_json_and_back(view):
+    assert EngineView.model_validate_json(view.model_dump_json()) == view
+    with pytest.raises(ValidationError):
+        EngineView.model_validate({**view.model_dump(), "colour": "red"})
+    with pytest.raises(ValidationError, match="frozen"):
+        view.state = State.IDLE
+
+
+def test_a_snapshot_holds_every_engine_and_says_when_it_was_taken(busy):
+    whole = snapshot_view(
+        Snapshot([(LABELS, busy), ({**LABELS, "engine": "1"}, busy)]), 1_790_000_000.5, "1.2.3"
+    )
+    assert (whole.time, whole.version) == (1_790_000_000.5, "1.2.3")
+    assert [engine.engine for engine in whole.engines] == ["0", "1"]
+    assert SnapshotView.model_validate_json(whole.model_dump_json()) == whole
+
+
+def test_every_field_says_what_it_is_or_is_a_model_that_does():
+    schema = SnapshotView.model_json_schema()
+    plain = {"p50", "p95", "p99", "tokens"}
+    for name, model in {"SnapshotView": schema, **schema["$defs"]}.items():
+        assert model.get("description"), name
+        for field, about in model.get("properties", {}).items():
+            described = about.get("description") or "$ref" in about or "items" in about
+            assert described or field in plain, f"{name}.{field}"

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
+from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector
+from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
+from spec_decode_exporter.views.engine_view import snapshot_view
+from spec_decode_exporter.views.experiment_models import ExperimentView
+from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
+
+
+def experiment_views(arms):
+    return tuple(experiment_view(*each) for each in experiments_of(arms))
+
+
+NO_WINS = dict.fromkeys(Basis, False)
+OFF = ArmFindings((ArmWindow(30.0, 0, None, None), ArmWindow(300.0, 2, 1200, None)), NO_WINS)
+EAGLE = ArmFindings(
+    (
+        ArmWindow(30.0, 1, 12, None, {Condition.REQUESTS: False}),
+        ArmWindow(
+            300.0,
+            1,
+            1300,
+            2.5,
+            {Condition.REQUESTS: True, Condition.LOAD: True},
+            {
+                Basis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
+                Basis.END_TO_END: ArmSpeedup(1.9, None),
+            },
+        ),
+    ),
+    NO_WINS | {Basis.TIME_PER_OUTPUT_TOKEN: True},
+)
+ARMS = [
+    ({"experiment": "drafter", "arm": arm, "baseline": "off"}, findings)
+    for arm, findings in (("off", OFF), ("eagle", EAGLE))
+]
+
+
+def samples():
+    names = frozenset(metric.name for metric in EXPERIMENT_METRICS)
+    collector = SnapshotCollector(lambda: Snapshot(experiments=ARMS), lambda: names)
+    return {
+        (sample.name.removeprefix("spec_decode_experiment_"), *sample.labels.values()): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+    }
+
+
+def test_a_page_has_what_has_a_value_and_nothing_else():
+    off, eagle = ("drafter", "off", "off"), ("drafter", "eagle", "off")
+    assert samples() == {
+        ("speedup_ratio", *eagle, "5m", "time_per_output_token"): 2.0,
+        ("speedup_ratio", *eagle, "5m", "end_to_end"): 1.9,
+        ("speedup_ratio_lower", *eagle, "5m", "time_per_output_token"): 1.8,
+        ("speedup_ratio_upper", *eagle, "5m", "time_per_output_token"): 2.2,
+        ("comparable", *eagle, "30s", "requests"): 0.0,
+        ("comparable", *eagle, "5m", "requests"): 1.0,
+        ("comparable", *eagle, "5m", "load"): 1.0,
+        **{("winner", *off, str(basis)): 0.0 for basis in Basis},
+        **{("winner", *eagle, str(basis)): float(basis is Basis.TIME_PER_OUTPUT_TOKEN) for basis in Basis},
+        ("acceptance_length_tokens", *eagle, "5m"): 2.5,
+        ("requests", *off, "5m"): 1200.0,
+        ("requests", *eagle, "30s"): 12.0,
+        ("requests", *eagle, "5m"): 1300.0,
+        ("engines", *off, "30s"): 0.0,
+        ("engines", *off, "5m"): 2.0,
+        ("engines", *eagle, "30s"): 1.0,
+        ("engines", *eagle, "5m"): 1.0,
+    }
+
+
+def test_json_says_the_same():
+    (view,) = experiment_views(ARMS)
+    assert (view.experiment, view.baseline, [arm.arm for arm in view.arms]) == (
+        "drafter",
+        "off",
+        ["off", "eagle"],
+    )
+    window = view.arms[1].windows[1]
+    assert (window.window, window.engines, window.requests) == ("5m", 1, 1300)
+    assert window.acceptance_length_tokens == 2.5
+    assert window.comparable == {"requests": True, "load": True}
+    assert window.speedup_ratio["time_per_output_token"].model_dump() == {
+        "value": 2.0,
+        "lower": 1.8,
+        "upper": 2.2,
+    }
+    assert window.speedup_ratio["end_to_end"].lower is None
+    assert view.arms[1].winner["time_per_output_token"]
+    assert not view.arms[0].winner["time_per_output_token"]
+    assert ExperimentView.model_validate_json(view.model_dump_json()) == view
+
+
+def test_experiments_stay_apart():
+    others = [({**labels, "experiment": "other"}, findings) for labels, findings in ARMS]
+    assert [view.experiment for view in experiment_views([*ARMS, *others])] == ["drafter", "other"]
+
+
+def test_a_snapshot_has_its_experiments():
+    assert snapshot_view(Snapshot(experiments=ARMS), 0.0, "1.2.3").experiments == experiment_views(ARMS)

@@ -1,0 +1,146 @@
+"""Groups of engines: every ratio is a ratio of sums, of the engines that tell both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.evaluation import Judgement
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.views.engine_view import RATES, engine_view, id_of
+from spec_decode_exporter.views.group_totals import group_view, grouped
+from spec_decode_exporter.window.ledger import MEAN_GAUGES, Window
+
+
+def group_views(engines, names):
+    return [group_view(*group) for group in grouped(engines, names)]
+
+
+def labels(engine, **more):
+    return {"target": "one", "model_name": "m", "engine": str(engine), **more}
+
+
+@pytest.fixture(scope="module")
+def with_window(busy):
+    """A function that gives findings of one window."""
+    return lambda *windows: replace(busy, windows=windows, judgement=Judgement(State.ACTIVE))
+
+
+def window(counters, positions=(), seconds=30.0, running=None):
+    """A window of 30 s; counters that are not named are not told."""
+    told = tuple(counters.get(counter.name.lower()) for counter in Counter)
+    gauges = (running, *(None,) * (len(MEAN_GAUGES) - 1))
+    return Window(30.0, seconds, 30, told, tuple(positions), gauges)
+
+
+COUNTS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "first_tokens", "decode_steps")
+WINDOWS = st.builds(
+    window,
+    st.dictionaries(
+        st.sampled_from((*COUNTS, "decode_nanoseconds")),
+        st.one_of(st.none(), st.integers(0, 10**9)),
+    ),
+    seconds=st.floats(1, 60),
+    running=st.one_of(st.none(), st.floats(0, 100)),
+)
+RATIOS = {
+    "draft_acceptance_ratio": ("accepted_tokens", "draft_tokens", 0),
+    "acceptance_length_tokens": ("accepted_tokens", "drafts", 1),
+    "draft_length_tokens": ("draft_tokens", "drafts", 0),
+    "coverage_ratio": ("drafts", "decode_steps", 0),
+}
+SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
+
+
+def told(window, name):
+    return window[Counter[name.upper()]]
+
+
+@given(windows=st.lists(WINDOWS, min_size=1, max_size=6))
+def test_ratios_of_a_group_are_ratios_of_sums(with_window, windows):
+    (group,) = group_views([(labels(n), with_window(each)) for n, each in enumerate(windows)], ["model_name"])
+    (shown,) = group.windows
+    for name, (above, below, plus) in RATIOS.items():
+        needed = SPECULATION if below != "decode_steps" else (above, below)
+        both = [each for each in windows if all(told(each, one) is not None for one in needed)]
+        numerator = sum(told(each, above) for each in both)
+        denominator = sum(told(each, below) for each in both)
+        expected = float(Fraction(numerator, denominator) + plus) if denominator else None
+        assert getattr(shown, name) == (None if expected is None else pytest.approx(expected)), name
+
+
+@given(windows=st.lists(WINDOWS, min_size=1, max_size=6))
+def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
+    engines = [(labels(n), with_window(each)) for n, each in enumerate(windows)]
+    ((shown,),) = (group.windows for group in group_views(engines, ["model_name"]))
+    for name in COUNTS:
+        counted = [told(each, name) for each in windows if told(each, name) is not None]
+        assert getattr(shown.counts, name) == (sum(counted) if counted else None)
+    for name in RATES.keys() & type(shown).model_fields.keys():
+        rates = [
+            getattr(engine_view(*engine).windows[0], name)
+            for engine in engines
+            if getattr(engine_view(*engine).windows[0], name) is not None
+        ]
+        assert getattr(shown, name) == (pytest.approx(sum(rates)) if rates else None)
+
+
+@given(windows=st.lists(WINDOWS, min_size=1, max_size=6), zones=st.lists(st.sampled_from("abc"), min_size=6))
+def test_every_engine_is_in_exactly_one_group(with_window, windows, zones):
+    engines = [(labels(n, zone=zones[n]), with_window(each)) for n, each in enumerate(windows)]
+    groups = list(group_views(engines, ["zone", "target"]))
+    assert sorted(each for group in groups for each in group.engines) == sorted(
+        id_of(each) for each, _ in engines
+    )
+    assert [group.labels["zone"] for group in groups] == sorted(set(zones[: len(windows)]))
+    assert sum(sum(group.verdicts.values()) for group in groups) == len(windows)
+
+
+def test_a_group_of_one_engine_says_what_the_engine_says(busy):
+    (group,) = group_views([(labels(0), busy)], ["engine"])
+    for shown, own in zip(group.windows, engine_view(labels(0), busy).windows, strict=True):
+        for name in type(shown).model_fields.keys() - {"window", "engines"}:
+            expected = getattr(own, name)
+            assert getattr(shown, name) == getattr(expected, "value", expected), name
+
+
+def test_an_engine_that_does_not_draft_leaves_the_ratios_of_the_others(with_window):
+    drafting = window(
+        {"drafts": 10, "draft_tokens": 30, "accepted_tokens": 15, "decode_steps": 20}, [10, 4, 1]
+    )
+    plain = window({"decode_steps": 100, "generation_tokens": 100, "first_tokens": 0})
+    (group,) = group_views([(labels(n), with_window(each)) for n, each in enumerate((drafting, plain))], [])
+    (shown,) = group.windows
+    assert (group.labels, shown.engines) == ({}, 2)
+    assert (shown.draft_acceptance_ratio, shown.acceptance_length_tokens) == (0.5, 2.5)
+    assert (shown.coverage_ratio, shown.effective_tokens_per_step) == (0.5, 1.0)
+    assert shown.position_acceptance_ratio == (1.0, 0.4, 0.1)
+    assert (shown.counts.drafts, shown.counts.decode_steps) == (10, 120)
+
+
+def test_positions_of_different_k_are_never_mixed(with_window):
+    counts = {"drafts": 10, "draft_tokens": 30, "accepted_tokens": 15}
+    engines = [(labels(k), with_window(window(counts, [5] * k))) for k in (3, 4)]
+    (group,) = group_views(engines, ["model_name"])
+    assert group.windows[0].position_acceptance_ratio == ()
+    assert group.windows[0].counts.position_accepted_tokens == ()
+    assert group.windows[0].draft_acceptance_ratio == 0.5
+
+
+def test_an_engine_that_is_gone_is_a_member_without_a_window(busy, with_window):
+    gone = with_window()
+    (group,) = group_views([(labels(0), busy), (labels(1), gone)], ["model_name"])
+    assert len(group.engines) == 2
+    assert [shown.engines for shown in group.windows] == [1, 1]
+    (alone,) = group_views([(labels(1), gone)], ["model_name"])
+    assert alone.windows == ()
+
+
+def test_a_label_that_no_engine_has_groups_all_as_empty(busy):
+    (group,) = group_views([(labels(0), busy), (labels(1), busy)], ["zone"])
+    assert group.labels == {"zone": ""}

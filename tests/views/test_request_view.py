@@ -1,0 +1,57 @@
+"""What JSON says of single requests is what the metrics and the page say."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.views.request_view import lists
+from tests.metrics.test_request_metrics import CHAT, SINCE, found, values_of
+from tests.web.page.mixed_requests import mixed_requests
+
+HISTOGRAMS = ("acceptance_ratio", "acceptance_length_tokens")
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+async def test_a_histogram_is_that_of_the_metrics(name):
+    findings = await mixed_requests()
+    groups = list(lists(findings, InternalErrors())["since_start"])
+    assert len(groups) == 5
+    for group in groups:
+        labels = (group.model_name, group.request_type, group.temperature)
+        said = getattr(group, f"{name}_histogram")
+        buckets = values_of(findings, f"spec_decode_request_{name}_bucket")
+        bounds = [*map(str, said.upper_bounds), "+Inf"]
+        cumulative = {(*labels, bound): n for bound, n in zip(bounds, accumulate(said.counts), strict=True)}
+        assert cumulative == {key: value for key, value in buckets.items() if key[:3] == labels}
+        assert sum(said.counts) == values_of(findings, f"spec_decode_request_{name}_count")[labels]
+        assert said.sum == values_of(findings, f"spec_decode_request_{name}_sum")[labels]
+
+
+def test_what_is_above_the_last_bound_is_counted_too():
+    (group,) = lists(found(), InternalErrors())["since_start"]
+    assert group.request_type == CHAT.request_type
+    said = group.acceptance_length_tokens_histogram
+    assert (said.upper_bounds, said.counts, said.sum) == ((2.0, 4.0), (10, 30, 10), 160.5)
+    assert sum(said.counts) == SINCE.totals.requests
+
+
+async def test_the_heaps_of_a_window_are_those_of_the_page():
+    findings = await mixed_requests()
+    for said in lists(findings, InternalErrors())["models"]:
+        (drawn,) = (
+            each for each in findings.windows[said.window].models if each.model_name == said.model_name
+        )
+        assert said.acceptance_counts == tuple(drawn.acceptance_counts)
+        assert (said.acceptance_bounds[0], said.acceptance_bounds[-1]) == (0, 1)
+        assert len(said.acceptance_bounds) == len(said.acceptance_counts) + 1
+        assert sum(said.acceptance_counts) == said.requests
+        middles = [
+            sum(ends) / 2 for ends in zip(said.acceptance_bounds, said.acceptance_bounds[1:], strict=False)
+        ]
+        mean = (
+            sum(n * middle for n, middle in zip(said.acceptance_counts, middles, strict=True)) / said.requests
+        )
+        assert mean == pytest.approx(said.mean_acceptance_ratio, abs=0.025)

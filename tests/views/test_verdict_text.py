@@ -1,0 +1,132 @@
+"""What is said of a verdict and of advice in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.evaluation import Bounds, Judgement
+from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
+
+
+def test_a_verdict_names_the_speedup_it_rests_on(busy):
+    text = verdict_text(replace(busy, judgement=replace(busy.judgement, verdict=Verdict.HEALTHY)))
+    sure = busy.judgement.bounds[-1].speedup
+    between = f"({sure.lower:.2f} to {sure.upper:.2f})"
+    assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}."
+
+
+def test_a_verdict_without_a_cost_names_the_length(busy):
+    unknown = replace(busy.judgement, costs=(None, None), verdict=Verdict.OPTIMAL)
+    text = verdict_text(replace(busy, judgement=unknown))
+    assert text == "Speculation pays very well: a draft gives 4.30 tokens (4.28 to 4.32), at an unknown cost."
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.ACTIVE])
+def test_a_state_that_leaves_nothing_to_judge_is_said_instead(busy, state):
+    text = verdict_text(replace(busy, judgement=Judgement(state), windows=()))
+    assert text.endswith(".")
+    assert "paying" not in text
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_verdict_has_a_sentence_of_its_own(busy, verdict):
+    text = verdict_text(replace(busy, judgement=replace(busy.judgement, verdict=verdict)))
+    others = [
+        verdict_text(replace(busy, judgement=replace(busy.judgement, verdict=other)))
+        for other in Verdict
+        if other is not verdict
+    ]
+    assert text.endswith(".")
+    assert text not in others
+
+
+@pytest.mark.parametrize(
+    ("action", "depth", "text"),
+    [
+        (Action.KEEP, Depth(8, 2.0, extrapolated=False), "Keep drafting 8 tokens at a time."),
+        (
+            Action.INCREASE,
+            Depth(10, 2.0, extrapolated=True),
+            "Try 10 tokens instead of 8 (num_speculative_tokens).",
+        ),
+        (
+            Action.DECREASE,
+            Depth(1, 2.0, extrapolated=False),
+            "Try 1 token instead of 8 (num_speculative_tokens).",
+        ),
+        (Action.DECREASE, None, "Try fewer draft tokens than 8 (num_speculative_tokens)."),
+        (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
+        (Action.DECREASE, NO_SPECULATION, "Try without speculation: no number of draft tokens pays."),
+        (
+            Action.DISABLE,
+            NO_SPECULATION,
+            "Switch speculation off: no number of draft tokens is known to pay.",
+        ),
+        (
+            Action.LIMIT_BATCH,
+            None,
+            "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size).",
+        ),
+    ],
+)
+def test_advice_names_the_number_of_tokens_and_vllms_setting(busy, action, depth, text):
+    judgement = replace(busy.judgement, action=action, recommended=depth, crossover=40.2)
+    assert recommendation_text(replace(busy, judgement=judgement)) == text
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("eagle3", "Draft by eagle3, as arm `eagle` of experiment `drafter` does."),
+        ("<b>`x`", "Draft by the method of arm `eagle` of experiment `drafter`."),
+    ],
+)
+def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(busy, method, text):
+    sure = busy.judgement.bounds[-1].speedup
+    rival = Rival("drafter", "eagle", method, sure, sure)
+    judgement = replace(busy.judgement, action=Action.SWITCH_METHOD, rival=rival)
+    assert recommendation_text(replace(busy, judgement=judgement)) == text
+
+
+@pytest.mark.parametrize("action", Action)
+def test_every_advice_has_a_sentence(busy, action):
+    for depth, tokens in ((None, 0), (NO_SPECULATION, 8)):
+        judgement = replace(busy.judgement, action=action, recommended=depth, crossover=None)
+        assert recommendation_text(replace(busy, judgement=judgement, tokens=tokens)).endswith(".")
+
+
+def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
+    def said(first_tokens):
+        window = busy.windows[-1]
+        counters = [*window.counters]
+        counters[Counter.FIRST_TOKENS] = first_tokens
+        unsure = replace(
+            busy.judgement, verdict=Verdict.OPTIMAL, bounds=(Bounds(None, None, None),) * len(busy.windows)
+        )
+        windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
+        return verdict_text(replace(busy, windows=windows, judgement=unsure))
+
+    assert said(1).endswith("(too few requests passed to say how sure that is).")
+    assert said(None).endswith("(how sure that is cannot be said).")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (State.DISABLED, "it does not speculate"),
+        (State.IDLE, "nothing runs"),
+        (State.UNREACHABLE, "it is not seen"),
+        (State.ACTIVE, "too little is known"),
+    ],
+)
+def test_why_there_is_no_advice_follows_from_the_state(busy, state, said):
+    judgement = replace(busy.judgement, action=Action.COLLECT, state=state)
+    assert said in recommendation_text(replace(busy, judgement=judgement))

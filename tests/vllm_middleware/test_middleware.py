@@ -1,0 +1,487 @@
+"""Whatever is wrong with it or the exporter, the client and vLLM see the same messages in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import threading
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.vllm_middleware.harness import (
+    METRICS,
+    SCOPE,
+    SPECULATION,
+    Exporter,
+    Server,
+    answer,
+    application,
+    asked,
+    body,
+    json_exchange,
+    run,
+    start,
+    stream,
+    stream_exchange,
+)
+
+GONE = {"type": "http.disconnect"}
+RECORD = {"model": "tiny", "metrics": METRICS, "usage": {"completion_tokens": 10}, "temperature": 0.5}
+
+
+def reported(app, exporter, now=0.0):
+    """Return what the exporter gets of what has passed."""
+    app._reporter.work(now)
+    return exporter.records()
+
+
+async def same(wrap, incoming, outgoing, scope=SCOPE):
+    """Run an exchange with and without the middleware, hold them against each other, and return it."""
+    app = wrap(application(outgoing))
+    assert await run(app, incoming, scope) == await run(application(outgoing), incoming, scope)
+    return app
+
+
+EXCHANGES = {
+    "json": json_exchange(),
+    "stream": stream_exchange(),
+    "json in pieces": ([asked(b'{"tempe', more=True), asked(b'rature":0.5}')], [start(), *map(body, [b""])]),
+    "a body that is no JSON": json_exchange(b'{"temperature": 0.5'),
+    "a body that is no text": json_exchange(b"\xff\xfe\x00\x80"),
+    "no body": json_exchange(b""),
+    "an answer that is no JSON": json_exchange(text=b"Not { json ["),
+    "an answer that is no text": json_exchange(text=b'\xff\xfe{"metrics":\x80'),
+    "an answer without metrics": json_exchange(text=answer(None)),
+    "an empty answer": json_exchange(text=b""),
+    "an answer that ends in a text": json_exchange(text=b'{"metrics": {"a": "b'),
+    "compressed": (
+        [asked(b"{}")],
+        [start(headers=[(b"content-encoding", b"gzip")]), body(gzip.compress(answer()))],
+    ),
+    "a stream without usage": stream_exchange(pieces=stream()[:2] + stream()[-1:]),
+    "a stream that breaks off": ([asked(b"{}")], [*stream_exchange()[1][:2], RuntimeError("broken")]),
+    "a stream of lines of its own": stream_exchange(pieces=[b": keep-alive\r\n\r\n", b"\n", b"data:\n\n"]),
+    "refused": ([asked(b"{}")], [start(400), body(b'{"error": {"message": "no"}}')]),
+    "headers of none": ([asked(b"{}")], [{"type": "http.response.start", "status": 200}, body(answer())]),
+    "trailers": (
+        [asked(b"{}")],
+        [start(), body(answer()), {"type": "http.response.trailers", "headers": []}],
+    ),
+    "sent before the request has come": ([asked(b"{", more=True), GONE], [start(), body(answer())]),
+    "a client that leaves": ([GONE], [start(), body(b"")]),
+    "a server that breaks": ([asked(b"{}"), OSError("gone")], [start()]),
+    "cancelled in the middle": ([asked(b"{}")], [*stream_exchange()[1][:3], asyncio.CancelledError()]),
+    "messages of no kind that is known": ([asked(b"{}")], [start(), {"type": "http.response.zerocopysend"}]),
+    "a body that is a view": ([asked(b"{}")], [start(), body(memoryview(answer()))]),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+async def test_messages_and_their_order_are_the_same_with_and_without_it(wrap, name):
+    app = await same(wrap, *EXCHANGES[name])
+    app._reporter.work(0.0)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/completions", "/behind/a/proxy/v1/completions"]
+)
+async def test_what_vllm_says_at_the_end_of_an_answer_is_sent(wrap, exporter, path):
+    app = await same(wrap, *json_exchange(), {**SCOPE, "path": path})
+    assert reported(app, exporter) == [{**RECORD, "stream": False}]
+
+
+async def test_what_vllm_says_at_the_end_of_a_stream_is_sent(wrap, exporter):
+    app = await same(wrap, *stream_exchange())
+    assert reported(app, exporter) == [{**RECORD, "stream": True}]
+
+
+@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
+async def test_what_is_no_request_is_not_touched(wrap, kind):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope, receive, send))
+
+    scope = {"type": kind, "path": "/v1/completions"}
+    words = (scope, object(), object())
+    await wrap(app)(*words)
+    assert [one is other for one, other in zip(seen[0], words, strict=True)] == [True, True, True]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/v1/embeddings", "/v1/completions/1", "/"])
+async def test_other_paths_are_not_touched(wrap, path):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((receive, send))
+
+    receive, send = object(), object()
+    await wrap(app)({**SCOPE, "path": path}, receive, send)
+    assert seen == [(receive, send)]
+
+
+async def test_the_scope_is_passed_on_as_it_is(wrap):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope)
+
+    scope = {**SCOPE}
+    await wrap(app)(scope, None, None)
+    assert seen[0] is scope
+    assert scope == SCOPE
+
+
+async def test_each_message_is_forwarded_before_it_is_looked_at(wrap, monkeypatch):
+    server = Server([asked(b"{}")])
+    seen = []
+    monkeypatch.setattr(
+        inside.Exchange, "sent", lambda self, message: seen.append(server.log[-1] == ("sent", message))
+    )
+    outgoing = stream_exchange()[1]
+    await wrap(application(outgoing))(SCOPE, server.receive, server.send)
+    assert seen == [True] * len(outgoing)
+
+
+async def test_cancelling_reaches_the_application_at_once(wrap):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def app(scope, receive, send):
+        begun.set()
+        try:
+            await receive()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(wrap(app)(SCOPE, Server([]).receive, None))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_that_the_client_leaves_reaches_the_application(wrap, exporter):
+    """vLLM waits for it beside its work; a request that is not answered to the end is not reported."""
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(await receive())
+        await send(start(kind=b"text/event-stream"))
+        await send(body(stream()[0], more=True))
+        seen.append(await receive())
+
+    wrapped = wrap(app)
+    await run(wrapped, [asked(b"{}"), GONE])
+    assert seen == [asked(b"{}"), GONE]
+    assert reported(wrapped, exporter) == []
+
+
+STEPS = {
+    "the exchange": (inside.Exchange, "__init__"),
+    "a message that comes": (inside.Exchange, "received"),
+    "a message that goes": (inside.Exchange, "sent"),
+    "a piece": (inside.Tail, "add"),
+    "the headers": (inside.Reporter, "attributes"),
+    "the queue": (inside.Reporter, "put"),
+    "the thread's start": (inside.Reporter, "_start"),
+    "the answer": (inside, "read_answer"),
+    "the request": (inside, "read_request"),
+    "the keys": (inside, "top_level"),
+    "the value": (inside, "value_at"),
+    "the connection": (inside, "connection_to"),
+    "the sending": (inside, "post"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "error", [RuntimeError("bug"), MemoryError(), RecursionError(), UnicodeError("x")], ids=repr
+)
+@pytest.mark.parametrize("exchange", [json_exchange(), stream_exchange()], ids=["json", "stream"])
+async def test_a_bug_in_any_step_is_nobody_else_s(wrap, exporter, monkeypatch, caplog, step, error, exchange):
+    def fail(*words, **named):
+        raise error
+
+    app = await same(wrap, *exchange)
+    monkeypatch.setattr(*STEPS[step], fail)
+    broken = wrap(application(exchange[1]))
+    assert await run(broken, exchange[0]) == await run(application(exchange[1]), exchange[0])
+    for now in (0.0, 100.0):
+        broken._reporter.work(now)
+    sent = any("X-Spec-Decode-Dropped: 1" in head for head, _ in exporter.requests)
+    assert (
+        sent or broken._reporter.sender.dropped + len(broken._reporter.sender._records) > 0
+    )  # one that never left is kept
+    assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 1
+    assert app._reporter.sender.dropped == 0
+
+
+async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
+    rounds = []
+
+    def work(reporter, now):
+        rounds.append(now)
+        if len(rounds) == 1:
+            raise RuntimeError("bug")
+        raise SystemExit
+
+    monkeypatch.setattr(inside, "SECONDS", 0.0)
+    monkeypatch.setattr(inside.Reporter, "work", work)
+    reporter = wrap(None)._reporter
+    with pytest.raises(SystemExit):
+        reporter._run()
+    assert len(rounds) == 2
+
+
+@pytest.mark.parametrize(
+    "reply", [Exporter.HANG, Exporter.RESET, b"", b"nonsense", b"HTTP/1.1 500 X\r\n\r\n"]
+)
+async def test_an_exporter_that_does_not_answer_is_nobody_else_s(settings, monkeypatch, caplog, reply):
+    monkeypatch.setattr(inside, "TIMEOUT", 0.05)
+    with Exporter(reply) as exporter:
+        settings(URL=exporter.url)
+        app = await same(inside.Middleware, *json_exchange())
+        app._reporter.work(0.0)
+        assert len(exporter.requests) == 1
+        app._reporter.work(0.0)
+    assert app._reporter.sender.dropped == 1
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # that is how it ends
+async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
+    """The thread is at work for as long as the exporter hangs; requests come and go meanwhile."""
+    monkeypatch.setattr(inside, "SECONDS", 0.0)
+    hung, go_on = threading.Event(), threading.Event()
+
+    def hang(*words):
+        hung.set()
+        go_on.wait(30)
+        raise SystemExit
+
+    monkeypatch.setattr(inside, "connection_to", hang)
+    app = await same(wrap, *json_exchange())
+    thread = threading.Thread(target=app._reporter._run, daemon=True)
+    thread.start()
+    assert hung.wait(30)
+    for _ in range(10):
+        await run(app, *json_exchange()[:1])
+    assert len(app._reporter._exchanges) == 2 * 10  # a request, and its answer
+    go_on.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("room", [6, 7])
+async def test_more_than_the_queue_holds_is_dropped_and_told(wrap, exporter, monkeypatch, room):
+    """A request whose answer does not fit is dropped once, as is one that did not fit itself."""
+    monkeypatch.setattr(inside, "EXCHANGES", room)
+    app = wrap(application(json_exchange()[1]))
+    for _ in range(5):
+        await run(app, json_exchange()[0])
+    assert len(reported(app, exporter)) == 3
+    assert "X-Spec-Decode-Dropped: 2" in exporter.requests[0][0]
+
+
+async def test_long_requests_that_wait_take_no_more_memory_than_is_said(wrap, monkeypatch):
+    monkeypatch.setattr(inside, "EXCHANGE_BYTES", 12_000)
+    app = wrap(application(json_exchange()[1]))
+    for _ in range(5):
+        await run(app, [asked(b" " * 2000)])
+    waiting = app._reporter._exchanges
+    assert 10_000 < waiting.size <= 12_000
+    assert app._reporter.sender.dropped == 4
+    app._reporter.work(0.0)
+    assert waiting.size == len(waiting) == 0
+
+
+@pytest.mark.parametrize("kind", [b"u" * 2000, "😀".encode() * 500])
+async def test_what_waits_holds_no_more_memory_than_is_counted(wrap, settings, kind):
+    """With the longest type, user and beginning of an answer."""
+    settings(USER_HEADER="x-user")
+    outgoing = stream_exchange(pieces=[b"data: {}" + b" " * 4000 + b"\n\n"])[1]
+
+    async def app(scope, receive, send):
+        await receive()
+        (read, exchange), size = waiting._items.pop()
+        waiting.size -= size
+        read(exchange)  # the request; its answer will wait
+        for message in outgoing:
+            await send(message)
+
+    wrapped = wrap(app)
+    waiting = wrapped._reporter._exchanges
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(100):
+            values = [b"%d" % number + kind for _ in range(2)]
+            scope = {**SCOPE, "headers": list(zip((b"x-request-type", b"x-user"), values, strict=True))}
+            await run(wrapped, [asked(b"{%d" % number)], scope)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(waiting) == 100
+    assert held < waiting.size
+
+
+async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporter):
+    """Nor is one that is not read: what is under way takes no more memory for long requests."""
+    held = []
+
+    async def app(scope, receive, send):
+        await receive()
+        wrapped._reporter.work(0.0)
+        held.append(exchanges[-1].body.held)
+        for message in json_exchange()[1]:
+            await send(message)
+
+    exchanges = []
+    wrapped = wrap(app)
+    make = inside.Exchange
+
+    def exchange(*words):
+        exchanges.append(make(*words))
+        return exchanges[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "Exchange", exchange)
+        await run(wrapped, [asked(b'{"temperature":0.5,"prompt":"%s"}' % (b"x" * 100_000))])
+        patch.setattr(wrapped._reporter._exchanges, "_most", 0)
+        await run(wrapped, [asked(b"y" * 100_000)])
+    assert held == [0, 0]
+    wrapped._reporter._exchanges._most = 9
+    assert [record["temperature"] for record in reported(wrapped, exporter)] == [0.5]
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 100, 65_536])
+def test_what_comes_in_small_pieces_is_counted_for_what_it_takes(size):
+    ending = inside.Tail(inside.BODY_BYTES)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range((1 << 18) // size):
+            ending.add(b"%c" % (number % 256) + bytes(size - 1) if size > 1 else bytes([number % 256]))
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert held < 1.1 * ending.held < 1.2 * (ending.size + inside.PIECES * inside.PIECE_BYTES)
+
+
+async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
+    """100 MB pass; what is held meanwhile is below 3 MB, the request's last MiB among it."""
+    piece = b"data: " + b"x" * 10_000 + b"\n\n"
+    part = b'"' + b"y" * 65_000 + b'",'
+    incoming = [
+        asked(b'{"prompt":[', more=True),
+        *[asked(part, more=True)] * 200,
+        asked(b'"" ],"temperature":0.5}'),
+    ]
+
+    async def app(scope, receive, send):
+        while (await receive())["more_body"]:
+            pass
+        await send(start(kind=b"text/event-stream"))
+        for _ in range(10_000):
+            await send(body(bytes(piece) + b"", more=True))
+        for last in stream():
+            await send(body(last, more=True))
+        await send(body(b""))
+
+    async def receive():
+        message = incoming.pop(0)
+        return {**message, "body": bytes(bytearray(message["body"]))}
+
+    async def send(message):
+        pass
+
+    wrapped = wrap(app)
+    tracemalloc.start()
+    try:
+        await wrapped(SCOPE, receive, send)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3_000_000
+    assert reported(wrapped, exporter) == [{**RECORD, "stream": True}]
+
+
+@given(data=st.data())
+@examples(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+async def test_how_an_answer_is_cut_into_pieces_makes_no_difference(wrap, exporter, data):
+    whole = data.draw(st.sampled_from([answer(), b"".join(stream())]))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
+    pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    kind = b"text/event-stream" if whole.startswith(b"data") else b"application/json"
+    outgoing = [start(kind=kind), *(body(piece, more=True) for piece in pieces), body(b"")]
+    app = await same(wrap, [asked(b'{"temperature":0.5}')], outgoing)
+    del exporter.requests[:]
+    assert reported(app, exporter) == [{**RECORD, "stream": kind != b"application/json"}]
+
+
+@pytest.mark.parametrize("whole", [answer(), b"".join(stream())], ids=["json", "stream"])
+async def test_an_answer_may_be_cut_at_every_byte(wrap, exporter, whole):
+    kind = b"text/event-stream" if whole.startswith(b"data") else b"application/json"
+    for cut in range(len(whole) + 1):
+        outgoing = [start(kind=kind), body(whole[:cut], more=True), body(whole[cut:])]
+        app = await same(wrap, [asked(b'{"temperature":0.5}')], outgoing)
+        app._reporter.work(0.0)
+    records = exporter.records()
+    assert len(records) == len(whole) + 1
+    assert all(record == {**RECORD, "stream": kind != b"application/json"} for record in records)
+
+
+async def test_nothing_that_was_asked_or_answered_is_sent(wrap, exporter):
+    secret = "Rumpelstilzchen"
+    request = f'{{"messages":[{{"content":"{secret}"}}],"temperature":0.5,"user":"{secret}"}}'.encode()
+    for exchange in (
+        json_exchange(request, answer({**METRICS, "prompt": secret}, secret, prompt=secret)),
+        stream_exchange(request, stream({**METRICS, "text": secret}, [secret])),
+    ):
+        app = await same(wrap, *exchange)
+        app._reporter.work(0.0)
+    assert len(exporter.requests) == 2
+    assert not any(secret in head or secret.encode() in text for head, text in exporter.requests)
+
+
+async def test_what_vllm_keeps_to_itself_is_reported_without_metrics(wrap, exporter):
+    """So that the exporter can count them: several sequences, or a stream without usage."""
+    app = await same(wrap, *json_exchange(b'{"n":2}', answer(None)))
+    assert reported(app, exporter) == [
+        {"model": "tiny", "metrics": {}, "usage": {"completion_tokens": 10}, "n": 2, "stream": False}
+    ]
+
+
+async def test_what_vllm_says_to_a_client_that_has_left_is_no_answer(wrap, exporter):
+    app = await same(wrap, *json_exchange(text=b"null"))
+    assert reported(app, exporter) == []
+    assert app._reporter.sender.dropped == 0
+
+
+async def test_times_alone_are_metrics_without_speculation(wrap, exporter):
+    app = await same(wrap, *json_exchange(text=answer({**METRICS, "speculative_decoding": None})))
+    (record,) = reported(app, exporter)
+    assert "speculative_decoding" not in record["metrics"]
+    assert METRICS["speculative_decoding"] is SPECULATION
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"URL": "ftp://x"},
+        {"URL": "http://a:b@c"},
+        {"URL": "http://x:port"},
+        {"BASIC_AUTH_FILE": "a", "BEARER_TOKEN_FILE": "b"},
+    ],
+)
+async def test_settings_that_cannot_be_used_switch_it_off_and_say_so_once(settings, caplog, values):
+    settings(**values)
+    app = await same(inside.Middleware, *json_exchange())
+    assert app._reporter is None
+    assert len(caplog.records) == 1

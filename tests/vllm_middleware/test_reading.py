@@ -1,0 +1,347 @@
+"""What is read of requests and answers without making objects of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.requests.request_batch import read
+from spec_decode_exporter.requests.request_record import MOST_NAME
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.vllm_middleware.harness import METRICS, answer, event, stream
+
+NAMES = ("temperature", "n", "metadata")
+KEYS = inside.keys_of(*NAMES)
+
+texts = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(['"temperature":1', '\\"n\\":', "\\", '\\\\"', '{"n":[', "]}", 'a","n":2,"b":"', *NAMES]),
+)
+values = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False), texts
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), values, max_size=6)
+
+
+def work():
+    """Return work without an end: limits have tests of their own."""
+    one = inside.Work(lambda: 0.0, lambda seconds: None)
+    one.begin(1.0)
+    return one
+
+
+def top_level(text, *, whole=True):
+    return inside.top_level(text, KEYS, work(), whole=whole)
+
+
+def written(thing, spaces, ascii_only):
+    separators = (", ", ": ") if spaces else (",", ":")
+    return json.dumps(thing, ensure_ascii=ascii_only, separators=separators, indent=spaces or None).encode()
+
+
+@given(objects, st.sampled_from([0, 1, 3]), st.booleans())
+def test_values_are_those_that_a_parser_finds(thing, spaces, ascii_only):
+    text = written(thing, spaces, ascii_only)
+    assert top_level(text) == {name: thing[name] for name in NAMES if name in thing}
+
+
+@given(objects, st.sampled_from([0, 1, 3]), st.booleans())
+def test_without_knowing_the_beginning_the_values_are_the_same(thing, spaces, ascii_only):
+    text = written(thing, spaces, ascii_only)
+    assert top_level(text, whole=False) == {name: thing[name] for name in NAMES if name in thing}
+
+
+pairs = st.lists(st.tuples(st.one_of(st.sampled_from(NAMES), texts), values), max_size=10)
+
+
+@given(pairs, st.booleans(), st.sampled_from([0, 5000]))
+def test_of_repeated_keys_the_last_value_counts_wherever_the_prompt_is(members, whole, length):
+    """The longest part without a key is skipped: it may be before, between or behind the others."""
+    gap = json.dumps('a\\"{[' * length)
+    text = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members)
+    for parts in ((f'"a":{gap}', text), (text, f'"a":{gap}'), (text, f'"a":{gap}', text)):
+        body = "{" + ",".join(part for part in parts if part) + "}"
+        expected = json.loads(body)
+        found = top_level(body.encode(), whole=whole)
+        assert found == {name: expected[name] for name in NAMES if name in expected}
+
+
+@given(objects, st.booleans(), st.data())
+def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii_only, data):
+    text = written(thing, 0, ascii_only)
+    cut = data.draw(st.integers(0, len(text)))
+    found = top_level(text[cut:], whole=cut == 0)
+    assert found.items() <= thing.items()
+    for name, value in found.items():
+        assert json.dumps(value) == json.dumps(thing[name])
+
+
+@given(objects, st.integers(2, 7))
+def test_a_long_text_is_gone_through_in_stretches(thing, stretch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "STRETCH", stretch)
+        patch.setattr(inside, "STEPS", 1_000_000)
+        assert top_level(written(thing, 0, True)) == {name: thing[name] for name in NAMES if name in thing}
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_json_gives_nothing_or_an_error_that_is_caught(text):
+    try:
+        found = top_level(b'{"n":' + text)
+    except ValueError:
+        return
+    assert set(found) <= set(NAMES)
+
+
+def test_the_last_of_two_values_counts_as_it_does_in_python():
+    assert top_level(b'{"n":1,"n":2}') == {"n": 2}
+
+
+def test_a_tool_s_temperature_is_not_that_of_the_request():
+    tools = [{"function": {"parameters": {"properties": {"temperature": {"n": 3}}}}}]
+    request = {"temperature": 0.2, "tools": tools, "messages": [{"content": '{"temperature": 9}'}]}
+    assert top_level(json.dumps(request).encode()) == {"temperature": 0.2}
+
+
+def test_a_key_that_ends_like_one_is_another():
+    assert top_level(json.dumps({'a"n': 1}).encode()) == {}
+
+
+def test_a_value_that_is_too_long_is_none():
+    assert top_level(json.dumps({"metadata": {"a": "b" * 10_000}}).encode()) == {"metadata": None}
+
+
+def read_answer(one):
+    return inside.read_answer(one, work())
+
+
+def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
+    """Return an exchange that is over."""
+    one = object.__new__(inside.Exchange)
+    text = answer() if text is None else text
+    one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
+    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.ANSWER_BYTES)
+    one.body.add(request)
+    one.answer.add(text)
+    return one
+
+
+def said(request, **fields):
+    settings = inside.Settings(**fields)
+    return read_request(exchange(json.dumps(request).encode()), settings)
+
+
+def read_request(one, settings):
+    return inside.read_request(one, inside.request_keys(settings), settings, work())
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7, 1, 2.0])
+def test_a_temperature_is_read(temperature):
+    assert said({"temperature": temperature}) == {"temperature": temperature}
+
+
+@pytest.mark.parametrize("temperature", [100.5, 1e300, 10**300])
+def test_a_temperature_above_what_the_exporter_takes_is_the_highest_that_it_takes(temperature):
+    assert said({"temperature": temperature}) == {"temperature": inside.MOST_TEMPERATURE}
+
+
+@pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf"), 10**400])
+def test_what_is_no_temperature_is_left_out(temperature):
+    assert said({"temperature": temperature}) == {}
+
+
+def test_a_request_type_and_a_user_are_read_from_fields_that_are_named():
+    request = {"metadata": {"type": "chat", "deep": {"user": "ann"}}, "user": "bob"}
+    assert said(request) == {}
+    assert said(request, type_field="metadata.type", user_field="metadata.deep.user") == {
+        "request_type": "chat",
+        "user": "ann",
+    }
+    assert said(request, type_field="metadata.deep.type", user_field="user") == {"user": "bob"}
+
+
+@pytest.mark.parametrize("name", ["größe", "日本", 'a"b', "a\\b"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_the_name_of_a_field_may_be_written_as_json_writers_do(name, ascii_only):
+    """Most write what is not ASCII with escapes."""
+    settings = inside.Settings(type_field=f"{name}.type")
+    text = json.dumps({name: {"type": "chat"}, "n": 1}, ensure_ascii=ascii_only).encode()
+    assert read_request(exchange(text), settings) == {"n": 1, "request_type": "chat"}
+
+
+def test_a_field_that_is_not_set_is_not_read():
+    assert said({"": "chat"}, type_field="", user_field=".x") == {}
+    assert said({"": "chat", "user": "ann"}, user_field=".") == {}
+
+
+@pytest.mark.parametrize("text", ["\ud800x", "x\udfff", "a\ud83d"])
+def test_a_surrogate_of_its_own_is_left_out_however_it_is_written(text):
+    """json.loads reads it from bytes, and from an escape."""
+    for raw in (
+        json.dumps({"user": text}).encode(),
+        b'{"user":"%s"}' % text.encode("utf-8", "surrogatepass"),
+    ):
+        found = read_request(exchange(raw), inside.Settings(user_field="user"))
+        assert found == {"user": inside.short(json.loads(raw)["user"])}
+
+
+def test_a_character_that_the_limit_of_a_value_cuts_is_no_reason_to_read_none():
+    for more in range(4):
+        raw = b'{"user":"ann","prompt":"%s"}' % (b"x" * more + "😀".encode() * 5000)
+        assert read_request(exchange(raw), inside.Settings(user_field="user")) == {"user": "ann"}
+
+
+def test_a_key_at_which_a_cut_text_begins_may_be_the_end_of_another():
+    assert top_level(b'"n":1}', whole=False) == {}
+    assert top_level(b',"n":1}', whole=False) == {"n": 1}
+
+
+def test_headers_go_before_fields():
+    settings = inside.Settings(type_field="type", user_header="X-User", user_field="user")
+    reporter = inside.Reporter(settings)
+    kind, user = reporter.attributes([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
+    request = b'{"type":"chat","user":"bob"}'
+    found = read_request(exchange(request, kind=kind, user=user), settings)
+    assert found == {"request_type": "batch", "user": "ann"}
+
+
+def test_long_names_are_cut_to_what_the_exporter_takes():
+    assert inside.TEXT_CHARACTERS == MOST_NAME
+    found = said({"type": "a" * 1000}, type_field="type")
+    assert found["request_type"] == "a" * MOST_NAME
+    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MOST_NAME
+    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MOST_NAME
+
+
+def read_header(name, value):
+    reporter = inside.Reporter(inside.Settings())
+    kind, _ = reporter.attributes([(name.encode(), value)])
+    found = read_request(exchange(kind=kind), inside.Settings())
+    return found.get("request_type", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("größe".encode(), "größe"),
+        ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
+        ("日本語".encode(), "日本語"),
+        (b"  a\tb\x00\x7f ", "ab"),
+        (b"\xed\xa0\x80x", "\ufffd\ufffd\ufffdx"),
+        (b" \t ", ""),
+    ],
+)
+def test_a_header_is_utf_8_and_what_cannot_be_printed_is_left_out(value, kind):
+    assert read_header("x-request-type", value) == kind
+
+
+@given(st.binary(max_size=400), st.text(max_size=300), st.floats() | st.integers())
+async def test_nothing_that_a_client_says_makes_the_exporter_refuse_its_request(header, field, temperature):
+    """Whatever its type; and any temperature that vLLM takes, which are those from 0."""
+    settings = inside.Settings(user_field="type")
+    body = {"type": field, "temperature": max(temperature, 0)}
+    one = exchange(json.dumps(body).encode(), kind=header)
+    record = {**read_request(one, settings), **read_answer(one)}
+    batch = await read(json.dumps(record).encode(), lines=True, salt=b"0" * 16)
+    assert (len(batch.requests), batch.refused) == (1, {})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_a_body_in_another_encoding_is_not_reported_as_one_without_a_temperature(encoding):
+    """vLLM reads these too. Where the beginning is lost, the end tells."""
+    for cut in (0, 8):
+        one = exchange('{"temperature": 0.5, "prompt": "a"}'.encode(encoding)[cut:])
+        with pytest.raises(UnicodeError):
+            read_request(one, inside.Settings())
+
+
+def test_a_byte_order_mark_is_passed_over():
+    assert read_request(exchange(b'\xef\xbb\xbf{"temperature": 0.5}'), inside.Settings()) == {
+        "temperature": 0.5
+    }
+
+
+@pytest.mark.parametrize("deep", [b"[" * 5000, b'{"a":' * 1000])
+def test_a_value_that_is_nested_too_deep_is_none(deep):
+    assert top_level(b'{"n":' + deep) == {"n": None}
+
+
+def test_no_more_of_a_number_is_read_than_its_limit():
+    digits = b"9" * (inside.NUMBER_BYTES + 1)
+    assert top_level(b'{"n":%s}' % digits) == {"n": None}
+    assert top_level(b'{"n":%s}' % digits[1:]) == {"n": int(digits[1:])}
+
+
+def test_a_text_that_does_not_end_gives_nothing():
+    """vLLM refuses such a request; so its words are no failure of ours."""
+    for end in ("", "\\", '\\"', "\\\\"):
+        assert top_level(b'{"n":1,"prompt":"a' + end.encode()) in ({}, {"n": 1})
+
+
+def test_the_model_of_a_long_answer_is_read_at_its_beginning():
+    one = exchange(text=answer(text='"model":"other"' * 10_000))
+    assert one.answer.size <= inside.ANSWER_BYTES
+    assert read_answer(one)["model"] == "tiny"
+
+
+def test_metrics_are_found_behind_all_that_vllm_may_put_before_them():
+    """Log probabilities of a long prompt stand between usage and metrics."""
+    one = exchange(text=answer(prompt_logprobs=[{"1": {"logprob": -0.5}}] * 5000))
+    record = read_answer(one)
+    assert record == {"model": "tiny", "metrics": METRICS}
+
+
+def test_the_metrics_of_a_transfer_are_not_those_of_the_request():
+    one = exchange(text=answer(None, kv_transfer_params={"metrics": {"queue_time_ms": 1.0}}))
+    assert read_answer(one)["metrics"] == {}
+
+
+def test_the_last_event_may_have_no_metrics():
+    pieces = [
+        *stream()[:2],
+        event(choices=[{"text": '"metrics":{"queue_time_ms":1}'}]) + b"\n\n",
+        stream()[-1],
+    ]
+    record = read_answer(exchange(text=b"".join(pieces), streamed=True))
+    assert record == {"model": "tiny", "metrics": {}}
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
+def test_lines_of_a_stream_may_end_as_its_format_allows(end):
+    text = b"".join(piece.rstrip() + end for piece in stream())
+    assert read_answer(exchange(text=text, streamed=True))["metrics"] == METRICS
+
+
+def test_only_numbers_that_are_known_are_taken():
+    odd = {**METRICS, "new": "x", "queue_time_ms": "soon"}
+    odd["speculative_decoding"] = {
+        **METRICS["speculative_decoding"],
+        "tokens": ["a"],
+        "num_spec_steps": ["b"],
+    }
+    taken = inside.only_metrics(odd)
+    assert set(taken) == set(METRICS) - {"queue_time_ms"}
+    assert set(taken["speculative_decoding"]) == set(METRICS["speculative_decoding"]) - {"num_spec_steps"}
+
+
+@given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40))
+def test_an_ending_has_the_last_bytes_and_not_much_more(pieces, limit):
+    ending = inside.Tail(limit)
+    for piece in pieces:
+        ending.add(piece)
+    whole = b"".join(pieces)
+    size = ending.size
+    assert min(limit, len(whole)) <= size < limit + max([1, *map(len, pieces)])
+    text = ending.take()
+    assert whole.endswith(text)
+    assert (size, ending.size, ending.take()) == (len(text), 0, b"")

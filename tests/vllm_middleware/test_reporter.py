@@ -1,0 +1,596 @@
+"""How records reach the exporter, and what becomes of them when they do not."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import trustme
+from exporter.requests.request import Refusal
+
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.request_batch import read
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.vllm_middleware.harness import SCOPE, Exporter, answer, application, json_exchange, run
+
+
+@pytest.fixture
+def reporter(settings):
+    """Return what makes a reporter with requests that wait to be sent."""
+
+    async def with_requests(number, **values):
+        settings(**values)
+        app = inside.Middleware(application(json_exchange()[1]))
+        for _ in range(number):
+            await run(app, json_exchange()[0])
+        return app._reporter
+
+    return with_requests
+
+
+def keep(reporter, *records):
+    for record in records:
+        reporter.sender.keep(record)
+
+
+async def test_batches_are_bounded(reporter, exporter):
+    one = await reporter(inside.BATCH + 1, URL=exporter.url)
+    one.work(0.0)
+    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH, 1]
+
+
+async def test_batches_are_bounded_in_bytes_but_for_one_that_is_longer_alone(reporter, exporter, monkeypatch):
+    monkeypatch.setattr(inside, "BATCH_BYTES", 20)
+    one = await reporter(0, URL=exporter.url)
+    keep(one, b"1" * 9, b"1" * 10, b"1" * 30, b"1")
+    one.work(0.0)
+    one.work(0.0)
+    assert [text.split() for _, text in exporter.requests] == [
+        [b"1" * 9, b"1" * 10],
+        [b"1" * 30],
+        [b"1"],
+    ]
+
+
+async def test_nothing_is_sent_where_there_is_nothing(reporter, exporter):
+    one = await reporter(0, URL=exporter.url)
+    one.work(0.0)
+    assert exporter.requests == []
+
+
+async def test_a_batch_is_lines_of_json_at_the_address_that_is_set(reporter, exporter):
+    one = await reporter(2, URL=exporter.url.replace("/api/v1/requests", "/behind/a/proxy"), TARGET="vllm-0")
+    one.work(0.0)
+    ((head, _),) = exporter.requests
+    assert head.startswith("POST /behind/a/proxy HTTP/1.1\r\n")
+    assert "Content-Type: application/x-ndjson" in head
+    assert [record["target"] for record in exporter.records()] == ["vllm-0"] * 2
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+async def test_an_address_without_a_path_is_the_exporter_s_api(reporter, exporter, end):
+    one = await reporter(1, URL=exporter.url.replace("/api/v1/requests", end))
+    one.work(0.0)
+    assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
+
+
+async def test_records_that_never_left_are_sent_when_the_exporter_is_there(reporter, exporter):
+    """Pauses double, up to half a minute; what waits is read meanwhile, so that no request is held."""
+    exporter_url, nobody = exporter.url, "http://127.0.0.1:1/"
+    one = await reporter(3, URL=nobody)
+    tried = []
+    for now in range(100):
+        before = one.sender._not_before
+        one.work(float(now))
+        if one.sender._not_before != before:
+            tried.append(now)
+    assert tried == [0, 1, 3, 7, 15, 31, 61, 91]
+    assert one._exchanges.__len__() == 0
+    assert one.sender.dropped == 0
+    one.sender.settings = one.sender.settings._replace(url=exporter_url)
+    one.work(121.0)
+    assert len(exporter.records()) == 3
+    assert one.sender._pause == 0.0
+
+
+async def test_records_that_wait_for_the_exporter_are_bounded_and_the_oldest_go(reporter, monkeypatch):
+    monkeypatch.setattr(inside, "RECORDS", 4)
+    one = await reporter(0, URL="http://127.0.0.1:1/")
+    keep(one, *(b"%d" % number for number in range(6)))
+    assert one.sender.dropped == 2
+    one.work(0.0)
+    assert one.sender._records.take(9, 9) == [b"2", b"3", b"4", b"5"]
+
+
+async def test_records_that_wait_are_bounded_in_bytes(reporter, monkeypatch):
+    monkeypatch.setattr(inside, "RECORD_BYTES", 10)
+    one = await reporter(0)
+    keep(one, b"123", b"456", b"789", b"12345")
+    assert one.sender._records.size == 8
+    assert one.sender.dropped == 2
+
+
+async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, exporter, monkeypatch):
+    """Each request that is read takes a fifth of a second here, and brings two more."""
+    app_and_clock = {"now": 0.0}
+    monkeypatch.setattr(inside.time, "monotonic", lambda: app_and_clock["now"])
+    one = await reporter(1, URL=exporter.url)
+    read = inside.read_answer
+
+    def slow(exchange, work):
+        app_and_clock["now"] += 0.2
+        for _ in range(2):
+            one._exchanges.put((lambda other: one.sender.keep(b"{}"), exchange), 0)
+            one._exchanges.put((one._read_answer, exchange), 0)
+        return read(exchange, work)
+
+    monkeypatch.setattr(inside, "read_answer", slow)
+    for rounds in range(1, 4):
+        one.work(float(rounds))
+        assert len(exporter.requests) == rounds
+    assert len(one._exchanges) > 0
+
+
+async def test_what_was_kept_goes_out_at_a_rate_that_the_exporter_takes(reporter, exporter):
+    """All of it, in its order, and 1000 a second: half of what it takes by default."""
+    one = await reporter(0, URL=exporter.url)
+    records = [b'{"n":%d}' % number for number in range(2600)]
+    keep(one, *records)
+    sent = []
+    for now in range(3):
+        one.work(float(now))
+        sent.append(len(exporter.records()))
+    assert sent == [1000, 2000, 2600]
+    assert RequestSettings().rate >= 2 * sent[0]
+    assert b"\n".join(text for _, text in exporter.requests).split() == records
+    assert one.sender.dropped == 0
+
+
+async def test_an_exporter_that_refuses_some_is_given_time(reporter, exporter, caplog):
+    """It counts what is above its rate itself; the batch has arrived, and what was dropped is told."""
+    one = await reporter(0, URL=exporter.url)
+    one.sender.dropped = 7
+    keep(one, *[b"{}"] * (4 * inside.BATCH))
+    exporter.reply = reply(b'{"taken": 400, "refused": {"rate": 100}, "mistakes": []}')
+    tried = [now for now in range(8) if calls(one, exporter, float(now))]
+    assert tried == [0, 1, 3, 7]
+    assert one.sender.dropped == 0
+    assert "above its requests.rate" in caplog.text
+    exporter.reply = reply(b'{"refused": {"rate": 0}}')
+    keep(one, b"{}")
+    one.work(60.0)
+    assert one.sender._pause == 0.0
+    assert len(caplog.records) == 1
+
+
+def reply(text, status=b"200 OK"):
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text)
+
+
+def calls(reporter, exporter, now):
+    before = len(exporter.requests)
+    reporter.work(now)
+    return len(exporter.requests) - before
+
+
+async def test_a_chunk_longer_than_any_memory_is_no_reason_to_wait(reporter, exporter, caplog):
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+    exporter.reply = b"HTTP/1.1 200 OK\r\n" + chunked + b"f" * 50 + b"\r\n{}\r\n"
+    one = await reporter(1, URL=exporter.url)
+    one.work(0.0)
+    assert (one.sender._pause, one.sender.dropped, caplog.records) == (0.0, 0, [])
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"7", b'{"refused": 3}', b'{"refused": {}}', b"[" * 9000, b"\xff\xfe", b"null"]
+)
+async def test_an_answer_that_is_not_the_exporter_s_is_no_reason_to_wait(reporter, exporter, caplog, text):
+    exporter.reply = reply(text)
+    one = await reporter(1, URL=exporter.url)
+    one.work(0.0)
+    assert (one.sender._pause, one.sender.dropped, caplog.records) == (0.0, 0, [])
+
+
+async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(reporter):
+    with Exporter(Exporter.RESET) as exporter:
+        one = await reporter(2, URL=exporter.url)
+        one.work(0.0)
+        one.work(60.0)
+        assert [len(text) > 0 for _, text in exporter.requests] == [True, False]
+    assert one.sender.dropped == 2
+
+
+async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(reporter, exporter):
+    one = await reporter(1, URL=exporter.url)
+    one.sender.dropped = 7
+    exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+    one.work(0.0)
+    assert one.sender.dropped == 8
+    exporter.reply = Exporter.OK
+    keep(one, b"{}")
+    one.work(60.0)
+    assert one.sender.dropped == 0
+    assert [
+        "X-Spec-Decode-Dropped: 7" in exporter.requests[0][0],
+        exporter.requests[1][0][-1],
+    ] == [True, "8"]
+
+
+async def test_drops_are_sent_without_a_record_that_waits(reporter, exporter):
+    """Else nobody would know of them while every request is dropped."""
+    one = await reporter(0, URL=exporter.url)
+    one.sender.dropped, one.sender.too_costly = 7, 2
+    one.work(0.0)
+    one.work(1.0)
+    ((head, text),) = exporter.requests
+    assert text == b""
+    assert "X-Spec-Decode-Dropped: 9\r\nX-Spec-Decode-Too-Costly: 2\r\n" in head + "\r\n"
+    assert (one.sender.dropped, one.sender.too_costly) == (0, 0)
+
+
+async def test_drops_are_kept_until_a_batch_arrives(reporter, exporter):
+    one = await reporter(0, URL=exporter.url)
+    one.sender.dropped, one.sender.too_costly = 7, 2
+    exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+    one.work(0.0)
+    assert (one.sender.dropped, one.sender.too_costly) == (7, 2)
+
+
+class Pieces:
+    """A socket from which an endless reply comes in pieces."""
+
+    def __init__(self, pieces):
+        self.pieces = iter(pieces)
+        self.received = []
+
+    def settimeout(self, seconds):
+        assert 0 < seconds <= inside.TIMEOUT
+
+    def recv(self, most):
+        piece = next(self.pieces, b"")
+        assert len(piece) <= most
+        self.received.append(piece)
+        return piece
+
+
+ENDLESS = {
+    "100 Continue": b"HTTP/1.1 100 Continue\r\n\r\n",
+    "headers": b"X-Header: 1234567890\r\n",
+    "nonsense": b"x" * 64,
+    "bytes one by one": b"H",
+    "a status line": b"HTTP/1.1 " + b"2" * 200,
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_reply_without_an_end_is_read_within_limits_and_is_no_success(name):
+    sock = Pieces(ENDLESS[name] for _ in range(1_000_000))
+    with pytest.raises(inside.NotSentError):
+        inside.receive_reply(sock)
+    assert len(sock.received) == inside.REPLY_PIECES
+
+
+def test_a_reply_of_the_size_limit_is_not_read_further():
+    sock = Pieces([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 1024] * 15, b"x" * 1005, b"more"])
+    status, text = inside.receive_reply(sock)
+    assert (status, len(text)) == (200, inside.REPLY_BYTES - len(b"HTTP/1.1 200 OK\r\n\r\n"))
+
+
+def test_a_reply_ends_with_its_length_though_the_connection_stays_open():
+    sock = Pieces([b"HTTP/1.1 200 OK\r\nContent-", b"Length: 4\r\n\r\n", b"{}", b"{}", b"more"])
+    assert inside.receive_reply(sock) == (200, b"{}{}")
+    assert len(sock.received) == 4
+
+
+def test_a_reply_has_as_long_as_one_step(monkeypatch):
+    """A byte before each timeout held the thread for as long as the sender liked."""
+    now = [0.0]
+    monkeypatch.setattr(inside.time, "monotonic", lambda: now[0])
+
+    class Slow(Pieces):
+        def recv(self, most):
+            now[0] += inside.TIMEOUT / 4
+            return super().recv(most)
+
+    sock = Slow(b"H" for _ in range(100))
+    with pytest.raises(inside.NotSentError):
+        inside.receive_reply(sock)
+    assert len(sock.received) == 4
+
+
+@pytest.mark.parametrize("encoding", [b"Transfer-Encoding: chunked\r\n\r\n1c\r\n%s\r\n0\r\n\r\n", b"\r\n%s"])
+async def test_a_reply_without_a_length_is_understood(reporter, exporter, encoding, caplog):
+    one = await reporter(1, URL=exporter.url)
+    exporter.reply = b"HTTP/1.1 200 OK\r\n" + encoding % b'{"refused": {"rate": 100   }}'[:28]
+    one.work(0.0)
+    assert (one.sender.dropped, len(one.sender._records)) == (0, 0)
+
+
+def test_a_reply_may_come_behind_another_that_is_no_reply():
+    sock = Pieces([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"{}"])
+    assert inside.receive_reply(sock) == (200, b"{}")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 2000 OK\r\n\r\n", b"HTTP/2 200\r\n\r\n"]
+)
+def test_what_is_no_reply_of_http_is_no_success(text):
+    with pytest.raises(inside.NotSentError):
+        inside.receive_reply(Pieces([text]))
+
+
+async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):
+    """The exporter counts nothing of it, and asks for it again."""
+    one = await reporter(2, URL=exporter.url)
+    one.sender.dropped = 7
+    exporter.reply = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
+    one.work(0.0)
+    first = exporter.records()
+    assert len(first) == 2
+    assert (one.sender.dropped, len(one.sender._records)) == (7, 2)
+    assert one.sender._records.size == sum(len(record) for record, _ in one.sender._records._items)
+    assert one.sender._pause == inside.SECONDS
+    exporter.reply = Exporter.OK
+    keep(one, b"{}")
+    one.work(60.0)
+    assert exporter.records() == [*first, *first, {}]
+    assert (one.sender.dropped, len(one.sender._records), one.sender._records.size) == (0, 0, 0)
+
+
+async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
+    one = await reporter(1, URL="http://127.0.0.1:1/")
+    for now in range(0, 300, 40):
+        one.work(float(now))
+    (line,) = caplog.records
+    assert line.levelno == logging.WARNING
+    assert "http://127.0.0.1:1/ does not take it" in line.getMessage()
+
+
+async def test_what_failed_is_not_told_in_the_words_of_a_request(reporter, caplog):
+    one = await reporter(0)
+    one.failed(ValueError("a prompt"))
+    assert "ValueError" in caplog.text
+    assert "prompt" not in caplog.text
+
+
+async def test_a_socket_of_the_file_system_will_do(reporter, tmp_path):
+    with Exporter(path=str(tmp_path / "socket")) as exporter:
+        one = await reporter(1, URL=f"unix:{tmp_path}/socket")
+        one.work(0.0)
+        assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
+
+
+async def test_it_says_who_it_is_from_a_file_that_may_change(reporter, exporter, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("ann:secret\n")
+    one = await reporter(1, URL=exporter.url, BASIC_AUTH_FILE=file)
+    one.work(0.0)
+    file.write_text("ann:other\n")
+    keep(one, b"{}")
+    one.work(0.0)
+    tokens = [head.partition("Authorization: Basic ")[2].split("\r\n")[0] for head, _ in exporter.requests]
+    assert [base64.b64decode(token) for token in tokens] == [b"ann:secret", b"ann:other"]
+
+
+async def test_a_token_is_sent_as_a_bearer_s(reporter, exporter, tmp_path):
+    (tmp_path / "token").write_text("t0ken\n")
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
+    one.work(0.0)
+    assert "Authorization: Bearer t0ken" in exporter.requests[0][0]
+
+
+async def test_a_secret_that_is_not_there_is_told_and_what_waits_is_kept(
+    reporter, exporter, tmp_path, caplog
+):
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "none")
+    one.work(0.0)
+    assert exporter.requests == []
+    assert f"{tmp_path}/none: No such file" in caplog.text
+    (tmp_path / "none").write_text("t0ken")
+    one.work(60.0)
+    assert len(exporter.records()) == 1
+    assert one.sender.dropped == 0
+
+
+@pytest.mark.parametrize("name", ["BEARER_TOKEN_FILE", "BASIC_AUTH_FILE"])
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\r", "\0", "\x7f", "\n\n-----"])
+async def test_a_secret_that_no_header_can_have_is_neither_sent_nor_told(
+    reporter, exporter, tmp_path, caplog, name, between
+):
+    file = tmp_path / "secret"
+    file.write_bytes(f"Rumpel{between}stilzchen".encode())
+    one = await reporter(1, URL=exporter.url, **{name: file})
+    one.work(0.0)
+    assert exporter.requests == []
+    assert f"{file} has more than one line" in caplog.text
+    assert "Rumpel" not in caplog.text
+    assert "stilzchen" not in caplog.text
+    assert (one.sender.dropped, len(one.sender._records)) == (0, 1)
+
+
+@pytest.mark.parametrize(("more", "sent"), [(0, 1), (1, 0)])
+async def test_a_secret_has_a_limit_of_bytes(reporter, exporter, tmp_path, caplog, more, sent):
+    file = tmp_path / "secret"
+    file.write_text("a" * (inside.SECRET_BYTES + more))
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=file)
+    one.work(0.0)
+    assert len(exporter.requests) == sent
+    assert (f"{file} has more than 8192 bytes" in caplog.text) == bool(more)
+
+
+async def test_a_secret_without_an_end_is_not_read_to_its_end(reporter, exporter, caplog):
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE="/dev/zero")
+    one.work(0.0)
+    assert exporter.requests == []
+    assert "/dev/zero has more than 8192 bytes" in caplog.text
+
+
+@pytest.mark.parametrize("secret", ["Rumpelstilzchen", "Rumpel\u20acstilzchen", "\xe4Rumpelstilzchen"])
+@pytest.mark.parametrize(
+    "answer", [b"Rumpelstilzchen", b"HTTP/1.1 401 Rumpelstilzchen\r\n\r\n", Exporter.RESET]
+)
+async def test_no_secret_is_in_the_log_whatever_the_exporter_answers(
+    reporter, exporter, tmp_path, caplog, secret, answer
+):
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "secret").write_text(secret)
+    exporter.reply = answer
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "secret")
+    one.work(0.0)
+    assert len(exporter.requests) == 1
+    assert "does not take it" in caplog.text
+    assert "stilzchen" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h/api?token=Rumpel",
+        "https://h/api#Rumpel",
+        "https://ann:Rumpel@h/",
+        "https://Rumpel@h/",
+        "http://ann:Rumpel",
+        "http://[Rumpel",
+        "Rumpel://h/",
+        "Rumpel",
+    ],
+)
+def test_an_address_with_a_secret_in_it_is_refused_and_not_repeated(settings, caplog, url):
+    caplog.set_level(logging.DEBUG)
+    settings(URL=url)
+    assert inside.Middleware(None)._reporter is None
+    (line,) = caplog.records
+    assert "SPEC_DECODE_REQUESTS_URL: give http://" in line.getMessage()
+    assert "Rumpel" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(reporter, exporter, tmp_path, status):
+    (tmp_path / "token").write_text("t0ken")
+    with Exporter() as elsewhere:
+        head = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
+        exporter.reply = head.encode()
+        one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
+        one.work(0.0)
+        assert (len(exporter.requests), elsewhere.requests, one.sender.dropped) == (1, [], 1)
+
+
+async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path, monkeypatch, caplog):
+    """Who is trusted is read once, and again when the file is another: that takes tens of milliseconds."""
+    made = []
+    make = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda **named: made.append(0) or make(**named))
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    exporter = Exporter()
+    exporter.listener = context.wrap_socket(exporter.listener, server_side=True)
+    with exporter:
+        url = exporter.url.replace("http:", "https:")
+        one = await reporter(1, URL=url, CA_FILE=tmp_path / "ca.pem")
+        for number in (1, 2):
+            one.work(0.0)
+            assert (len(exporter.records()), len(made)) == (number, 1)
+            keep(one, b"{}")
+        (tmp_path / "ca.pem").unlink()
+        one.work(0.0)
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+        one.work(60.0)
+    assert (len(exporter.records()), len(made), len(one.sender._records)) == (2, 2, 1)
+    assert f"{tmp_path}/ca.pem: No such file" in caplog.text
+    assert "certificate verify failed" in caplog.text
+
+
+async def test_the_thread_is_started_with_the_first_request(wrap, monkeypatch):
+    """And again where it could not be, or has ended: what comes later is reported."""
+    monkeypatch.undo()
+    started = []
+    no_thread = RuntimeError("can't start new thread")
+
+    def start(thread):
+        started.append(thread)
+        raise no_thread
+
+    app = wrap(application(json_exchange()[1]))
+    assert started == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        await run(app, json_exchange()[0])
+    one = app._reporter
+    assert (len(started), len(one._exchanges), one.sender.dropped) == (1, 0, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside.Reporter, "_run", lambda reporter: None)
+        await run(app, json_exchange()[0])
+        one._thread.join()
+        ended = one._thread
+        await run(app, json_exchange()[0])
+        assert one._thread is not ended
+        one._thread.join()
+    assert len(one._exchanges) == 4
+
+
+FORK = """
+import os, sys, threading
+import spec_decode_requests as inside
+
+inside.Reporter._start = lambda reporter: None
+app = inside.Middleware(None)
+one = app._reporter
+exchange = inside.Exchange(one, {"headers": []})
+one.asked(exchange)
+one.sender.keep(b"{}")
+one.failed(ValueError())
+for lock in (one.sender._lock, one._exchanges._lock, one.sender._records._lock):
+    lock.acquire()
+if os.fork() == 0:
+    print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
+    thread = threading.Thread(target=one.asked, args=(exchange,), daemon=True)
+    thread.start()
+    thread.join(30)
+    one.failed(ValueError())
+    print(len(one._exchanges), one.sender.dropped, flush=True)
+    os._exit(0)
+os.wait()
+print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
+"""
+
+
+def test_a_child_takes_nothing_along_and_waits_for_no_lock_of_its_parent_s():
+    """Where the thread held one at the fork, nobody would ever release it there; and what waits goes out once."""
+    folder = Path(inside.__file__).parent
+    command = [sys.executable, "-c", FORK]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(folder)}, timeout=60
+    )
+    assert done.stdout.splitlines() == ["0 0 0", "1 1", "1 1 1"]
+
+
+def test_a_service_s_variables_are_no_settings(monkeypatch, caplog):
+    """Kubernetes gives every pod those of the Services in its namespace."""
+    monkeypatch.setenv("SPEC_DECODE_REQUESTS_SERVICE_HOST", "10.0.0.1")
+    assert inside.Middleware(None)._reporter is not None
+    assert "there is no setting SPEC_DECODE_REQUESTS_SERVICE_HOST" in caplog.text
+
+
+async def test_the_exporter_takes_what_it_sends(settings, exporter):
+    """By its own reader: requests with speculation, and those of which vLLM says nothing."""
+    settings(URL=exporter.url, USER_FIELD="user")
+    exchanges = [json_exchange(b'{"temperature":0.5,"user":"ann"}'), json_exchange(text=answer(None))]
+    for incoming, outgoing in exchanges:
+        app = inside.Middleware(application(outgoing))
+        await run(app, incoming, {**SCOPE, "headers": [(b"x-request-type", b"chat")]})
+        app._reporter.work(0.0)
+    body = b"\n".join(text for _, text in exporter.requests)
+    batch = await read(body, lines=True, salt=None)
+    assert batch.refused == {Refusal.WITHOUT_METRICS: 1}
+    (request,) = batch.requests
+    assert (request.model_name, request.request_type, request.temperature) == ("tiny", "chat", 0.5)
+    assert (request.drafts, request.draft_tokens, request.accepted_tokens, request.tokens) == (4, 16, 6, 4)
+    assert (request.completion_tokens, request.decode_seconds, request.stream) == (10, 0.088, False)

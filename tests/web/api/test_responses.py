@@ -1,0 +1,206 @@
+"""What the API answers."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+
+import pytest
+
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.views.engine_view import engine_id, engine_view
+from spec_decode_exporter.views.models import EngineView, EventsView, HistoryView, SnapshotView, TargetsView
+from spec_decode_exporter.web.api import responses
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.state import STATE
+
+CHAT = engine_id("chat", "llama", "0")
+
+
+async def targets_of(get, query):
+    return [engine["target"] for engine in (await get(f"/api/v1/snapshot?{query}"))["engines"]]
+
+
+async def test_a_snapshot_is_every_engine_now(get):
+    whole = SnapshotView.model_validate(await get("/api/v1/snapshot"))
+    assert (whole.time, whole.version) == (1_790_000_000.0, "1.2.3")
+    assert [engine.target for engine in whole.engines] == ["chat", "code", "idle"]
+    assert whole.groups == ()
+    assert whole.engines[0].windows[1].draft_acceptance_ratio.value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("query", "targets"),
+    [
+        ("target=chat", ["chat"]),
+        ("target=chat&target=code", ["chat", "code"]),
+        ("target=nobody", []),
+        ("model=llama", ["chat", "code"]),
+        ("model=llama&target=idle", []),
+        ("engine=0", ["chat", "code", "idle"]),
+        ("engine=1", []),
+        ("match=zone=us", ["code"]),
+        ("match=zone=", ["idle"]),
+        ("match=zone=us&match=target=chat", []),
+        ("verdict=harmful", ["idle"]),
+        ("verdict=insufficient", []),
+    ],
+)
+async def test_engines_are_filtered(get, query, targets):
+    assert await targets_of(get, query) == targets
+
+
+async def test_who_reads_events_after_a_snapshot_misses_none(get, events):
+    last = (await get("/api/v1/snapshot"))["last_event"]
+    assert last == "a1-6"
+    events.record(Event("target_recovered", {}), 1_790_000_010.0, "code")
+    found = await get(f"/api/v1/events?since={last}")
+    assert ([event["id"] for event in found["events"]], found["gap"]) == (["a1-7"], False)
+
+
+async def test_a_window_alone_is_shown_when_it_is_named(get):
+    (engine,) = (await get("/api/v1/snapshot?target=chat&window=5m"))["engines"]
+    assert [window["window"] for window in engine["windows"]] == ["5m"]
+
+
+async def test_engines_are_grouped_with_ratios_of_sums(get):
+    whole = SnapshotView.model_validate(await get("/api/v1/snapshot?group_by=model_name&window=30s"))
+    first, second = whole.groups
+    assert [group.labels["model_name"] for group in whole.groups] == ["<b>\u2028", "llama"]
+    assert second.engines == tuple(engine.id for engine in whole.engines[:2])
+    (window,) = second.windows
+    assert window.draft_acceptance_ratio == (60 + 66) / (120 + 80)
+    assert sum(first.verdicts.values()) == 1
+
+
+async def test_one_engine_is_shown_by_its_id(get):
+    engine = EngineView.model_validate(await get(f"/api/v1/engines/{CHAT}"))
+    assert engine.target == "chat"
+    assert engine.model_dump(mode="json") == (await get("/api/v1/snapshot?target=chat"))["engines"][0]
+
+
+async def test_an_engine_that_is_not_there_is_a_problem(get):
+    problem = await get("/api/v1/engines/0123456789ab", 404)
+    assert (problem["title"], problem["status"]) == ("Not Found", 404)
+    assert "no engine with this id" in problem["detail"]
+
+
+async def test_every_target_is_shown(get):
+    whole = TargetsView.model_validate(await get("/api/v1/targets"))
+    assert [target.target for target in whole.targets] == ["chat", "code"]
+
+
+async def test_a_history_adds_up_to_the_window(get):
+    whole = HistoryView.model_validate(await get("/api/v1/history?step=10s&target=chat"))
+    window = SnapshotView.model_validate(await get("/api/v1/snapshot?target=chat")).engines[0].windows[1]
+    (engine,) = whole.engines
+    assert (whole.step_seconds, engine.id) == (10.0, CHAT)
+    assert sum(engine.drafts) == window.counts.drafts
+    assert engine.draft_acceptance_ratio == (0.5,) * len(engine.time)
+    assert engine.polls[1] == 10
+
+
+async def test_a_history_has_a_step_that_suits_a_screen(get):
+    assert (await get("/api/v1/history"))["step_seconds"] == 5.0
+
+
+async def test_a_history_of_too_many_steps_is_refused(get):
+    problem = await get("/api/v1/history?step=100ms", 400)
+    assert problem["parameters"] == [
+        {"name": "step", "problem": "makes more than 720 steps; the shortest is 0.417 s"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers", "more"),
+    [
+        ("", [1, 2, 3, 4, 5, 6], False),
+        ("limit=2", [5, 6], False),
+        ("since=a1-2", [3, 4, 5, 6], False),
+        ("since=a1-2&limit=2", [3, 4], True),
+        ("since=a1-6", [], False),
+        ("type=target_failing", [6], False),
+        ("target=chat&since=a1-3", [4, 5], False),
+        (f"engine_id={CHAT}", [1, 2, 3, 4, 5], False),
+        ("engine_id=000000000000", [], False),
+    ],
+)
+async def test_events_are_those_asked_for(get, query, numbers, more):
+    found = EventsView.model_validate(await get(f"/api/v1/events?{query}"))
+    assert [int(event.id.partition("-")[2]) for event in found.events] == numbers
+    assert (found.more, found.gap) == (more, False)
+    assert found.last == (f"a1-{numbers[-1]}" if more else "a1-6")
+
+
+async def test_who_pages_through_events_sees_each_once(get):
+    seen, last, more = [], "a1-0", True
+    while more:
+        found = EventsView.model_validate(await get(f"/api/v1/events?limit=2&type=engine_reset&since={last}"))
+        seen += [event.fields["n"] for event in found.events]
+        last, more = found.last, found.more
+    assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_events_of_an_earlier_run_are_a_gap(get):
+    assert (await get("/api/v1/events?since=99-3"))["gap"] is True
+
+
+PAGES = (
+    "/api/v1/snapshot",
+    f"/api/v1/engines/{CHAT}",
+    "/api/v1/targets",
+    "/api/v1/history",
+    "/api/v1/events",
+    "/api/v1/openapi.json",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_head_says_what_get_would(client, path):
+    head, get = await client.head(path), await client.get(path)
+    assert (head.status, await head.read()) == (200, b"")
+    assert head.headers["Content-Length"] == get.headers["Content-Length"]
+    assert (get.content_type, get.headers["Cache-Control"]) == ("application/json", "no-store")
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
+    client = await aiohttp_client(create_app(make_state(api=source)), auto_decompress=False)
+    packed = await client.get(path, headers={"Accept-Encoding": "gzip"})
+    plain = await client.get(path, headers={"Accept-Encoding": "identity"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in plain.headers
+    assert json.loads(gzip.decompress(await packed.read())) == json.loads(await plain.read())
+    assert plain.headers["Vary"] == "Accept-Encoding"
+
+
+async def test_what_is_prepared_is_judged_before_it_is_shown(aiohttp_client, make_state, source):
+    prepared = []
+
+    async def prepare():
+        prepared.append(True)
+
+    client = await aiohttp_client(create_app(make_state(api=source, prepare=prepare)))
+    for path in ("/api/v1/snapshot", f"/api/v1/engines/{CHAT}", "/metrics"):
+        await client.get(path)
+    assert len(prepared) == 3
+
+
+async def test_polls_have_their_turn_between_two_engines(client, source):
+    turns, done = 0, False
+
+    async def poll():
+        nonlocal turns
+        while not done:
+            turns += 1
+            await asyncio.sleep(0)
+
+    state = client.server.app[STATE]
+    lists = {"engines": (responses.encoded(engine_view(*each)) for each in state.api.snapshot().engines * 50)}
+    polling = asyncio.ensure_future(poll())
+    body = b"".join([piece async for piece in responses.pieces({"time": 1.5}, lists)])
+    done = True
+    await polling
+    assert len(json.loads(body)["engines"]) == 150
+    assert turns >= 150

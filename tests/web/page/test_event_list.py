@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import itertools
+import re
+from string import Formatter
+
+import pytest
+
+from spec_decode_exporter.monitor.log_events import LOG_EVENTS, About
+from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.web.page import event_list
+from spec_decode_exporter.web.page.page_data import PageData
+
+_numbers = itertools.count(1)
+
+
+def event(type_="acceptance_dropped", time=100.0, engine_id="e", bad=True, **fields):
+    return EventView(
+        id=f"1-{next(_numbers)}", time=time, type=type_, bad=bad, target="chat", model_name="llama", engine="0",
+        engine_id=engine_id, fields=fields,
+    )  # fmt: skip
+
+
+def news(type_, time=100.0, engine_id="e", **fields):
+    return event(type_, time, engine_id, bad=False, **fields)
+
+
+KEPT = [
+    each
+    for each in LOG_EVENTS
+    if each.about in {About.ENGINE, About.TARGET, About.REQUESTS} and each.word != "engine_summary"
+]
+
+
+@pytest.mark.parametrize("row", KEPT, ids=lambda row: row.word)
+def test_every_event_has_words_made_of_its_own_fields(row):
+    wording = event_list._WORDINGS[row.word]
+    asked = {name for _, name, _, _ in Formatter().parse(wording.text) if name}
+    assert asked <= {*row.fields, "error"}
+
+
+def test_no_words_are_for_events_that_are_no_more():
+    assert event_list._WORDINGS.keys() <= {row.word for row in LOG_EVENTS}
+
+
+def test_fields_are_written_for_people_and_missing_ones_are_dashes():
+    told = event_list.event_text(event(kind="sudden", acceptance_length=1.4567))
+    assert told == "Acceptance dropped (sudden): 1.46 tokens a draft; \u2013 is usual"
+    assert event_list.event_text(event("something_else")) == "Something else"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (news("verdict_changed", verdict="insufficient"), "Verdict: Too early"),
+        (news("state_changed", state="disabled", before="unreachable"), "State: Off; it was Unreachable"),
+        (news("recommendation_changed", recommendation="keep", recommended_tokens=4), "Advice: keep it as it is"),
+        (news("recommendation_changed", recommendation="decrease", recommended_tokens=1), "Advice: try 1 token"),
+        (news("recommendation_changed", recommendation="increase", recommended_tokens=6), "Advice: try 6 tokens"),
+        (
+            news("recommendation_changed", recommendation="increase", recommended_tokens=None),
+            "Advice: draft more tokens at a time",
+        ),
+        (
+            news("recommendation_changed", recommendation="decrease", recommended_tokens=0),
+            "Advice: try without speculation",
+        ),
+        (news("engine_reset", cause="restart"), "The server's counters began anew: it was restarted"),
+        (event("check_broken", check="one_server"), "The counters contradict each other: one server"),
+    ],
+)  # fmt: skip
+def test_what_the_log_says_in_codes_is_said_in_words(told, words):
+    assert event_list.event_text(told) == words
+
+
+def test_an_engine_has_its_own_events_and_those_of_its_target():
+    all_ = [event(), event(engine_id="other"), event("target_failing", 200.0, None, error="<refused>")]
+    page = PageData(260.0, iter(()), (), all_)
+    own = page.events_of("e", "chat")
+    assert own == [all_[0], all_[2]]
+    assert [(mark.age, mark.kind) for mark in event_list.marks(own, 260.0)] == [
+        (160.0, "drop"),
+        (60.0, "drop"),
+    ]
+    listed = event_list.engine_events(own, "e", 260.0)
+    assert listed.count("<li") == 2
+    assert "Polls fail: &lt;refused&gt;" in listed
+    assert 'href="./api/v1/events?engine_id=e"' in listed
+
+
+def test_that_nothing_happened_is_said_only_where_it_is_known():
+    assert "Nothing happened since" in event_list.recent_events([], 0.0)
+    assert "Nothing is kept of what happened to it." in event_list.engine_events([], "e", 0.0)
+
+
+def test_not_all_that_happened_is_shown_but_all_of_it_is_linked():
+    listed = event_list.recent_events([event() for _ in range(50)], 200.0)
+    assert listed.count("<li") == 12
+    assert 'href="./api/v1/events"' in listed
+
+
+def test_each_event_names_its_engine_and_leads_to_it():
+    assert '<a href="./?engine=e#e-e"><bdi>llama</bdi> · <bdi>chat</bdi> · engine 0</a>' in (
+        event_list.recent_events([event()], 200.0)
+    )
+
+
+def test_news_of_many_engines_are_one_line():
+    listed = event_list.recent_events([news("engine_found", engine_id=f"e{n}") for n in range(50)], 200.0)
+    assert listed.count("<li") == 1
+    assert "Seen for the first time" in listed
+    assert "50 engines" in listed
+
+
+def test_what_matters_is_not_lost_among_news():
+    dropped = event(time=90.0)
+    back = news("state_changed", 95.0, state="active", before="unreachable")
+    noise = [news("verdict_changed", 100.0 + 60 * n, verdict="healthy") for n in range(50)]
+    shown = re.findall('data-key="([^"]+)"', event_list.recent_events([dropped, back, *noise], 9000.0))
+    assert shown == [*(each.id for each in reversed(noise[-10:])), back.id, dropped.id]
+
+
+def test_alarms_are_not_gathered():
+    failing = [event("target_failing", engine_id=None, error="refused") for _ in range(3)]
+    assert event_list.recent_events(failing, 200.0).count("<li") == 3
+
+
+def test_what_happened_to_requests_names_their_model():
+    mix = event("mixed_workload_began", engine_id=None, requests=120).model_copy(
+        update={"target": "", "engine": None, "model_name": "<llama>"}
+    )
+    html = event_list.recent_events([mix], 100.0)
+    assert '<span class="who"><bdi>&lt;llama&gt;</bdi></span>' in html
+    assert "A mixed workload: 120 requests" in html

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html import unescape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.views.models import TargetView
+from spec_decode_exporter.web.page import page_content
+from spec_decode_exporter.web.page.fleet_summary import sentence
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
+from spec_decode_exporter.web.page.page_query import Query
+from tests.web.page.conftest import changed
+from tests.web.page.test_markup import Reading
+
+
+def target(name="chat", up=True, error=""):
+    return TargetView(
+        target=name, address="vllm:8000/metrics", labels={"target": name}, discovery="static", up=up, error=error,
+        engine_kind="vllm", front_end="python", page="full", version="0.32.0", polls=9, poll_failures={},
+        poll_seconds=None, poll_bytes=None, poll_interval_seconds=1.0, last_success_timestamp_seconds=90.0,
+        engines=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("standings", "says"),
+    [
+        ({}, "No engine was seen yet."),
+        ({State.IDLE: 3}, "No engine drafts anything now."),
+        ({Verdict.INSUFFICIENT: 2}, "Too early to say whether speculation pays."),
+        ({Verdict.HEALTHY: 1, State.DISABLED: 2}, "Speculation pays."),
+        ({Verdict.HARMFUL: 1}, "Speculation hardly pays, if at all."),
+        ({Verdict.MARGINAL: 1, Verdict.OPTIMAL: 2}, "Speculation pays on all 3 engines that draft."),
+        (
+            {Verdict.OPTIMAL: 2, Verdict.POOR: 1, Verdict.INSUFFICIENT: 1},
+            "Speculation pays on 2 of the 4 engines that draft; hardly or not at all on 1, too early to say on 1.",
+        ),
+    ],
+)
+def test_the_fleet_is_summed_up_in_a_sentence(standings, says):
+    assert sentence(Counter(standings)) == says
+
+
+async def test_without_any_target_it_says_what_to_do():
+    html = await content(Query(), PageData(100.0, iter(()), (), ()))
+    assert "spec-decode-exporter --target http://localhost:8000/metrics" in html
+    assert 'id="filter"' not in html
+
+
+async def test_targets_that_are_down_come_first_and_say_why():
+    targets = [target("up"), *(target(f"down-{number}", up=False, error="refused") for number in range(4))]
+    html = await content(Query(), PageData(100.0, iter(()), targets, ()))
+    assert "4 targets are down." in html
+    assert "… and 1 more, below" in html
+    table = html[html.index('class="targets"') :]
+    assert table.index("down-0") < table.index("<bdi>up</bdi>")
+    assert "last answered" in table
+
+
+async def test_only_the_engines_that_are_open_are_shown_whole(engines):
+    page = PageData(100.0, iter(engines), [target()], ())
+    closed = await content(Query(), page)
+    assert closed.count('class="panel"') == 0
+    chat = engines[0].view.id
+    opened = await content(Query("", (chat,)), PageData(100.0, iter(engines), [target()], ()))
+    assert opened.count('class="panel"') == 1
+    assert f'href="./?engine={chat}#e-{chat}"' in closed
+    assert 'aria-expanded="true"' in opened
+
+
+async def test_a_filter_leaves_the_counts_of_the_whole_fleet(engines):
+    html = await content(Query("method=eagle3"), PageData(100.0, iter(engines), [target()], ()))
+    assert html.count('class="engine"') == 1
+    assert "1 of 2</output>" in html
+    assert "Speculation pays." in html
+
+
+async def test_of_a_large_fleet_so_many_are_shown(engines, monkeypatch):
+    monkeypatch.setattr(page_content, "MOST_ROWS", 3)
+    html = await content(Query(), PageData(100.0, iter(engines * 4), [target()], ()))
+    assert html.count('class="engine"') == 3
+    assert "8, the first 3 shown" in html
+
+
+async def test_an_engine_that_is_gone_has_a_row_without_numbers(engines):
+    gone = engines[0].view.model_copy(update={"windows": (), "state": State.UNREACHABLE})
+    html = await content(
+        Query("", (gone.id,)), PageData(100.0, iter([ShownEngine(gone, None)]), [target()], ())
+    )
+    assert "Unreachable" in html
+    assert "Since the exporter first saw the engine" in html
+
+
+class Counted(list):
+    """Events that count how often all of them are gone through."""
+
+    readings = 0
+
+    def __iter__(self):
+        self.readings += 1
+        return super().__iter__()
+
+
+async def test_events_are_not_gone_through_for_each_engine(engines):
+    events = Counted()
+    rows = [changed(engines[0], id=str(number)) for number in range(20)]
+    await content(Query("", ("1", "2")), PageData(100.0, iter(rows), [target()], events))
+    assert events.readings <= 2
+
+
+async def test_a_verdict_says_of_its_engine_what_it_rests_on(engines):
+    text = "Speculation pays very well: a draft gives 3.10 tokens, at an unknown cost."
+    chat = changed(engines[0], verdict=Verdict.OPTIMAL, verdict_text=text)
+    html = await content(Query(), PageData(100.0, iter([chat]), [target()], ()))
+    assert f'class="verdict optimal" title="{text}"' in html
+    assert "twice" not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("verdict=optimal", [1]),
+        ('verdict="too early"', [2]),
+        ("early", [2]),
+        ("state=off", [3]),
+        ('"dropped now"', [1]),
+        ("dropped=slow", [1]),
+        ('Team="a b"', [2]),
+        ('action="is best"', [1, 2]),
+    ],
+)
+async def test_the_filter_finds_what_is_shown(engines, text, found):
+    chat, off = engines
+    both = dict.fromkeys(DropKind, True)
+    drops = chat.view.drops.model_copy(update={"dropped": both})
+    shown = [
+        changed(chat, id="1", verdict=Verdict.OPTIMAL, drops=drops, recommended_tokens=4, configured_tokens=4),
+        changed(chat, id="2", verdict=Verdict.INSUFFICIENT, labels={"Team": "A b"}, recommended_tokens=4,
+                configured_tokens=4),
+        changed(off, id="3"),
+    ]  # fmt: skip
+    html = await content(Query(text), PageData(100.0, iter(shown), [target()], ()))
+    assert re.findall('<tbody id="e-(.)"', html) == [str(each) for each in found]
+
+
+async def test_an_engine_of_the_address_that_is_not_there_is_said_to_be_missing(engines):
+    asked = Query("", (engines[0].view.id, "<gone>"))
+    html = await content(asked, PageData(100.0, iter(engines), [target()], ()))
+    assert "There is no engine <q><bdi>&lt;gone&gt;</bdi></q>" in html
+    assert html.count("There is no engine") == 1
+    assert f'href="./?engine={engines[0].view.id}" class="chip">Close' in html
+
+
+async def test_without_an_engine_one_thing_is_said_once_and_there_is_no_filter():
+    html = await content(Query(), PageData(100.0, iter(()), [target()], ()))
+    assert html.count("No engine was seen yet.") == 1
+    assert "a moment after its server's first answer" in unescape(html)
+    assert 'id="filter"' not in html
+
+
+async def test_whoever_has_to_be_looked_at_comes_first(engines, monkeypatch):
+    monkeypatch.setattr(page_content, "MOST_ROWS", 3)
+    chat = engines[0]
+    slow = chat.view.drops.model_copy(update={"dropped": {DropKind.SLOW: True}})
+    fine = [changed(chat, id=f"fine{number}") for number in range(9)]
+    shown = [
+        *fine[:8],
+        changed(chat, id="harmful", verdict=Verdict.HARMFUL),
+        fine[8],
+        changed(chat, id="dropped", drops=slow),
+    ]
+    html = await content(Query("", ("fine7",)), PageData(100.0, iter(shown), [target()], ()))
+    assert re.findall('<tbody id="e-([^"]+)"', html) == ["harmful", "dropped", "fine0", "fine7"]
+
+
+@settings(max_examples=30)
+@given(text=st.text(min_size=1))
+async def test_no_name_changes_the_structure_of_the_page(engines, text):
+    def shown(name):
+        view = engines[0].view
+        update = {"model_name": name, "target": name, "method": name, "labels": {name: name, "target": name}}
+        return ShownEngine(view.model_copy(update=update), engines[0].trace)
+
+    async def elements(name):
+        page = PageData(100.0, iter([shown(name)]), [target(name, up=False, error=name)], ())
+        return Reading(await content(Query("", (engines[0].view.id,)), page)).elements
+
+    assert await elements(text) == await elements("plain" if text != "target" else text)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import MultiDict
+
+from spec_decode_exporter.web.page.page_query import Query, folded
+
+WORDS = folded(
+    [
+        ("target", "chat-1"),
+        ("model_name", "Llama 3"),
+        ("verdict", "poor"),
+        ("Team", "Search all"),
+        ("state", "disabled"),
+        ("state", "Off"),
+    ]
+)
+
+
+def read(address):
+    return Query.read(MultiDict(parse_qsl(address)))
+
+
+def test_an_address_is_read_and_written():
+    query = read("q=verdict%3Dpoor&engine=a&engine=b&engine=a&other=1")
+    assert query == Query("verdict=poor", ("a", "b"))
+    assert query.href == "./?q=verdict%3Dpoor&engine=a&engine=b"
+    assert Query().href == "./"
+
+
+def test_an_engine_is_opened_and_closed():
+    query = Query("x", ("a",))
+    assert query.toggled("b").opened == ("a", "b")
+    assert query.toggled("a").opened == ()
+    assert query.filtered("y") == Query("y", ("a",))
+
+
+def test_only_so_many_engines_are_open_and_the_oldest_close():
+    query = read("&".join(f"engine={number}" for number in range(20)))
+    assert query.opened == tuple(map(str, range(12, 20)))
+    assert len(read(f"q={'x' * 5000}").text) == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("LLAMA", True),
+        ("chat poor", True),
+        ("chat harmful", False),
+        ("verdict=poor", True),
+        ("verdict=Poor TEAM=x", False),
+        ('Team="search all"', True),
+        ('verdict=poor "llama 3"', True),
+        ('"3 llama"', False),
+        ('team="search', False),
+        ('team="search ALL', True),
+        ("state=off", True),
+        ("state=disabled off", True),
+        ("verdict=po", False),
+        ("unknown=poor", False),
+    ],
+)
+def test_every_word_of_a_filter_must_be_found(text, matches):
+    assert Query(text).matches(WORDS) is matches
+
+
+@given(st.text(), st.lists(st.text(), max_size=5))
+def test_what_is_written_is_read_again(text, opened):
+    query = Query.read(MultiDict([("q", text), *(("engine", each) for each in opened)]))
+    assert read(urlsplit(query.href).query) in {query, Query(query.text, tuple(filter(None, query.opened)))}

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_findings import (
+    Effect,
+    GroupFindings,
+    GroupKey,
+    ModelFindings,
+    Modes,
+    Percentiles,
+    RequestFindings,
+    Summary,
+    Totals,
+    WindowFindings,
+)
+from spec_decode_exporter.web.page import request_panel as module
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_data import PageData
+from spec_decode_exporter.web.page.page_query import Query
+from tests.web.page.mixed_requests import mixed_requests
+from tests.web.page.test_markup import Reading
+
+SPEEDS = {Effect.GAINS: (1.5, 1.4, 1.6), Effect.LOSES: (0.8, 0.7, 0.9), Effect.UNCLEAR: (1.0, 0.9, 1.1)}
+
+
+async def requests(findings):
+    return await module.requests(findings, InternalErrors())
+
+
+def summary(number=10, speed=None, **changes):
+    said = Summary(
+        totals=Totals(number, 20 * number, 80 * number, 40 * number),
+        acceptance_ratio=Percentiles(0.25, 0.5, 0.75),
+        mean_acceptance_ratio=0.5,
+        acceptance_length_tokens=Percentiles(2.0, 3.0, 4.0),
+        time_per_output_token_seconds=Percentiles(0.01, 0.02, 0.03),
+        speedup_ratio=Estimate(*speed, standard_error=0.1) if speed else None,
+        below_break_even=3,
+        judged=number,
+        rejected=0,
+        repetitive=0,
+    )
+    return replace(said, **changes)
+
+
+def group(kind="chat", effect=Effect.UNCLEAR, number=10, model="llama", temperature="0", **changes):
+    return GroupFindings(
+        GroupKey(model, kind, temperature), summary(number, SPEEDS[effect], **changes), effect
+    )
+
+
+def found(*groups, mixed=False, modes=None, advice=(), counts=(), partial=False, **changes):
+    names = dict.fromkeys(each.key.model_name for each in groups)
+    number = sum(each.summary.totals.requests for each in groups)
+    models = [ModelFindings(each, summary(number), modes, mixed, advice, counts) for each in names]
+    windows = {
+        label: WindowFindings(seconds, partial, groups, models)
+        for label, seconds in (("30s", 30), ("5m", 300))
+    }
+    return replace(RequestFindings(enabled=True, windows=windows, taken=number), **changes)
+
+
+def rows(html):
+    return re.findall(r'<th scope="row" role="rowheader"><bdi>([^<]*)', html)
+
+
+async def test_where_requests_are_not_taken_there_is_nothing():
+    assert await requests(RequestFindings()) == ""
+    html = await content(Query(), PageData(100.0, iter(()), (), ()))
+    assert "requests-title" not in html
+    assert "requests.ingest" in html  # one line of the glossary says how to switch it on
+
+
+async def test_before_the_first_request_it_says_where_to_send_them():
+    html = await requests(RequestFindings(enabled=True))
+    assert "No request was taken yet. Send what vLLM's responses say" in Reading(html).text
+
+
+async def test_those_that_lose_come_first_and_then_the_largest():
+    html = await requests(
+        found(group("few", Effect.GAINS, 5), group("many", Effect.GAINS, 50), group("lost", Effect.LOSES, 2))
+    )
+    assert rows(html) == ["lost", "many", "few"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "word", "kind"),
+    [
+        (Effect.LOSES, "Loses", "harmful"),
+        (Effect.GAINS, "Gains", "healthy"),
+        (Effect.UNCLEAR, "Unclear", "insufficient"),
+    ],
+)
+async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
+    html = await requests(found(group("chat", effect)))
+    assert f'class="verdict {kind}"' in html
+    assert f'class="sign {kind}"' in html
+    assert f"<span>{word}</span>" in html
+
+
+@pytest.mark.parametrize(
+    ("speed", "judged", "why"),
+    [
+        ((1.0, 0.9, 1.1), 10, "the bounds lie on both sides of 1"),
+        ((0.91, 0.906, 0.91), 10, "what drafting costs is only a guess"),
+        (None, 10, "too few requests"),
+        (None, 0, "what drafting costs is not known"),
+    ],
+)
+async def test_why_it_is_unclear_is_said_in_sight(speed, judged, why):
+    unclear = GroupFindings(GroupKey("llama", "chat", "0"), summary(10, speed, judged=judged), Effect.UNCLEAR)
+    assert Reading(await requests(found(unclear))).text.count(why) == 1
+
+
+@pytest.mark.parametrize("effect", [Effect.LOSES, Effect.GAINS])
+async def test_what_is_clear_has_no_excuse(effect):
+    html = await requests(found(group("chat", effect)))
+    assert html.count('class="where"') == 1  # the temperature
+
+
+async def test_a_bucket_of_temperatures_is_said_as_in_the_sentences():
+    assert "temperature up to 0.7" in Reading(await requests(found(group(temperature="to 0.7")))).text
+
+
+async def test_every_number_of_a_group_is_there_exactly():
+    html = await requests(found(group("chat", Effect.LOSES, 10)))
+    (row,) = re.findall(r"<tbody.*</tbody>", html)
+    values = re.findall(r'<data value="([^"]+)"', row)
+    number, medians, ends = ["10", "1.0"], ["0.5", "0.5"], ["0.25", "0.75"]
+    rest = ["3.0", "2.0", "4.0", "0.3", "400", "0.02", "0.01", "0.03", "0.8", "0.7", "0.9"]
+    assert values == [*number, *medians, *ends, *rest]
+    assert "3 of 10" in row
+
+
+async def test_the_range_is_drawn_from_p10_to_p90_with_p50_in_it():
+    html = await requests(found(group()))
+    assert '<rect class="fill" x="25" width="50" height="8"/>' in html
+    assert '<line class="mark" x1="50" x2="50" y1="0" y2="8"/>' in html
+
+
+async def test_what_has_no_value_is_not_0():
+    nothing = {
+        "acceptance_ratio": None,
+        "acceptance_length_tokens": None,
+        "time_per_output_token_seconds": None,
+    }
+    html = await requests(found(group(judged=0, below_break_even=0, **nothing)))
+    assert html.count('class="none"') == 4
+    assert ">0.0" not in html
+
+
+async def test_a_mixed_workload_is_told_with_its_heaps_and_what_to_do():
+    advice = ["Serve creative requests <elsewhere>."]
+    modes = Modes(0.4, 0.38, 0.82)
+    counts = [0] * 7 + [40] + [0] * 8 + [60, 0, 0, 0]
+    html = await requests(found(group(), mixed=True, modes=modes, advice=advice, counts=counts))
+    text = Reading(html).text
+    assert "Mixed workload: " in text
+    assert "Serve creative requests <elsewhere>." in text
+    assert (
+        "100 requests in two heaps: 40.0\u202f% around 38.0\u202f%, 60.0\u202f% around 82.0\u202f%." in text
+    )
+    columns = html[html.index('class="columns"') : html.index("</svg>")]
+    assert columns.count('class="fill"') == 2
+    assert columns.count('class="mark"') == 2
+    assert 'y="0" width="28" height="100"' in columns
+
+
+async def test_without_a_finding_nothing_is_claimed():
+    text = Reading(await requests(found(group(), counts=[0] * 19 + [7]))).text
+    assert "Mixed" not in text
+    assert "7 requests by their acceptance rate, in one heap." in text
+
+
+async def test_pathological_requests_are_told_in_their_row():
+    text = Reading(await requests(found(group(rejected=3, repetitive=1200)))).text
+    assert "3 had almost nothing accepted" in text
+    assert "1\u202f200 had almost everything accepted" in text
+
+
+async def test_what_was_not_counted_or_not_told_apart_is_said():
+    refused = {Refusal.MALFORMED: 2, Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0, Refusal.DROPPED: 7}
+    html = await requests(
+        found(group(), refused=refused, folded={"request_type": 7, "user": 0}, partial=True)
+    )
+    text = Reading(html).text
+    assert text.endswith(
+        "Since the start 10 requests were taken; refused 2 malformed, 3\u202f000 above the rate, "
+        "7 dropped by the sender;"
+        " counted as other 7 by request_type."
+    )
+    assert "Of the last 5m not every request is here" in text
+
+
+async def test_a_group_of_the_longest_window_alone_has_no_median_in_the_shorter():
+    both = found(group("chat"), group("gone"))
+    short = replace(both.windows["30s"], groups=[group("chat")])
+    html = await requests(replace(both, windows={**both.windows, "30s": short}))
+    assert html.count('class="none"') == 1
+
+
+async def test_each_model_has_a_table_of_its_own():
+    html = await requests(found(group(model="llama"), group(model="qwen")))
+    assert html.count("<table") == 2
+    assert 'aria-label="Requests of qwen by type and temperature"' in html
+
+
+async def test_the_mixed_workload_of_the_simulator_is_shown_as_it_is():
+    html = await requests(await mixed_requests())
+    text = Reading(html).text
+    assert rows(html)[0] == "creative"
+    assert "Mixed workload" in text
+    assert "Serve creative requests at temperature up to 1" in text
+    assert "in two heaps: " in text
+
+
+@settings(max_examples=30)
+@given(text=st.text(min_size=1))
+async def test_no_name_changes_the_structure_of_the_section(text):
+    async def elements(name):
+        said = found(group(name, model=name, temperature=name), mixed=True, advice=[name], folded={"user": 1})
+        return Reading(await requests(said)).elements
+
+    assert await elements(text) == await elements("plain")

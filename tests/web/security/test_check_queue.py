@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.web.security.check_queue import BusyError, Check, CheckQueue
+
+
+class Client:
+    """A client that waits for results until it is gone."""
+
+    def __init__(self):
+        self.gone = False
+
+    def asks(self, queue, password, address="a", user=b"prometheus"):
+        check = Check(password, "hash", password)
+        queue.add(check, address, user)
+        return check.asked(lambda: self.gone)
+
+
+def taken(queue):
+    """The passwords in the order of their turns."""
+    passwords = []
+    while (check := queue.take()) is not None:
+        passwords.append(check.password)
+    return passwords
+
+
+def first(checks):
+    return checks[0]
+
+
+async def test_addresses_take_turns_whatever_the_number_of_guesses():
+    queue, client = CheckQueue(choose=first), Client()
+    for guess in range(40):
+        client.asks(queue, b"%d" % guess, "hostile")
+    client.asks(queue, b"right", "prometheus")
+    assert taken(queue).index(b"right") == 1
+
+
+async def test_user_names_of_an_address_take_turns():
+    queue, client = CheckQueue(choose=first), Client()
+    for guess in range(40):
+        client.asks(queue, b"%d" % guess, user=b"admin")
+    client.asks(queue, b"right", user=b"prometheus")
+    assert taken(queue).index(b"right") == 1
+
+
+async def test_no_address_and_no_name_waits_for_ever_while_new_ones_come():
+    queue, client = CheckQueue(choose=first), Client()
+    client.asks(queue, b"right", "prometheus")
+    for guess in range(5):
+        client.asks(queue, b"%d" % guess, f"hostile-{guess}")
+        client.asks(queue, b"as prometheus", "prometheus", b"name-%d" % guess)
+    order = []
+    for guess in range(40):
+        order.append(queue.take().password)
+        client.asks(queue, b"more", f"hostile-{guess + 5}")
+        client.asks(queue, b"more", "prometheus", b"name-%d" % (guess + 5))
+    assert b"right" in order[:12]
+
+
+async def test_of_the_passwords_for_one_name_from_one_address_any_may_be_next():
+    chosen = []
+
+    def last(checks):
+        chosen.append(len(checks))
+        return checks[-1]
+
+    queue, client = CheckQueue(choose=last), Client()
+    for guess in range(3):
+        client.asks(queue, b"%d" % guess)
+    assert taken(queue) == [b"2", b"1", b"0"]
+    assert chosen == [3, 2, 1]
+
+
+async def test_a_full_queue_drops_a_check_of_the_address_with_most_of_them():
+    queue, client = CheckQueue(4, first), Client()
+    results = [client.asks(queue, b"%d" % guess, "hostile") for guess in range(4)]
+    with pytest.raises(BusyError):
+        client.asks(queue, b"one more", "hostile")
+    client.asks(queue, b"right", "prometheus")
+    assert isinstance(results[-1].exception(), BusyError)
+    assert taken(queue) == [b"0", b"right", b"1", b"2"]
+
+
+async def test_who_is_gone_is_not_checked_and_takes_no_place():
+    queue, gone, client = CheckQueue(4, first), Client(), Client()
+    results = [gone.asks(queue, b"%d" % guess, "hostile") for guess in range(4)]
+    gone.gone = True
+    client.asks(queue, b"right", "hostile")
+    assert len(queue) == 1
+    assert all(isinstance(result.exception(), BusyError) for result in results)
+    assert taken(queue) == [b"right"]
+
+
+async def test_a_check_that_somebody_still_waits_for_is_done():
+    queue, gone = CheckQueue(), Client()
+    check = Check(b"key", "hash", b"password")
+    queue.add(check, "a", b"user")
+    left, stays = check.asked(lambda: gone.gone), check.asked(lambda: False)
+    gone.gone = True
+    assert queue.take() is check
+    check.end(outcome=True)
+    assert isinstance(left.exception(), BusyError)
+    assert stays.result()
+
+
+ASKED = st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"y"]), st.booleans())
+
+
+@given(st.lists(ASKED, max_size=40), st.integers(1, 8))
+def test_every_check_is_done_once_or_rejected(asked, most):
+    async def scenario():
+        queue, client, results = CheckQueue(most), Client(), []
+        for number, (address, user, take) in enumerate(asked):
+            try:
+                results.append(client.asks(queue, b"%d" % number, address, user))
+            except BusyError:
+                results.append(None)
+            assert len(queue) <= most
+            if take and (check := queue.take()) is not None:
+                check.end(outcome=False)
+        while (check := queue.take()) is not None:
+            check.end(outcome=False)
+        assert all(result is None or result.done() for result in results)
+        assert not any(result and not result.exception() and result.result() for result in results)
+        assert (len(queue), queue._waiting) == (0, {})
+
+    asyncio.run(scenario())

@@ -1,0 +1,626 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import re
+import socket
+import ssl
+
+import pytest
+import trustme
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.server import client_connection as connection_module
+from spec_decode_exporter.web.server import connection_limiter as module
+from spec_decode_exporter.web.server.client_connection import (
+    HEAD_SECONDS,
+    MOST_HEAD,
+    MOST_RECEIVED,
+    STALLED_SECONDS,
+    Connection,
+)
+from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE = b"x" * 8_000_000
+
+
+class Timer:
+    def __init__(self, seconds, action):
+        self.seconds, self.action = seconds, action
+
+    def cancel(self):
+        self.action = None
+
+
+@pytest.fixture
+def pass_time(monkeypatch):
+    """A function that lets the time of the timers of so many seconds be over; it returns how many there were."""
+    timers = []
+
+    def later(connection, seconds):
+        timers.append(Timer(seconds, connection.abort))
+        return timers[-1]
+
+    def over(seconds):
+        due = [timer for timer in timers if timer.seconds == seconds and timer.action]
+        for timer in due:
+            timer.action()
+        return len(due)
+
+    monkeypatch.setattr(Connection, "_later", later)
+    return over
+
+
+class Serving:
+    """A server of a small page, a large one, and one that waits; and clients of it that send bytes."""
+
+    def __init__(self):
+        self.go_on, self.begun, self.writers = asyncio.Event(), 0, []
+
+    async def start(self, tls=None, most=8):
+        app = web.Application()
+        app.router.add_get("/", self.small)
+        app.router.add_get("/large", self.large)
+        app.router.add_get("/wait", self.wait)
+        app.router.add_get("/fails", self.fails)
+        app.router.add_post("/body", self.body)
+        self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, most)
+        self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
+        return self
+
+    async def small(self, _request):
+        self.begun += 1
+        return web.Response(text="here")
+
+    async def large(self, _request):
+        self.begun += 1
+        return web.Response(body=LARGE)
+
+    async def wait(self, _request):
+        self.begun += 1
+        await self.go_on.wait()
+        return web.Response(text="at last")
+
+    async def body(self, request):
+        self.begun += 1
+        return web.Response(text=str(len(await request.read())))
+
+    async def fails(self, _request):
+        raise ValueError("a defect")
+
+    async def connect(self, data=b"", **more):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **more)
+        self.writers.append(writer)
+        writer.write(data)
+        return reader, writer
+
+    async def close(self):
+        self.go_on.set()
+        for writer in self.writers:
+            writer.transport.abort()
+        await self.server.close()
+
+
+@pytest.fixture
+async def serving():
+    serving = Serving()
+    yield serving
+    await serving.close()
+
+
+async def answered(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"Content-Length"))
+    return (await reader.readexactly(length)).decode()
+
+
+async def hung_up(reader):
+    """Return whether the other side has ended the connection, politely or not."""
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+def connections(serving):
+    return len(serving.server.door._open)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: y"])
+async def test_a_client_that_does_not_finish_its_head_is_sent_away(serving, pass_time, until, begun):
+    await serving.start()
+    reader, _ = await serving.connect(begun)
+    await until(lambda: pass_time(HEAD_SECONDS) == 1)
+    assert await hung_up(reader)
+    await until(lambda: connections(serving) == 0)
+
+
+async def test_bytes_that_drip_win_no_time(serving, pass_time, until):
+    await serving.start()
+    _, writer = await serving.connect(b"GET / HTTP/1.1\r\n")
+    for _ in range(5):
+        writer.write(b"X-A: b\r\n")
+        await writer.drain()
+    await until(lambda: pass_time(HEAD_SECONDS) == 1)
+
+
+async def test_between_requests_a_client_may_be_silent_but_a_new_head_has_its_time(serving, pass_time, until):
+    await serving.start()
+    reader, writer = await serving.connect()
+    for _ in range(2):
+        writer.write(REQUEST)
+        assert await answered(reader) == "here"
+        assert pass_time(HEAD_SECONDS) == 0
+    writer.write(b"G")
+    await until(lambda: pass_time(HEAD_SECONDS) == 1)
+    assert await hung_up(reader)
+
+
+async def test_how_long_an_answer_takes_to_make_is_not_the_clients_doing(serving, pass_time, until):
+    await serving.start()
+    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    writer.write(b"GET ")  # the beginning of the next request
+    await writer.drain()
+    assert pass_time(HEAD_SECONDS) == 0
+    serving.go_on.set()
+    assert await answered(reader) == "at last"
+
+
+async def test_a_client_that_does_not_read_is_sent_away(serving, pass_time, until):
+    await serving.start()
+    await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
+    await until(lambda: pass_time(STALLED_SECONDS) == 1)
+    await until(lambda: connections(serving) == 0)
+
+
+async def test_a_client_that_reads_has_its_time(serving, pass_time):
+    await serving.start()
+    reader, _ = await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert len(await answered(reader)) == len(LARGE)
+    assert pass_time(STALLED_SECONDS) == 0
+
+
+async def test_when_the_house_is_full_the_longest_waiting_makes_room(serving, until):
+    await serving.start(most=3)
+    readers = []
+    for number in range(3):
+        readers.append((await serving.connect())[0])
+        await until(lambda number=number: connections(serving) == number + 1)
+    with capture_logs() as logs:
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+        assert await hung_up(readers[0])
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+        assert await hung_up(readers[1])
+    assert connections(serving) == 3
+    assert [entry["event"] for entry in logs] == ["connections_full"]
+
+
+async def test_the_log_says_once_that_connections_make_room_however_often_they_come_and_go(serving, until):
+    await serving.start(most=2)
+    with capture_logs() as logs:
+        for _ in range(3):
+            clients = [await serving.connect() for _ in range(3)]
+            await until(lambda readers=clients: any(reader.at_eof() for reader, _ in readers))
+            for _, writer in clients:
+                writer.transport.abort()
+            await until(lambda: connections(serving) == 0)
+    assert [each["event"] for each in logs] == ["connections_full"]
+
+
+async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
+    await serving.start(most=2)
+    asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
+    await until(lambda: serving.begun == 2)
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST)
+        assert await hung_up(reader)
+    serving.go_on.set()
+    assert [await answered(reader) for reader, _ in asked] == ["at last", "at last"]
+    reader, _ = await serving.connect(REQUEST)
+    assert await answered(reader) == "here"
+
+
+async def test_an_address_with_many_busy_connections_makes_room_for_another(serving, until, monkeypatch):
+    monkeypatch.setattr(module, "counted_address", lambda peer: peer[0])
+    await serving.start(most=3)
+    asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(3)]
+    await until(lambda: serving.begun == 3)
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST, local_addr=("127.0.0.2", 0))
+        assert await answered(reader) == "here"
+    assert await hung_up(asked[0][0])
+    serving.go_on.set()
+    assert [await answered(reader) for reader, _ in asked[1:]] == ["at last", "at last"]
+
+
+@pytest.mark.parametrize("page", [b"large", b"wait"])
+async def test_a_slow_connection_makes_room_for_another_of_its_address(serving, until, monkeypatch, page):
+    monkeypatch.setattr(connection_module, "SLOW_SECONDS", 0)
+    await serving.start(most=1)
+    await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
+    await until(lambda: any(each.slow for each in serving.server.door._open))
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+
+
+async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ENFILE, errno.EMFILE, errno.ECONNABORTED]
+    accept = loop.sock_accept
+
+    async def failing(listening):
+        if errors and (len(errors) < 4 or serving.server.door._open):
+            raise OSError(errors.pop(0), "as the system says it")
+        return await accept(listening)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    await serving.start()
+    with capture_logs() as logs:
+        waiting, _ = await serving.connect()
+        await until(lambda: not errors)
+        assert await hung_up(waiting)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+    assert [(entry["event"], entry["reason"]) for entry in logs] == [
+        ("connections_not_taken", "as the system says it")
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError("a defect"), OSError(errno.EBADF, "no socket")])
+async def test_a_defect_in_taking_a_connection_is_told_once_and_the_next_is_taken(
+    serving, until, monkeypatch, error
+):
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    loop, errors = asyncio.get_running_loop(), [error] * 3
+    accept = loop.sock_accept
+
+    async def failing(listening):
+        if errors:
+            raise errors.pop()
+        return await accept(listening)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    with capture_logs() as logs:
+        await serving.start()
+        await until(lambda: not errors)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+    assert [(entry["event"], entry["exc_info"]) for entry in logs] == [("connection_failed", error)]
+
+
+async def test_a_connection_that_cannot_be_begun_is_hung_up_on_and_the_next_is_taken(serving, monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    await serving.start()
+    door = serving.server.door
+    answer, errors = door._answer, [ValueError("a defect")]
+    monkeypatch.setattr(door, "_answer", lambda: _raise(errors.pop()) if errors else answer())
+    with capture_logs() as logs:
+        refused, _ = await serving.connect(REQUEST)
+        assert await hung_up(refused)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+    assert [entry["event"] for entry in logs] == ["connection_failed"]
+
+
+def _raise(error):
+    raise error
+
+
+async def test_nothing_is_left_when_it_closes(serving, until):
+    await serving.start()
+    for _ in range(3):
+        await serving.connect()
+    await until(lambda: connections(serving) == 3)
+    await serving.close()
+    await until(lambda: connections(serving) == 0)
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\nno header"])
+async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
+    await serving.start()
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(nonsense + b"\r\n\r\n")
+        assert b" 400 Bad Request" in await reader.read()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("path", [b"/", b"/nothing"])
+async def test_an_expectation_that_is_not_known_is_answered_but_not_logged(serving, caplog, path):
+    await serving.start()
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nExpect: \xff\r\n\r\n")
+        assert b" 417 " in await reader.read()
+    assert caplog.records == []
+
+
+async def test_a_client_may_expect_to_be_asked_for_its_body(serving):
+    await serving.start()
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
+    reader, writer = await serving.connect(head)
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(b"ab")
+    assert await answered(reader) == "2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (b"<b>mine</b> is no request\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n<b>mine</b>: x\r\n\r\n", 400),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: <b>mine</b>\r\n\r\n", 417),
+        (b"GET /nothing HTTP/1.1\r\nHost: x\r\nExpect: mine\xff\r\n\r\n", 417),
+        (b"GET /fails HTTP/1.1\r\nHost: x\r\n\r\n", 500),
+    ],
+)
+async def test_an_answer_that_no_page_gives_is_ours_and_repeats_nothing(serving, caplog, asked, status):
+    await serving.start()
+    reader, _ = await serving.connect(asked)
+    answer = await reader.read()
+    assert re.match(rb"HTTP/1\.[01] %d " % status, answer)
+    assert b"\r\nServer: spec-decode-exporter\r\n" in answer
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
+    assert not re.search(rb"aiohttp|Python|mine|aaaa|defect", answer)
+    assert answer.endswith(b".\n")
+    assert ("a defect" in caplog.text) == (status == 500)
+
+
+async def test_whatever_is_not_sent_at_once_counts_as_not_read(serving):
+    await serving.start()
+    reader, _ = await serving.connect(REQUEST)
+    assert await answered(reader) == "here"
+    (connection,) = serving.server.door._open
+    assert connection._transport.get_write_buffer_limits() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n",
+    ],
+)
+async def test_a_head_that_is_too_large_is_refused(serving, request_head):
+    await serving.start()
+    reader, _ = await serving.connect(request_head)
+    assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]
+
+
+HEADER = b"X: " + b"a" * 8000 + b"\r\n"
+
+
+async def test_a_head_whose_lines_are_too_large_together_is_hung_up_on(serving):
+    await serving.start()
+    reader, _ = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER + b"\r\n")
+    assert await hung_up(reader)
+    assert serving.begun == 0
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 10])
+async def test_a_head_is_as_large_as_it_may_be_whatever_the_parts_it_comes_in(serving, until, cut):
+    await serving.start()
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n" + 4 * HEADER + b"Content-Length: 60000\r\n\r\n"
+    assert MOST_HEAD - 8000 < len(request) < MOST_HEAD
+    reader, writer = await serving.connect(request[:-cut])
+    await until(lambda: [each._head_bytes for each in serving.server.door._open] == [len(request) - cut])
+    writer.write(request[-cut:] + b"a" * 60000)
+    assert await answered(reader) == "here"
+
+
+async def test_a_client_that_sends_much_ahead_of_its_answer_is_hung_up_on(serving, until):
+    await serving.start()
+    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"x" * 4000) * 20)
+    assert await hung_up(reader)
+
+
+async def test_a_request_ahead_of_the_last_answer_ends_the_connection_with_that_answer(serving, until):
+    await serving.start()
+    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    ahead = next(iter(serving.server.door._open))
+    writer.write(REQUEST)
+    await until(lambda: ahead.is_ahead)
+    serving.go_on.set()
+    answer = await reader.read()
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
+    assert b"Connection: close\r\n" in answer
+
+
+async def test_a_body_is_not_ahead_of_its_answer(serving, until):
+    await serving.start()
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MOST_HEAD)
+    reader, writer = await serving.connect(head)
+    await until(lambda: serving.begun == 1)
+    writer.write(b"x" * 4 * MOST_HEAD)
+    assert await answered(reader) == str(4 * MOST_HEAD)
+    writer.write(REQUEST)
+    assert await answered(reader) == "here"
+
+
+async def test_no_more_is_read_in_one_go_than_the_bound(serving, monkeypatch):
+    await serving.start()
+    received = []
+    monkeypatch.setattr(
+        Connection, "buffer_updated", lambda connection, nbytes: received.append(nbytes) or connection.abort()
+    )
+    reader, _ = await serving.connect(b"x" * 10 * MOST_RECEIVED)
+    assert await hung_up(reader)
+    assert received
+    assert max(received) <= MOST_RECEIVED
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
+)
+async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, monkeypatch, head):
+    monkeypatch.setattr("spec_decode_exporter.web.server.listen._LINGER_SECONDS", 0.01)
+    app = create_app(make_state())
+    serving.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+    serving.port = int(serving.server.urls[0].rpartition(":")[2].strip("/"))
+    reader, writer = await serving.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n")) == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+    writer.write_eof()
+    answer = await reader.read()
+    assert b"Connection: close\r\n" in answer
+    assert b"more than 65536 bytes" in answer
+
+
+class Tls:
+    def __init__(self, authority):
+        self.authority, self.admitting, self.names = authority, True, "localhost"
+        self.made = None
+        self.rotate()
+
+    def rotate(self):
+        self.made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.issue_cert(self.names).configure_cert(self.made)
+
+    def context(self):
+        return self.made
+
+    def admits(self, _transport):
+        return self.admitting
+
+
+@pytest.fixture
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority):
+    return Tls(authority)
+
+
+@pytest.fixture
+def trusting(authority):
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return {"ssl": context, "server_hostname": "localhost"}
+
+
+async def test_with_tls_the_page_comes_encrypted(serving, tls, trusting):
+    await serving.start(tls)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+    assert serving.server.urls[0].startswith("https://127.0.0.1:")
+
+
+async def test_a_new_certificate_is_shown_to_those_who_come_then(serving, tls, trusting):
+    await serving.start(tls)
+    clients = []
+    for _ in range(2):
+        clients.append(await serving.connect(REQUEST, **trusting))
+        assert await answered(clients[-1][0]) == "here"
+        tls.rotate()
+    assert len({writer.get_extra_info("peercert")["serialNumber"] for _, writer in clients}) == 2
+    first_reader, first_writer = clients[0]
+    first_writer.write(REQUEST)  # who is connected already stays so
+    assert await answered(first_reader) == "here"
+
+
+async def test_who_is_not_admitted_gets_no_answer(serving, tls, trusting, until):
+    tls.admitting = False
+    await serving.start(tls)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await hung_up(reader)
+    await until(lambda: connections(serving) == 0)
+    assert serving.begun == 0
+
+
+@pytest.mark.parametrize("data", [REQUEST, b"\x16\x03\x01\xff\xff" + b"\0" * 100])
+async def test_what_is_no_handshake_is_hung_up_on_without_a_word(serving, tls, until, caplog, data):
+    await serving.start(tls)
+    with caplog.at_level(logging.WARNING):
+        reader, _ = await serving.connect(data)
+        await reader.read()
+        await until(lambda: connections(serving) == 0)
+    assert caplog.records == []
+
+
+async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkeypatch):
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
+    await serving.start(tls)
+    reader, _ = await serving.connect()
+    assert await hung_up(reader)
+
+
+async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake(
+    serving, tls, trusting, monkeypatch, until
+):
+    monkeypatch.setattr(module, "MOST_HANDSHAKES", 1)
+    await serving.start(tls)
+    for _ in range(3):
+        await serving.connect()
+    await until(lambda: connections(serving) == 3)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+
+
+async def test_an_address_has_a_few_handshakes_at_a_time_and_each_has_its_time(
+    serving, tls, trusting, monkeypatch, until
+):
+    monkeypatch.setattr(module, "MOST_HANDSHAKES", 3)
+    monkeypatch.setattr(module, "MOST_HANDSHAKES_PER_CLIENT", 2)
+    monkeypatch.setattr(module, "BEGUN_HANDSHAKE_SECONDS", 0.01)
+    await serving.start(tls)
+    turns = serving.server.door._handshakes
+    held = []
+    take = turns.take
+
+    async def noted(address):
+        await take(address)
+        held.append(turns._held[address])
+
+    monkeypatch.setattr(turns, "take", noted)
+    readers = [(await serving.connect(b"\x16\x03\x01"))[0] for _ in range(5)]
+    assert all([await hung_up(reader) for reader in readers])
+    assert max(held) == 2
+    await until(lambda: turns.free == 3)
+    reader, _ = await serving.connect(REQUEST, **trusting)
+    assert await answered(reader) == "here"
+
+
+async def test_handshakes_count_as_connections_and_make_room(serving, tls, trusting, until):
+    await serving.start(tls, most=2)
+    readers = [(await serving.connect())[0] for _ in range(2)]
+    await until(lambda: connections(serving) == 2)
+    with capture_logs():
+        reader, _ = await serving.connect(REQUEST, **trusting)
+        assert await answered(reader) == "here"
+    assert await hung_up(readers[0])
+    assert connections(serving) == 2
+
+
+async def test_closing_ends_handshakes(serving, tls, until):
+    await serving.start(tls)
+    reader, _ = await serving.connect()
+    await until(lambda: connections(serving) == 1)
+    await serving.server.close()
+    assert await hung_up(reader)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_who_must_make_room_before_the_greeting_began_is_hung_up_on(serving, until):
+    await serving.start(most=1)
+    (first, _first_client), (second, _second_client) = socket.socketpair(), socket.socketpair()
+    with capture_logs():
+        serving.server.door._admit(first, "10.0.0.1")
+        serving.server.door._admit(second, "10.0.0.1")
+        await until(lambda: first.fileno() == -1)
+    for each in (_first_client, _second_client):
+        each.close()

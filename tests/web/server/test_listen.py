@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import stat
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.web.server import listen
+from spec_decode_exporter.web.server.listen import (
+    ListenAddress,
+    ListenError,
+    parse_address,
+    parse_listen_address,
+    serve,
+)
+from spec_decode_exporter.web.server.unix_socket import UnixAddress
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (":7732", ListenAddress("", 7732)),
+        ("0.0.0.0:7732", ListenAddress("0.0.0.0", 7732)),
+        ("[::1]:7732", ListenAddress("::1", 7732)),
+        ("[::]:7732", ListenAddress("::", 7732)),
+        ("[fe80::1%eth0]:80", ListenAddress("fe80::1%eth0", 80)),
+        ("localhost:0", ListenAddress("localhost", 0)),
+        ("exporter.example:65535", ListenAddress("exporter.example", 65535)),
+    ],
+)
+def test_an_address_is_read_and_written_the_same_way(value, expected):
+    assert parse_listen_address(value) == expected
+    assert str(expected) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "7732",
+        ":",
+        "localhost",
+        "localhost:",
+        ":65536",
+        ":-1",
+        "::1:7732",
+        "[::1]",
+        "http://x:1",
+        "u@h:1",
+        "a b:1",
+        ":\u0661",
+    ],
+)
+def test_what_is_no_address_is_refused_with_the_remedy(value):
+    with pytest.raises(ListenError) as refused:
+        parse_listen_address(value)
+    assert repr(value) in str(refused.value)
+    assert "such as :7732" in str(refused.value)
+
+
+@given(st.from_regex(r"[a-z.-]*:[0-9]{1,4}", fullmatch=True))
+def test_any_name_and_any_port_make_an_address(value):
+    host, _, port = value.rpartition(":")
+    assert parse_listen_address(value) == ListenAddress(host, int(port))
+
+
+@given(st.text())
+def test_other_text_is_refused_by_no_other_error(value):
+    with contextlib.suppress(ListenError):
+        assert 0 <= parse_listen_address(value).port <= 65535
+
+
+@pytest.fixture
+def app():
+    async def answer(_request):
+        return web.Response(text="here")
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    return app
+
+
+@pytest.mark.parametrize("value", [":0", "127.0.0.1:0", "localhost:0", "0.0.0.0:0"])
+async def test_the_url_leads_to_the_server(app, value):
+    server = await serve(app, [parse_listen_address(value)])
+    async with aiohttp.ClientSession() as session, session.get(server.urls[0]) as answer:
+        assert await answer.text() == "here"
+    await server.close()
+
+
+async def test_every_address_is_listened_on(app):
+    server = await serve(app, [parse_listen_address("127.0.0.1:0"), parse_listen_address("localhost:0")])
+    assert len(set(server.urls)) == 2
+    async with aiohttp.ClientSession() as session:
+        for url in server.urls:
+            assert (await session.get(url)).status == 200
+    await server.close()
+
+
+async def test_a_port_in_use_is_named_and_nothing_else_stays_bound(app):
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        used, unused = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        with pytest.raises(
+            ListenError, match=rf"cannot listen on 127\.0\.0\.1:{used}: the port is in use.*choose another"
+        ):
+            await serve(app, [ListenAddress("127.0.0.1", unused), ListenAddress("127.0.0.1", used)])
+        socket.create_server(("127.0.0.1", unused)).close()
+
+
+async def test_a_host_that_is_not_here_is_named(app):
+    with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.1:0: no interface of this machine"):
+        await serve(app, [ListenAddress("192.0.2.1", 0)])
+
+
+async def test_a_name_that_does_not_resolve_is_named(app):
+    with pytest.raises(ListenError, match=r"cannot listen on nowhere\.invalid:1: "):
+        await serve(app, [ListenAddress("nowhere.invalid", 1)])
+
+
+async def test_closing_lets_a_request_under_way_end(app):
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request):
+        started.set()
+        await go_on.wait()
+        return web.Response(text="done")
+
+    app.router.add_get("/slow", slow)
+    server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.create_task(session.get(f"{server.urls[0]}slow"))
+        await started.wait()
+        closing = asyncio.create_task(server.close())
+        await asyncio.sleep(0)
+        go_on.set()
+        answer = await asking
+        assert await answer.text() == "done"
+        await closing
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(server.urls[0])
+
+
+async def test_closing_does_not_wait_for_ever(app, monkeypatch):
+    monkeypatch.setattr(listen, "DRAIN_SECONDS", 0.01)
+    started = asyncio.Event()
+
+    async def hang(_request):
+        started.set()
+        await asyncio.Event().wait()
+
+    app.router.add_get("/hang", hang)
+    server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.create_task(session.get(f"{server.urls[0]}hang"))
+        await started.wait()
+        await server.close()
+        with pytest.raises(aiohttp.ClientError):
+            await asking
+
+
+@pytest.fixture
+def address(tmp_path):
+    return parse_address(f"unix:{tmp_path}/exporter.sock")
+
+
+async def text_at(address):
+    connector = aiohttp.UnixConnector(str(address.path))
+    async with aiohttp.ClientSession(connector=connector) as session, session.get("http://local/") as answer:
+        return await answer.text()
+
+
+async def test_a_unix_socket_is_listened_on_by_owner_and_group_and_taken_away_at_the_end(app, address):
+    server = await serve(app, [address, parse_listen_address("127.0.0.1:0")])
+    assert server.urls[0].startswith("http://127.0.0.1:")
+    assert server.urls[1] == str(address)
+    assert stat.S_IMODE(address.path.stat().st_mode) == 0o660
+    assert await text_at(address) == "here"
+    await server.close()
+    assert not address.path.exists()
+
+
+async def test_there_is_no_tls_on_a_unix_socket(app, address):
+    class Encrypted(listen.Plain):
+        def context(self):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    server = await serve(app, [address], Encrypted())
+    assert await text_at(address) == "here"
+    await server.close()
+
+
+async def test_a_socket_that_an_exporter_left_behind_makes_room(app, address):
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(address.path))
+    server = await serve(app, [address])
+    assert await text_at(address) == "here"
+    await server.close()
+
+
+async def test_a_socket_that_somebody_listens_on_stays(app, address):
+    first = await serve(app, [address])
+    with pytest.raises(ListenError, match="another program listens there; stop it, or choose another path"):
+        await serve(web.Application(), [address])
+    assert await text_at(address) == "here"
+    await first.close()
+
+
+async def test_what_is_no_socket_is_never_removed(app, address):
+    address.path.write_text("kept")
+    with pytest.raises(ListenError, match="is there and is no socket"):
+        await serve(app, [address])
+    assert address.path.read_text() == "kept"
+
+
+async def test_another_exporters_socket_in_the_same_place_is_not_taken_away(app, address):
+    server = await serve(app, [address])
+    address.path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(address.path))
+        await server.close()
+        assert address.path.exists()
+
+
+async def test_where_one_address_cannot_be_had_the_socket_goes_too(app, address, tmp_path):
+    with pytest.raises(ListenError, match="No such file or directory, or choose another path"):
+        await serve(app, [address, UnixAddress(tmp_path / "nowhere" / "a.sock")])
+    assert not address.path.exists()
+
+
+async def test_a_path_that_is_too_long_is_told(app, tmp_path):
+    with pytest.raises(ListenError, match="AF_UNIX path too long"):
+        await serve(app, [UnixAddress(tmp_path / ("a" * 200))])
+
+
+@pytest.mark.parametrize("value", ["unix:", "unix:a.sock", "unix:/run/", "unix:/a\0b"])
+def test_what_is_no_path_of_a_socket_is_refused(value):
+    with pytest.raises(ListenError, match=r"write it whole, such as unix:/run/exporter\.sock"):
+        parse_address(value)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.metrics.exposition import PIECE
+from spec_decode_exporter.web.application import _hide_errors
+from spec_decode_exporter.web.server import streaming
+from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+
+PIECES = 400
+
+
+class Serving:
+    """A server of an answer in many pieces, and of one that is small; clients of it that send bytes."""
+
+    def __init__(self):
+        self.made, self.fails_at, self.writers = 0, None, []
+
+    async def start(self):
+        app = web.Application(middlewares=[_hide_errors])
+        app.router.add_get("/large", self.large)
+        app.router.add_get("/small", self.small)
+        self.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
+        return self
+
+    async def large(self, request):
+        return await self.answer(request, PIECES, PIECE)
+
+    async def small(self, request):
+        return await self.answer(request, 3, 10)
+
+    async def answer(self, request, count, size):
+        return await streaming.stream(request, self.pieces(count, size), {"Content-Type": "text/plain"})
+
+    async def pieces(self, count, size):
+        for number in range(count):
+            if number == self.fails_at:
+                raise ValueError("a defect")
+            self.made += 1
+            yield b"x" * size
+
+    async def ask(self, path, method=b"GET"):
+        port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**16)
+        self.writers.append(writer)
+        writer.write(method + b" " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return reader, writer
+
+    async def close(self):
+        for writer in self.writers:
+            writer.transport.abort()
+        await self.server.close()
+
+
+@pytest.fixture
+async def serving():
+    serving = await Serving().start()
+    yield serving
+    await serving.close()
+
+
+async def everything(reader):
+    read = b""
+    while True:
+        try:
+            piece = await reader.read(2**20)
+        except ConnectionError:
+            piece = b""
+        if not piece:
+            return read
+        read += piece
+
+
+async def test_an_answer_that_nobody_reads_is_made_no_further(serving, until):
+    reader, writer = await serving.ask(b"/large")
+    await reader.readuntil(b"\r\n\r\n")
+    writer.transport.pause_reading()
+    made = -1
+    while made != serving.made:  # until what the system holds is full
+        made = serving.made
+        for _ in range(1000):
+            await asyncio.sleep(0)
+    assert 0 < made < PIECES
+
+
+async def test_an_answer_that_is_read_is_whole(serving):
+    reader, _ = await serving.ask(b"/large")
+    head, _, body = (await everything(reader)).partition(b"\r\n\r\n")
+    assert b"Transfer-Encoding: chunked" in head
+    assert body.count(b"x") == PIECES * PIECE
+    assert body.endswith(b"0\r\n\r\n")
+
+
+async def test_a_small_answer_has_its_length(serving):
+    reader, _ = await serving.ask(b"/small")
+    assert b"Content-Length: 30\r\n" in await everything(reader)
+
+
+async def test_of_a_large_answer_to_head_one_piece_is_made(serving):
+    reader, _ = await serving.ask(b"/large", b"HEAD")
+    assert (await everything(reader)).endswith(b"\r\n\r\n")
+    assert serving.made == 1
+
+
+async def test_an_error_in_the_middle_does_not_look_like_the_end(serving):
+    serving.fails_at = PIECES // 2
+    reader, _ = await serving.ask(b"/large")
+    with capture_logs() as logs:
+        answer = await everything(reader)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert not answer.endswith(b"0\r\n\r\n")
+    assert [each["event"] for each in logs] == ["request_failed"]
+
+
+async def test_who_does_not_read_in_time_is_hung_up_on(serving, monkeypatch, until):
+    monkeypatch.setattr(streaming, "SEND_SECONDS", 0.01)
+    reader, writer = await serving.ask(b"/large")
+    writer.transport.pause_reading()
+    with capture_logs() as logs:
+        await until(lambda: not len(serving.server.door._open))
+    assert serving.made < PIECES
+    assert not logs
+    assert not reader.at_eof()
+
+
+async def test_a_client_that_goes_away_is_no_error(serving, until):
+    reader, writer = await serving.ask(b"/large")
+    await reader.readuntil(b"\r\n\r\n")
+    with capture_logs() as logs:
+        writer.transport.abort()
+        await until(lambda: not len(serving.server.door._open))
+    assert not logs

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from aiohttp.test_utils import TestServer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.scrape.http.client import AGENT
+from spec_decode_exporter.web.application import create_app
+
+CONTENT_TYPES = {format_.content_type for format_ in Format}
+
+
+class Broken:
+    def collect(self):
+        raise ValueError("password=secret")
+
+
+@pytest.fixture
+async def client_of(aiohttp_client):
+    """A function that gives a client of an application; it undoes no encoding."""
+
+    async def make(state):
+        return await aiohttp_client(
+            create_app(state), auto_decompress=False, skip_auto_headers=["Accept-Encoding", "Accept"]
+        )
+
+    return make
+
+
+async def test_the_page_comes_in_the_format_asked_for(client_of, make_state):
+    client = await client_of(make_state())
+    answer = await client.get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
+    assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]
+
+
+async def test_without_any_header_the_page_is_plain_text(client_of, make_state):
+    client = await client_of(make_state(series=100))
+    answer = await client.get("/metrics")
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "Content-Encoding" not in answer.headers
+    assert (await answer.text()).startswith("# HELP spec_decode_gauge")
+
+
+async def test_a_header_in_two_lines_is_one_header(client_of, make_state):
+    client = await client_of(make_state())
+    headers = [("Accept", "text/plain;q=0.1"), ("Accept", "application/openmetrics-text;q=0.2")]
+    answer = await client.get("/metrics", headers=headers)
+    assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
+
+
+async def test_the_page_is_compressed_for_those_who_take_it(client_of, make_state):
+    client = await client_of(make_state(series=100))
+    answer = await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(await answer.read()).count(b"\n") == 102
+    refused = await client.get("/metrics", headers={"Accept-Encoding": "gzip;q=0"})
+    assert "Content-Encoding" not in refused.headers
+
+
+async def test_caches_are_told_what_the_page_depends_on(client_of, make_state):
+    client = await client_of(make_state())
+    assert (await client.get("/metrics")).headers["Vary"] == "Accept, Accept-Encoding"
+
+
+async def test_head_says_what_get_would(client_of, make_state):
+    client = await client_of(make_state())
+    head, get = await client.head("/metrics"), await client.get("/metrics")
+    assert await head.read() == b""
+    assert head.headers["Content-Length"] == get.headers["Content-Length"]
+    assert head.headers["Content-Type"] == get.headers["Content-Type"]
+
+
+async def test_another_telemetry_path_takes_the_place_of_metrics(client_of, make_state):
+    client = await client_of(make_state(telemetry_path="/spec-decode/metrics"))
+    assert (await client.get("/spec-decode/metrics")).status == 200
+    assert (await client.get("/metrics")).status == 404
+    assert 'href="./spec-decode/metrics"' in await (await client.get("/")).text()
+
+
+async def test_a_failing_collector_leaves_the_rest_of_the_page(client_of, make_state):
+    state = make_state()
+    client = await client_of(make_state(collectors=[Broken(), *state.collectors]))
+    with capture_logs():
+        answer = await client.get("/metrics")
+    assert answer.status == 200
+    assert 'spec_decode_gauge{target="vllm-0:8000"} 0.5' in await answer.text()
+
+
+async def ask_raw(state, header):
+    """Send a header as it is, which no proper client would, and return status and content type."""
+    async with TestServer(create_app(state)) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        lines = [b"GET /metrics HTTP/1.1", b"Host: x", b"Connection: close"]
+        lines += [b"Accept: " + header, b"Accept-Encoding: " + header]
+        writer.write(b"\r\n".join([*lines, b"", b""]))
+        head = (await reader.read()).partition(b"\r\n\r\n")[0].decode().splitlines()
+        writer.close()
+        await writer.wait_closed()
+    headers = dict(line.split(": ", 1) for line in head[1:])
+    return head[0].split()[1], headers["Content-Type"], headers.get("Content-Encoding")
+
+
+PRINTABLE = st.integers(0x20, 0xFF).filter(lambda byte: byte != 0x7F)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(header=st.lists(PRINTABLE).map(bytes))
+def test_any_accept_header_gets_a_page_of_a_known_type(make_state, header):
+    status, content_type, encoding = asyncio.run(ask_raw(make_state(series=50), header))
+    assert status == "200"
+    assert content_type in CONTENT_TYPES
+    assert encoding in {None, "gzip"}
+
+
+EVERYWHERE = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200),
+        ("GET", "/fragment", 200),
+        ("GET", "/static/style.css", 200),
+        ("GET", "/static/page.js", 200),
+        ("GET", "/static/icon.svg", 200),
+        ("GET", "/metrics", 200),
+        ("GET", "/config", 200),
+        ("GET", "/-/healthy", 200),
+        ("GET", "/-/ready", 200),
+        ("POST", "/-/reload", 403),
+        ("GET", "/no/such/page", 404),
+        ("GET", "/static/../app.py", 404),
+        ("POST", "/metrics", 405),
+        ("GET", "/-/reload", 405),
+    ],
+)
+async def test_every_answer_carries_the_security_headers(client_of, make_state, method, path, status):
+    client = await client_of(make_state())
+    answer = await client.request(method, path)
+    assert answer.status == status
+    assert EVERYWHERE.items() <= dict(answer.headers).items()
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self';")
+    assert answer.headers["Server"] == "spec-decode-exporter"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/history", "/-/healthy"])
+async def test_a_poll_of_an_exporter_is_rejected_before_anything_is_made_for_it(client_of, make_state, path):
+    client = await client_of(make_state())
+    answer = await client.get(path, headers={"User-Agent": f"{AGENT}1.2.3"})
+    assert answer.status == 400
+    assert "model server" in await answer.text()
+
+
+async def test_an_unknown_page_is_not_echoed(client_of, make_state):
+    client = await client_of(make_state())
+    answer = await client.get("/<script>alert(1)</script>", headers={"Accept": "text/html"})
+    assert answer.content_type == "text/plain"
+    assert "script" not in await answer.text()
+
+
+async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
+    def fail():
+        raise RuntimeError("password=secret")
+
+    client = await client_of(make_state(page=fail))
+    with capture_logs() as logs:
+        answer = await client.get("/")
+    assert answer.status == 500
+    assert await answer.text() == "The exporter failed to answer; its log says why.\n"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
+
+
+@pytest.mark.parametrize("path", ["/", "/config", "/-/healthy", "/-/mine", "/static/metrics"])
+def test_a_telemetry_path_of_another_page_is_refused(make_state, path):
+    with pytest.raises(ValueError, match=r"is that of another page .* choose another --web\.telemetry-path"):
+        create_app(make_state(telemetry_path=path))
+
+
+@pytest.mark.parametrize(
+    "path", ["", "metrics", "/{name}", "/me trics", "/metrics?x=1", "/metrics#x", "/méts"]
+)
+def test_a_telemetry_path_that_cannot_be_served_is_refused(make_state, path):
+    with pytest.raises(ValueError, match=r"must begin with / .* choose another --web\.telemetry-path"):
+        create_app(make_state(telemetry_path=path))

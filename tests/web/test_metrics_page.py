@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+from contextlib import ExitStack
+
+import pytest
+
+from spec_decode_exporter.metrics.exposition import Exposition
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.web import metrics_page as module
+from spec_decode_exporter.web.application import METRICS, create_app
+from spec_decode_exporter.web.metrics_page import SharedPage
+from tests.web.conftest import Gauges
+
+OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
+
+
+class Counted(Exposition):
+    """An exposition that counts the pages that it renders."""
+
+    def __init__(self, series=1):
+        super().__init__([Gauges(series)])
+        self.rendered = []
+
+    async def render(self, format_):
+        self.rendered.append(format_)
+        async for piece in super().render(format_):
+            yield piece
+
+
+class Transport:
+    def __init__(self):
+        self.aborted = False
+
+    def abort(self):
+        self.aborted = True
+
+
+@pytest.fixture
+def client_of(aiohttp_client, make_state):
+    """A function that gives a client of an application that renders with ``exposition``."""
+
+    async def make(exposition, numbers=(1,)):
+        remaining = list(numbers)
+
+        async def prepare():
+            return remaining.pop(0) if len(remaining) > 1 else remaining[0]
+
+        app = create_app(make_state(prepare=prepare))
+        app[METRICS] = SharedPage(exposition)
+        return await aiohttp_client(app, auto_decompress=False, skip_auto_headers=["Accept-Encoding"])
+
+    return make
+
+
+async def test_all_requests_for_a_snapshot_share_one_rendering(client_of):
+    exposition = Counted()
+    client = await client_of(exposition)
+    answers = await asyncio.gather(*(client.get("/metrics") for _ in range(40)))
+    assert len({await answer.read() for answer in answers}) == 1
+    assert len(exposition.rendered) == 1
+
+
+async def test_a_new_snapshot_is_rendered_again(client_of):
+    exposition = Counted()
+    client = await client_of(exposition, [1, 2, 2])
+    for _ in range(3):
+        await client.get("/metrics")
+    assert len(exposition.rendered) == 2
+
+
+async def test_who_asked_before_a_newer_snapshot_was_rendered_gets_the_newer_one():
+    """Those who wait for one rendering after the other must not each have theirs made."""
+    exposition = Counted()
+    shared = SharedPage(exposition)
+    for snapshot in (1, 2, 1, 2, 1):
+        await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)
+    assert len(exposition.rendered) == 2
+
+
+async def test_a_compressed_page_is_made_once_of_the_plain_one(client_of):
+    exposition = Counted(series=500)
+    client = await client_of(exposition)
+    plain = await (await client.get("/metrics")).read()
+    for _ in range(2):
+        packed = await (await client.get("/metrics", headers={"Accept-Encoding": "gzip"})).read()
+        assert gzip.decompress(packed) == plain
+    assert len(exposition.rendered) == 1
+
+
+async def test_formats_are_rendered_apart_unless_they_have_the_same_bytes(client_of):
+    exposition = Counted()
+    client = await client_of(exposition)
+    await client.get("/metrics", headers=OPENMETRICS)
+    await client.get("/metrics")
+    again = await client.get("/metrics", headers={"Accept": "text/plain;version=1.0.0"})
+    assert again.headers["Content-Type"] == Format.TEXT_1_0_0.content_type
+    assert exposition.rendered == [Format.OPENMETRICS_1_0_0, Format.TEXT_0_0_4]
+
+
+async def test_a_rendering_is_not_kept_beyond_its_time(monkeypatch, until):
+    monkeypatch.setattr(module, "SHARED_SECONDS", 0)
+    shared = SharedPage(Counted())
+    await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)
+    await until(lambda: not shared.alive)
+
+
+async def test_a_rendering_that_fails_is_made_for_the_next_request():
+    exposition = Counted()
+    render, failing = exposition.render, [ValueError("once")]
+
+    async def fails_once(format_):
+        if failing:
+            raise failing.pop()
+        async for piece in render(format_):
+            yield piece
+
+    exposition.render = fails_once
+    shared = SharedPage(exposition)
+    with pytest.raises(ValueError, match="once"):
+        await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)
+    assert (await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)).size
+
+
+async def test_of_many_renderings_that_nobody_reads_to_the_end_the_oldest_ends():
+    """A client that asks in each second and reads slowly holds no more than the limit."""
+    size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
+    shared = SharedPage(Counted(), most_bytes=3 * size)
+    transports = []
+    with ExitStack() as reading:
+        for snapshot in range(6):
+            rendering = await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)
+            transports.append(Transport())
+            reading.enter_context(rendering.read_by(transports[-1]))
+            assert sum(one.size for one in shared.alive) <= 3 * size
+    assert [each.aborted for each in transports] == [True, True, True, False, False, False]
+
+
+async def test_renderings_that_are_read_take_no_place():
+    size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
+    shared = SharedPage(Counted(), most_bytes=3 * size)
+    slow = Transport()
+    with (await shared.rendering(0, Format.TEXT_0_0_4, gzip=False)).read_by(slow):
+        for snapshot in range(1, 20):
+            with (await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)).read_by(Transport()):
+                pass
+    assert not slow.aborted
+
+
+async def test_who_does_not_read_in_time_is_hung_up_on(client_of, monkeypatch):
+    monkeypatch.setattr(module, "SEND_SECONDS", 0)
+    client = await client_of(Counted(series=200_000))
+    with pytest.raises(Exception, match=r"(?i)disconnected|payload|reset"):
+        await (await client.get("/metrics")).read()
+
+
+@pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "gzip"}, OPENMETRICS])
+async def test_a_large_page_arrives_whole(client_of, headers):
+    exposition = Counted(series=20_000)
+    client = await client_of(exposition)
+    answer = await client.get("/metrics", headers=headers)
+    body = await answer.read()
+    assert int(answer.headers["Content-Length"]) == len(body)
+    text = gzip.decompress(body) if "Accept-Encoding" in headers else body
+    assert text.count(b"\nspec_decode_gauge{") == 20_000
+    assert (await client.get("/metrics")).status == 200  # on the same connection
