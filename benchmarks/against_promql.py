@@ -33,10 +33,10 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.config.units import parse_duration
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch, Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Sample
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -118,7 +118,7 @@ class Recorded:
 
 def record(scenario: Scenario, seconds: int) -> Recorded:
     """Let the exporter's own code watch a simulated server."""
-    simulation, reader, watch = Simulation(scenario, seed=1), Reader(), EngineWatch(WINDOWS)
+    simulation, reader, watch = Simulation(scenario, seed=1), SampleReader(), EngineMonitor(WINDOWS)
     recorded, counts = Recorded(), [(0, 0)]
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
@@ -139,7 +139,7 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
     return recorded
 
 
-def _scrape(recorded: Recorded, second: int, sample: Sample | None, findings: Findings) -> None:
+def _scrape(recorded: Recorded, second: int, sample: Sample | None, findings: EngineSnapshot) -> None:
     counters = {
         "vllm:spec_decode_num_accepted_tokens_total": Counter.ACCEPTED_TOKENS,
         "vllm:spec_decode_num_draft_tokens_total": Counter.DRAFT_TOKENS,

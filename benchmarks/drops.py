@@ -22,7 +22,7 @@ import numpy as np
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.drop_watch import DropWatch
+from spec_decode_exporter.monitor.drops.drop_watch import DropDetector
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -174,7 +174,7 @@ def watched(
     ``missed`` are seconds without a successful poll, whose counts the next poll has; at ``restarts`` the
     exporter goes on with what it saved, as JSON, and loses what was counted in between.
     """
-    watch, found = DropWatch(DropPolicy()), Drops()
+    watch, found = DropDetector(DropPolicy()), Drops()
     begin, drafted, survived = 0, 0, [0] * K
     skipped = missed if missed is not None else np.zeros(len(counted.drafts), bool)
     for second, (number, counts, skip) in enumerate(
@@ -188,7 +188,7 @@ def watched(
             continue
         if second in restarts:
             saved = json.loads(json.dumps(watch.saved()))
-            watch = DropWatch(DropPolicy())
+            watch = DropDetector(DropPolicy())
             assert watch.restore(saved)
         else:
             found.add(second, watch.observe(begin, second + 1, drafted, sum(survived), survived))

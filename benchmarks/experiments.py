@@ -16,10 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.coverage import MIXES, Array, Load, percent, table, trace, window
-from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.experiment import Experiment, Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.monitor.experiment_tracker import Contest
+from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
 
 SECONDS = 300
 HOUR = 3600
@@ -60,14 +60,16 @@ def members(drawn: dict[str, list[Array]], begin: int) -> list[Member]:
 
 def winner_of(found: Experiment) -> str | None:
     """Return the winner by the time per output token."""
-    return next((name for name, arm in found.arms.items() if arm.wins[Basis.TIME_PER_OUTPUT_TOKEN]), None)
+    return next(
+        (name for name, arm in found.arms.items() if arm.wins[SpeedupBasis.TIME_PER_OUTPUT_TOKEN]), None
+    )
 
 
 def row(random: np.random.Generator, load: Load, engines: int, faster: float, pairs: int) -> list[str]:
     """Compare pairs of windows that have nothing in common."""
     drawn = traces(random, load, engines, faster, pairs * SECONDS)
-    bounded: Counter[Basis] = Counter()
-    holds: Counter[Basis] = Counter()
+    bounded: Counter[SpeedupBasis] = Counter()
+    holds: Counter[SpeedupBasis] = Counter()
     winners: Counter[str | None] = Counter()
     for begin in range(0, pairs * SECONDS, SECONDS):
         found = compare(SETTINGS, members(drawn, begin), (float(SECONDS),), float(begin + SECONDS))
@@ -76,16 +78,16 @@ def row(random: np.random.Generator, load: Load, engines: int, faster: float, pa
             if speedup.estimate is not None:
                 bounded[basis] += 1
                 holds[basis] += speedup.estimate.lower <= faster <= speedup.estimate.upper
-    shares = [percent(holds[basis], bounded[basis]) if bounded[basis] else "-" for basis in Basis]
+    shares = [percent(holds[basis], bounded[basis]) if bounded[basis] else "-" for basis in SpeedupBasis]
     wrong = winners["off"] + (winners["on"] if faster == 1 else 0)
-    few = f"{bounded[Basis.TIME_PER_OUTPUT_TOKEN]} of {pairs}"
+    few = f"{bounded[SpeedupBasis.TIME_PER_OUTPUT_TOKEN]} of {pairs}"
     head = [f"{load.arrivals}, {load.concurrent}", str(engines), f"{faster:g}", few]
     return [*head, *shares, percent(winners["on"], pairs), percent(wrong, pairs)]
 
 
 def hour(random: np.random.Generator, load: Load) -> tuple[int, int, int]:
     """Look at equal arms for an hour; return the looks, those that show a winner, and that name one."""
-    drawn, contest = traces(random, load, 1, 1.0, HOUR + SECONDS), Contest(SETTINGS)
+    drawn, contest = traces(random, load, 1, 1.0, HOUR + SECONDS), ExperimentTracker(SETTINGS)
     looks = range(0, HOUR, LOOK_SECONDS)
     shown = named = 0
     for begin in looks:
@@ -128,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     random = np.random.default_rng(options.seed)
     heads = ["arrivals, running", "engines", "times as fast", "bounded"]
-    shares = [f"holds: {basis}" for basis in Basis]
+    shares = [f"holds: {basis}" for basis in SpeedupBasis]
     table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, options.pairs))
     print()
     heads = ["equal arms", "looks with a winner", "hours with one", "looks that name one", "hours that do"]

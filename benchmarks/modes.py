@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spec_decode_exporter.requests.below_break_even import losing_share
-from spec_decode_exporter.requests.informative_requests import LEAST_TOKENS, Telling
+from spec_decode_exporter.requests.informative_requests import LEAST_TOKENS, InformativeRequests
 from spec_decode_exporter.requests.mixture import Accepted, modes
 from spec_decode_exporter.requests.model_findings import LOSERS_SHARE
 
@@ -97,7 +97,7 @@ def losers(random: Random, cost: tuple[float, float], share: Array, length: int,
     if (drafts + total).sum() <= ((1 + needed) * drafts).sum():
         return None
     requests = [
-        Telling(4, own, 4 * own, accepted, needed)
+        InformativeRequests(4, own, 4 * own, accepted, needed)
         for own, accepted in zip(drafts.tolist(), total.tolist(), strict=True)
         if own + accepted >= LEAST_TOKENS
     ]

@@ -22,7 +22,7 @@ from multidict import MultiDict
 from spec_decode_exporter.metrics.exposition import compress, each
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import ShownEngine
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 
@@ -67,7 +67,7 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     state = fleet.state
     await state.prepare()
     ids = [one.view.id for one in state.page().engines if isinstance(one, ShownEngine)]
-    query = Query.read(MultiDict(("engine", one) for one in ids[:opened]))
+    query = PageQuery.read(MultiDict(("engine", one) for one in ids[:opened]))
     seconds, longest = [], []
     for _ in range(rounds):
         await fleet.advance(1)

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS
 from spec_decode_exporter.scrape.page.parser import read_page
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 
 PAGE = Path(__file__).parents[1] / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
 PAGES = 10
@@ -37,7 +37,7 @@ def parse(page: bytes) -> object:
 
 def repeated(pages: Sequence[bytes], *, with_latencies: bool) -> Read:
     """Return the reading of a target's later pages, up to the samples of its engines."""
-    reader = Reader()
+    reader = SampleReader()
     finish(reader.read(pages[0], with_latencies=with_latencies))
     return lambda page: finish(reader.read(page, with_latencies=with_latencies))
 

@@ -29,7 +29,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.views.target_status import TargetStatus
@@ -77,8 +77,8 @@ class Engines:
         ]
         return Snapshot(engines, [(name, status) for name in self._names])
 
-    def _watched(self) -> EngineWatch:
-        watch = EngineWatch(WINDOWS)
+    def _watched(self) -> EngineMonitor:
+        watch = EngineMonitor(WINDOWS)
         for second in range(NOW + 1):
             sample = self._sample(second, with_latencies=second % 10 == 0)
             watch.observe(sample, float(second), float(second), 1.0, 10.0)

@@ -20,7 +20,7 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
 from spec_decode_exporter.monitor import engine_monitor as watching
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 
@@ -48,9 +48,9 @@ def sample(second: int, positions: int, *, histograms: bool) -> Sample:
     return Sample(tuple(counters.values()), accepted, (20.0,) * len(Gauge), WALL, latencies)
 
 
-def polled(positions: int, longest: float, *, histograms: bool) -> EngineWatch:
+def polled(positions: int, longest: float, *, histograms: bool) -> EngineMonitor:
     """Return a watch whose windows are full."""
-    watch = EngineWatch((SHORT, longest), Assumptions(cost=CostSettings(draft_cost_ratio=0.07)))
+    watch = EngineMonitor((SHORT, longest), Assumptions(cost=CostSettings(draft_cost_ratio=0.07)))
     for second in range(2 * round(longest)):
         page = sample(second, positions, histograms=histograms and second % 10 == 0)
         watch.observe(page, float(second), WALL + second, 1.0, 10.0)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropKind
-from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
@@ -82,7 +82,7 @@ _LABELS: Final = {
     "source": _values(CostSource),
     "tokens": "a number of draft tokens, from `1`",
     "basis": "`measured`; `extrapolated` beyond the positions that are drafted now; of an experiment "
-    + _values(Basis),
+    + _values(SpeedupBasis),
     "experiment": "the name of an experiment",
     "arm": "an arm of it",
     "baseline": "the arm that the others are held against",

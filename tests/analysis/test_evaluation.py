@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.analysis.evaluation import Assumptions, Facts, Judge
-from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.evaluation import Assumptions, EvaluationInputs, Evaluator
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -60,7 +60,7 @@ def window_fixture(make_window):
 def facts_fixture(window):
     def facts(survival=GOOD, *, costs=(), **more):
         shorter = window(survival, **{**more, "length": 30.0, "seconds": min(30, more.get("seconds") or 30)})
-        return Facts(
+        return EvaluationInputs(
             windows=(shorter, window(survival, **more)),
             latencies={},
             broken=frozenset(),
@@ -75,7 +75,7 @@ def facts_fixture(window):
 def judge_at(cost=None, method="eagle3", policy=None, longest=300.0):
     settings = CostSettings(draft_cost_ratio=cost) if isinstance(cost, float) else cost
     speculation = Speculation(method, "configured" if method else "")
-    return Judge(Assumptions(speculation, settings, policy or Policy()), longest)
+    return Evaluator(Assumptions(speculation, settings, policy or Policy()), longest)
 
 
 def test_the_worked_example_is_optimal_and_to_be_kept(facts):
@@ -272,12 +272,14 @@ def test_an_engine_that_is_told_not_to_draft_at_this_load_is_not_stalled(facts):
     quiet = [replace(window, counters=(0, 0, 0, *window.counters[3:])) for window in busy.windows]
     silent = replace(busy, windows=tuple(quiet))
     assert judge_at(0.1).judge(silent, 1000.0).state is State.STALLED
-    told = Judge(Assumptions(Speculation("eagle3", schedule=BatchSchedule((1, 3), (4, 0)))), 300.0)
+    told = Evaluator(Assumptions(Speculation("eagle3", schedule=BatchSchedule((1, 3), (4, 0)))), 300.0)
     assert told.judge(silent, 1000.0).state is State.ACTIVE
 
 
 def test_a_faster_method_is_to_be_switched_to(facts):
-    rival = Rival("drafter", "eagle", "eagle3", Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1))
+    rival = FasterMethod(
+        "drafter", "eagle", "eagle3", Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1)
+    )
     judgement = judge_at(0.1).judge(replace(facts(), rival=rival), 1000.0)
     assert judgement.action is Action.SWITCH_METHOD
     assert FindingName.FASTER_METHOD in {finding.name for finding in judgement.findings}

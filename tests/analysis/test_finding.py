@@ -15,9 +15,9 @@ from spec_decode_exporter.analysis import finding_context as evidence_of
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind
-from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import RULES, FindingName, Severity, findings
-from spec_decode_exporter.analysis.finding_context import Evidence
+from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
@@ -80,7 +80,7 @@ def evidence_fixture(make_window):
             "estimate": SURE,
             **more,
         }
-        return Evidence(window, length=rest.pop("estimate"), **rest)
+        return FindingContext(window, length=rest.pop("estimate"), **rest)
 
     return evidence
 
@@ -137,7 +137,7 @@ EDGES = {
     ),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": (
-        {"rival": Rival("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},
+        {"rival": FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},
         {},
     ),
     "another_depth": ({"cost": cost(), "depth": depth(3)}, {"cost": cost(), "depth": depth(3, 2.1)}),

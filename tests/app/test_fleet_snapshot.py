@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.app.fleet_snapshot import Overview
+from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.experiment_monitor import Experiments
-from spec_decode_exporter.monitor.request_receiver import Intake
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 
 
 class Fleet:
@@ -31,10 +31,10 @@ async def test_what_happens_while_a_snapshot_is_taken_comes_after_its_last_event
     events = EventLog("a1")
     events.record(Event("target_recovered", {"failed_polls": 1}), 0.0, "one")
     fleet = Fleet(events)
-    overview = Overview(
+    overview = FleetSnapshots(
         fleet,
-        Experiments(),
-        Intake(RequestSettings(), fleet, events, clock),
+        ExperimentMonitor(),
+        RequestReceiver(RequestSettings(), fleet, events, clock),
         events,
         clock,
         status=lambda: None,

@@ -14,7 +14,7 @@ from spec_decode_exporter.app import service as module
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import ConfigError, load
 from spec_decode_exporter.monitor.state_file import StateFile
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address, parse_listen_address
 
@@ -46,13 +46,13 @@ class Server:
 @pytest.fixture
 async def server(aiohttp_server, monkeypatch):
     server = Server()
-    receive = TargetWatch._receive
+    receive = TargetMonitor._receive
 
     def taken(watch, page):
         server.taken += 1
         return receive(watch, page)
 
-    monkeypatch.setattr(TargetWatch, "_receive", taken)
+    monkeypatch.setattr(TargetMonitor, "_receive", taken)
     app = web.Application()
     app.router.add_get("/metrics", server.page)
     running = await aiohttp_server(app)
@@ -284,7 +284,7 @@ class TestWhatIsLearnt:
         self, remembering, service, server, clock, until, monkeypatch
     ):
         await polled(server, clock, until, 2)
-        monkeypatch.setattr(TargetWatch, "remember", None)
+        monkeypatch.setattr(TargetMonitor, "remember", None)
         with capture_logs() as logs:
             for _ in range(3):
                 await clock.advance(60.0, turns=500)
@@ -341,7 +341,7 @@ def usual(file):
 async def test_an_engine_that_cannot_be_judged_is_served_with_what_was_counted(
     service, server, clock, until, monkeypatch
 ):
-    monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.Judge.judge", None)
+    monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.Evaluator.judge", None)
     await polled(server, clock, until, 4)
     found = await samples(service)
     assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30

@@ -6,11 +6,11 @@ import pytest
 
 from spec_decode_exporter.config import yaml_loader
 from spec_decode_exporter.config.yaml_loader import NotAListError
-from spec_decode_exporter.config.yaml_tree import MOST_FLAWS, Reader, YamlError, parse, parse_items
+from spec_decode_exporter.config.yaml_tree import MOST_FLAWS, TreeReader, YamlError, parse, parse_items
 
 
 def items(text: str):
-    reader = Reader()
+    reader = TreeReader()
     return [reader.read(node) for node in parse_items(text.encode())]
 
 
@@ -48,7 +48,7 @@ def test_a_document_beyond_a_bound_is_rejected_while_it_is_read(text, message):
 
 def test_many_short_texts_and_long_comments_are_no_long_text():
     text = "# " + "x " * 20_000 + "\n" + "\n" * 20_000 + "".join(f"k{n}: {'x' * 900}\n" for n in range(40))
-    assert len(Reader().read(parse(text.encode()))) == 40
+    assert len(TreeReader().read(parse(text.encode()))) == 40
 
 
 def test_items_are_counted_one_by_one_and_together():
@@ -83,6 +83,6 @@ def test_what_is_not_a_list_has_no_items(text):
 
 def test_no_more_flaws_are_collected_than_the_limit(monkeypatch):
     monkeypatch.setattr(yaml_loader, "MOST_NODES", 10**6)
-    reader = Reader()
+    reader = TreeReader()
     reader.read(parse(b"[" + b"!x a," * (MOST_FLAWS + 5) + b"]"))
     assert len(reader.flaws) == len(reader.broken) == MOST_FLAWS

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.yaml_tree import Reader, YamlError, find, parse, read_file
+from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, find, parse, read_file
 
 
 def read(text: str):
-    reader = Reader()
+    reader = TreeReader()
     root = parse(text.encode())
     return (None if root is None else reader.read(root)), reader.flaws
 
@@ -122,7 +122,7 @@ def test_any_bytes_are_a_tree_or_an_error(data):
     except YamlError:
         return
     if root is not None:
-        Reader().read(root)
+        TreeReader().read(root)
 
 
 @pytest.mark.parametrize(

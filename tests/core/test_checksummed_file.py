@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.core.checksummed_file import Seal, UnusableError
+from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
 
-SEAL = Seal("a format", version=3, noun="a thing")
+SEAL = ChecksummedFile("a format", version=3, noun="a thing")
 DATA = st.dictionaries(
     st.text(),
     st.recursive(
@@ -35,8 +35,8 @@ def test_a_file_says_what_it_is():
         (b"", "it is not JSON"),
         (b"[" * 100_000, "it is not JSON"),
         (b"[]", "it is not a thing of this exporter"),
-        (Seal("another", 3, "").written({}), "it is not a thing of this exporter"),
-        (Seal("a format", 4, "").written({}), "it has the version 4; 3 is known here"),
+        (ChecksummedFile("another", 3, "").written({}), "it is not a thing of this exporter"),
+        (ChecksummedFile("a format", 4, "").written({}), "it has the version 4; 3 is known here"),
         (
             json.dumps({"format": "a format", "version": "x" * 10**6}).encode(),
             f"it has the version '{'x' * 39}; 3 is known here",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.core.cooperative_yield import Meter, finish, giving_way
+from spec_decode_exporter.core.cooperative_yield import Meter, cooperatively, finish
 
 
 def counting(done, pauses):
@@ -23,7 +23,7 @@ def test_work_can_be_done_in_one_go():
 
 async def test_others_have_their_turn_at_every_pause():
     done = []
-    work = asyncio.ensure_future(giving_way(counting(done, 3)))
+    work = asyncio.ensure_future(cooperatively(counting(done, 3)))
     for turn in range(3):
         await asyncio.sleep(0)
         assert len(done) == turn + 1
@@ -33,7 +33,7 @@ async def test_others_have_their_turn_at_every_pause():
 async def test_work_without_a_pause_lets_nobody_in():
     turns = []
     asyncio.get_running_loop().call_soon(turns.append, 1)
-    assert await giving_way(counting([], 0)) == "done"
+    assert await cooperatively(counting([], 0)) == "done"
     assert not turns
 
 
@@ -43,7 +43,7 @@ async def test_what_the_work_raises_is_raised():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await giving_way(failing())
+        await cooperatively(failing())
     with pytest.raises(ValueError, match="no"):
         finish(failing())
 
@@ -58,7 +58,7 @@ async def test_a_meter_counts_the_work_and_not_what_others_do_in_its_pauses():
         return "done"
 
     meter = Meter(lambda: used[0])
-    both = asyncio.gather(giving_way(meter.measured(work(1.0, 5))), giving_way(work(100.0, 5)))
+    both = asyncio.gather(cooperatively(meter.measured(work(1.0, 5))), cooperatively(work(100.0, 5)))
     assert await both == ["done", "done"]
     assert meter.seconds == 5.0
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.core.debounce import Held
+from spec_decode_exporter.core.debounce import Debounce
 
 
 @pytest.fixture(name="held")
 def held_fixture():
-    return Held(300.0)
+    return Debounce(300.0)
 
 
 def test_the_first_value_is_shown_at_once(held):
@@ -56,14 +56,14 @@ def test_a_value_that_was_not_offered_for_twice_as_long_gives_way_to_whatever_is
 
 
 def test_without_a_time_every_value_is_shown_at_once():
-    held = Held(0.0)
+    held = Debounce(0.0)
     assert [held.offer(value, 0.0) for value in (4, 5, 4)] == [4, 5, 4]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 200)), min_size=1), st.floats(0, 500))
 def test_what_is_shown_has_stayed_or_what_was_shown_is_long_gone(offers, seconds):
     """Held against the whole past, searched anew at every offer."""
-    held, now, past, shown = Held(seconds), 0.0, [], None
+    held, now, past, shown = Debounce(seconds), 0.0, [], None
     for value, later in offers:
         now += later
         past.append((value, now))

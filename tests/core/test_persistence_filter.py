@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.core.persistence_filter import Standing
+from spec_decode_exporter.core.persistence_filter import PersistenceFilter
 
 
 def looks(standing, *claims, every=10.0, seconds=20.0):
@@ -10,11 +10,11 @@ def looks(standing, *claims, every=10.0, seconds=20.0):
 
 
 def test_a_claim_stands_once_it_was_made_at_every_look_for_so_long():
-    assert looks(Standing(), "a", "a", "a", "a") == [set(), set(), {"a"}, {"a"}]
+    assert looks(PersistenceFilter(), "a", "a", "a", "a") == [set(), set(), {"a"}, {"a"}]
 
 
 def test_one_look_without_it_ends_it_and_it_begins_anew():
-    assert looks(Standing(), "a", "a", "a", "", "a", "a", "a") == [
+    assert looks(PersistenceFilter(), "a", "a", "a", "", "a", "a", "a") == [
         set(),
         set(),
         {"a"},
@@ -26,8 +26,8 @@ def test_one_look_without_it_ends_it_and_it_begins_anew():
 
 
 def test_each_claim_stands_by_itself():
-    assert looks(Standing(), "a", "ab", "ab", "b") == [set(), set(), {"a"}, {"b"}]
+    assert looks(PersistenceFilter(), "a", "ab", "ab", "b") == [set(), set(), {"a"}, {"b"}]
 
 
 def test_without_a_time_to_stand_it_stands_at_once():
-    assert looks(Standing(), "a", "b", seconds=0.0) == [{"a"}, {"b"}]
+    assert looks(PersistenceFilter(), "a", "b", seconds=0.0) == [{"a"}, {"b"}]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from spec_decode_exporter.core.background_tasks import cancel
-from spec_decode_exporter.core.single_flight import SHARED_SECONDS, Together
+from spec_decode_exporter.core.single_flight import SHARED_SECONDS, SingleFlight
 from tests.conftest import settle
 
 
@@ -32,7 +32,7 @@ async def asking(together, number):
 
 
 async def test_calls_within_a_second_share_one_execution(work, clock):
-    together = Together(work, clock.monotonic)
+    together = SingleFlight(work, clock.monotonic)
     first = await asking(together, 1)
     clock.now += SHARED_SECONDS / 2
     others = await asking(together, 16)
@@ -44,7 +44,7 @@ async def test_calls_within_a_second_share_one_execution(work, clock):
 
 
 async def test_a_call_more_than_a_second_after_the_beginning_has_the_work_executed_again(work, clock):
-    together = Together(work, clock.monotonic)
+    together = SingleFlight(work, clock.monotonic)
     for number in (1, 2, 3):
         work.going.release()
         assert await together() == number
@@ -53,7 +53,7 @@ async def test_a_call_more_than_a_second_after_the_beginning_has_the_work_execut
 
 
 async def test_work_that_takes_long_is_shared_for_twice_as_long_as_it_took(work, clock):
-    together = Together(work, clock.monotonic)
+    together = SingleFlight(work, clock.monotonic)
     [first] = await asking(together, 1)
     clock.now += 3.0
     work.going.release()
@@ -66,7 +66,7 @@ async def test_work_that_takes_long_is_shared_for_twice_as_long_as_it_took(work,
 
 
 async def test_who_goes_away_leaves_it_to_the_others(work, clock):
-    together = Together(work, clock.monotonic)
+    together = SingleFlight(work, clock.monotonic)
     [first] = await asking(together, 1)
     others = await asking(together, 2)
     await cancel([first])
@@ -84,7 +84,7 @@ async def test_what_fails_is_tried_again_for_the_next(work, clock):
             raise failing.pop()
         await work()
 
-    together = Together(fails_once, clock.monotonic)
+    together = SingleFlight(fails_once, clock.monotonic)
     work.going.release()
     first, second, third = await asking(together, 3)
     with pytest.raises(ValueError, match="once"):
@@ -94,7 +94,7 @@ async def test_what_fails_is_tried_again_for_the_next(work, clock):
 
 
 async def test_what_is_forgotten_is_executed_again_also_while_it_is_under_way(work, clock):
-    together = Together(work, clock.monotonic)
+    together = SingleFlight(work, clock.monotonic)
     [first] = await asking(together, 1)
     together.forget()
     work.going.release(), work.going.release()

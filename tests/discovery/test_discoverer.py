@@ -192,7 +192,7 @@ async def test_many_targets_are_put_together_in_slices_and_only_when_a_list_is_a
     _, told = start(way)
     await clock.advance(0, turns=200)
     assert len(told[-1]) == 1001
-    monkeypatch.setattr(module, "giving_way", counted)
+    monkeypatch.setattr(module, "cooperatively", counted)
     await clock.advance(60)
     assert (way.asked, slices) == (13, [])
     way.answer = way.answer[1:]

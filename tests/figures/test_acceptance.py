@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures import acceptance, positions
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 
 PAGE = Path(__file__).parents[1] / "pages" / "vllm-0.32.0-python-ngram-k4.prom"
 
@@ -43,12 +43,12 @@ def test_a_poor_drafter(make_window):
 @pytest.fixture(name="recorded")
 def recorded_fixture(make_sample):
     """The window from nothing to a recorded page of n-gram drafts."""
-    watch = EngineWatch((30.0,))
+    watch = EngineMonitor((30.0,))
     zeros = dict.fromkeys(
         ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds", "preemptions"), 0
     )
     watch.observe(make_sample(0, 0, 0, positions=(0,) * 4, **zeros), 0.0, 1e9, 1.0, 10.0)
-    samples = finish(Reader().read(PAGE.read_bytes(), with_latencies=True)).samples
+    samples = finish(SampleReader().read(PAGE.read_bytes(), with_latencies=True)).samples
     # Of one server: without its creation time, which the page before lacks.
     watch.observe(samples[EngineName("tiny-llama", "0")], 1.0, 1e9 + 1, 1.0, 10.0)
     return watch.findings(1.0).windows[0]

@@ -16,19 +16,19 @@ from spec_decode_exporter.metrics.negotiation import Format, choose_format, choo
 from spec_decode_exporter.monitor.event_log import EventLog, UnknownEventError
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import (
+    ApiQuery,
     EngineQuery,
     EventsQuery,
     HistoryQuery,
-    Query,
     RequestsQuery,
     SnapshotQuery,
     read,
 )
-from spec_decode_exporter.web.page.page_query import Query as PageQuery
+from spec_decode_exporter.web.page.page_query import PageQuery as PageQuery
 from spec_decode_exporter.web.security.guard import _credentials
 from tests.fuzz.harness import Harness, sane
 
-_MODELS = (Query, EngineQuery, SnapshotQuery, HistoryQuery, RequestsQuery, EventsQuery)
+_MODELS = (ApiQuery, EngineQuery, SnapshotQuery, HistoryQuery, RequestsQuery, EventsQuery)
 _HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.AUTHORIZATION, "Last-Event-ID")
 _LOOP = asyncio.new_event_loop()
 _LOG = EventLog("19af3c1d2e0")

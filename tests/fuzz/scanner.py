@@ -9,7 +9,7 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
 from spec_decode_exporter.scrape.page.parser import read_page, read_values
-from spec_decode_exporter.scrape.page.sample_reader import MOST_COUNT, Reader
+from spec_decode_exporter.scrape.page.sample_reader import MOST_COUNT, SampleReader
 from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.fuzz.harness import Harness, sane
 
@@ -57,7 +57,7 @@ def check_page(data: bytes) -> None:
             assert (anew[0].series, anew[1]) == (layout.series, list(map(repr, by_layout)))
 
 
-def reading(reader: Reader, page: bytes, *, with_latencies: bool):
+def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):
     try:
         return finish(reader.read(page, with_latencies=with_latencies))
     except PageError as error:
@@ -67,11 +67,11 @@ def reading(reader: Reader, page: bytes, *, with_latencies: bool):
 
 def check_reader(data: bytes) -> None:
     """What was read before makes no difference, and no sample breaks a bound."""
-    reader = Reader()
+    reader = SampleReader()
     for page, number in zip(data.split(b"\x1e")[:4], count(), strict=False):
         with_latencies = number % 2 == 0
         found = reading(reader, page, with_latencies=with_latencies)
-        assert found == reading(Reader(), page, with_latencies=with_latencies)
+        assert found == reading(SampleReader(), page, with_latencies=with_latencies)
         if found is not None:
             _check_bounds(found)
 

@@ -6,8 +6,8 @@ import json
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.checksummed_file import UnusableError
-from spec_decode_exporter.monitor.drops.drop_watch import DropWatch
-from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.drops.drop_watch import DropDetector
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.state_file import _SEAL, MOST_VALUES
 from spec_decode_exporter.reports.reference import reference_file
 from tests.fuzz.harness import Harness, file_of, sane
@@ -28,7 +28,7 @@ def _recalled(content: bytes) -> None:
     except UnusableError as error:
         sane(error)
         return
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.recall(saved)
     for entry in baselines.saved(1_790_000_000.0)["engines"]:
         _go_on(entry["learnt"])
@@ -36,7 +36,7 @@ def _recalled(content: bytes) -> None:
 
 def _go_on(learnt: dict[str, object]) -> None:
     """Watch for drops with what was learnt; it can be saved again."""
-    drops = DropWatch(DropPolicy())
+    drops = DropDetector(DropPolicy())
     if drops.restore(learnt.get("drops") or {}):
         for second in range(120):
             drops.observe(second, second + 1.0, 100, 250, (100, 90, 60))

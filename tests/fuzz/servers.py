@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
-from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.kubernetes.pods_api import Access, PodsApi, _events
@@ -83,7 +83,7 @@ async def _list(discovery: PodDiscovery, data: bytes) -> None:
 
 async def _watch(discovery: PodDiscovery, data: bytes) -> None:
     async for together in _events(Answer(data + b"\n"), discovery._pods.shape):
-        await giving_way(discovery._take(together))
+        await cooperatively(discovery._take(together))
     assert type(discovery._version) is str
 
 

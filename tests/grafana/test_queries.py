@@ -14,7 +14,7 @@ from spec_decode_exporter.metrics.engine_metrics import (
     TARGET_METRICS,
 )
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import Kind
+from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
 SCRAPED = {"job", "instance", "cluster", "namespace"}
@@ -49,7 +49,7 @@ def _known():
             own |= set(ARM_LABELS)
         elif metric not in (*EXPORTER_METRICS, *REQUEST_METRICS):
             own |= set(ENGINE_LABELS) | ARM
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             known |= {
                 f"{metric.name}_bucket": own | {"le"},
                 f"{metric.name}_sum": own,

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.web.security.check_queue import MOST_WAITING, BusyError
+from spec_decode_exporter.web.security.check_queue import MOST_WAITING, CheckQueueFullError
 from spec_decode_exporter.web.security.guard import _credentials
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.security.passwords import Passwords
@@ -50,7 +50,7 @@ async def _authorized(data: bytes) -> bool:
             raise RejectedError("Unauthorized")
         checks.append(asyncio.create_task(passwords.match(_users(), *given, "10.0.0.1")))
     *_, last = await asyncio.gather(*checks, return_exceptions=True)
-    if isinstance(last, BusyError):
+    if isinstance(last, CheckQueueFullError):
         raise RejectedError("Too many passwords wait to be checked")
     if last is not True:
         raise RejectedError("Unauthorized")

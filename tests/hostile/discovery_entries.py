@@ -19,7 +19,7 @@ from spec_decode_exporter.config.labels import (
 )
 from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
 from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
-from spec_decode_exporter.core.cooperative_yield import finish, giving_way
+from spec_decode_exporter.core.cooperative_yield import cooperatively, finish
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
@@ -30,7 +30,7 @@ from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.hostile.row import RejectedError, Row
 
@@ -142,7 +142,7 @@ async def _answers(hosts: set[str]) -> object:
 
 async def _page(data: bytes) -> object:
     try:
-        return await giving_way(Reader().read(data, with_latencies=True))
+        return await cooperatively(SampleReader().read(data, with_latencies=True))
     except PageError as error:
         raise RejectedError(str(error)) from None
 

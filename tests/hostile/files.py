@@ -15,7 +15,7 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.values import LARGEST_SECRET
 from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
 from spec_decode_exporter.config.yaml_tree import LARGEST as LARGEST_YAML
-from spec_decode_exporter.core.checksummed_file import Seal
+from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.monitor.state_file import LARGEST as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import MOST_VALUES as MOST_STATE_VALUES
 from spec_decode_exporter.monitor.state_file import StateFile
@@ -76,8 +76,8 @@ _TREE_BEYOND: Final = {
     "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MOST_NODES // 2 - 1)),
 }
 
-_REFERENCE: Final = Seal("spec-decode-exporter reference", 1, "")
-_STATE: Final = Seal("spec-decode-exporter state", 1, "")
+_REFERENCE: Final = ChecksummedFile("spec-decode-exporter reference", 1, "")
+_STATE: Final = ChecksummedFile("spec-decode-exporter state", 1, "")
 
 
 def _reference(engines: int) -> bytes:

@@ -14,7 +14,7 @@ from spec_decode_exporter.scrape.http.client import Answer
 from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import KEY, MOST_BATCH, MOST_RANGES
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poller import DETAILS_EVERY, Pace, Polled, Poller, PollRecord
+from spec_decode_exporter.scrape.poll.poller import DETAILS_EVERY, Polled, Poller, PollPace, PollRecord
 from spec_decode_exporter.scrape.poll.server_info import MOST_ANSWER
 from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
@@ -50,7 +50,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
     poller = Poller(
         "a", "http://a/metrics",
         client=_Server(detail, body),
-        pace=Pace(1.0, 10.0, 0.01, 30.0, filtered=True),
+        pace=PollPace(1.0, 10.0, 0.01, 30.0, filtered=True),
         clock=SystemClock(),
         receive=receive,
         tell=lambda event: reasons.append(str(event.fields.get("reason"))),

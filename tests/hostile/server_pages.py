@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.scrape.page.layout_map import (
     MOST_BUCKETS,
     MOST_ENGINES,
@@ -23,7 +23,7 @@ from spec_decode_exporter.scrape.page.parser import (
     MOST_SERIES,
     SLICE,
 )
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poll_schedule import LARGEST_SHARE, PROCESSOR_SHARE
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
@@ -100,7 +100,7 @@ async def read_page(body: bytes) -> object:
     """Read a page with its histograms, as a poll does."""
     try:
         whole = received(answer(body), MOST_BODY)
-        return await giving_way(Reader().read(whole, with_latencies=True))
+        return await cooperatively(SampleReader().read(whole, with_latencies=True))
     except PollError as error:
         raise RejectedError(str(error)) from None
 

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.client import Answer
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
@@ -61,7 +61,7 @@ class _Server:
         """Close nothing."""
 
 
-async def _watched(page: bytes) -> TargetWatch:
+async def _watched(page: bytes) -> TargetMonitor:
     """Poll the page twice after one whose values are all 0, and read everything that is made of it.
 
     Raises:
@@ -71,7 +71,7 @@ async def _watched(page: bytes) -> TargetWatch:
     config = Config.model_validate({"poll": {"filter": "off", "histogram_interval": "1s"}})
     server, clock = _Server(zeros, page, page), FakeClock()
     with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: server):
-        watch = TargetWatch(Target("http://hostile/metrics", "hostile"), config, clock, Baselines())
+        watch = TargetMonitor(Target("http://hostile/metrics", "hostile"), config, clock, RememberedEngines())
     for _ in range(3):
         clock.now += 1  # so that histograms are due in each
         await watch.poll()

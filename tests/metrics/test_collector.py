@@ -23,12 +23,12 @@ from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, 
 from spec_decode_exporter.metrics.engine_metrics import CATALOGUE, ENGINE_METRICS, NAMES
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poller import Polled
 from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
@@ -60,7 +60,7 @@ def recorded_fixture(status):
     """What a page of ours says after the first 25 s of a recorded trace, seen by one target of two."""
     with gzip.open(TESTS / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
-    watch, reader = EngineWatch((10.0, 300.0)), Reader()
+    watch, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
         reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
         sample = reading.samples[EngineName("tiny-llama", "0")]
@@ -230,7 +230,9 @@ class TestFailures:
 
         rows = tuple(replace(one, read=read) if one is row else one for one in ENGINE_METRICS)
         monkeypatch.setattr(
-            module, "_PARTS", (module._Part(rows, lambda snapshot: snapshot.engines), *module._PARTS[1:])
+            module,
+            "_PARTS",
+            (module._CollectorPart(rows, lambda snapshot: snapshot.engines), *module._PARTS[1:]),
         )
         return failing
 
@@ -272,7 +274,9 @@ class TestFailures:
     @pytest.mark.parametrize("number", [inf, -inf, nan, 10**400])
     def test_no_number_is_shown_that_is_not_finite(self, monkeypatch, recorded, number):
         row = replace(ENGINE_METRICS[0], read=lambda _: [((), number)])
-        monkeypatch.setattr(module, "_PARTS", (module._Part((row,), lambda snapshot: snapshot.engines),))
+        monkeypatch.setattr(
+            module, "_PARTS", (module._CollectorPart((row,), lambda snapshot: snapshot.engines),)
+        )
         assert families_of(recorded, NAMES) == []
 
 
@@ -285,9 +289,9 @@ class TestNamesOfEngines:
 
         def labels_of(page):
             target = Target("http://gpu-1:8080/metrics", "gpu-1:8080", (("team", "a"),))
-            watch = TargetWatch(target, Config(), clock, Baselines(), EventLog("1"))
+            watch = TargetMonitor(target, Config(), clock, RememberedEngines(), EventLog("1"))
             watches.append(watch)
-            reading = finish(Reader().read(page.encode(), with_latencies=True))
+            reading = finish(SampleReader().read(page.encode(), with_latencies=True))
             finish(watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0)))
             return [labels for labels, _ in watch.findings(clock.monotonic())]
 

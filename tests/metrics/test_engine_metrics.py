@@ -17,7 +17,7 @@ from spec_decode_exporter.metrics.engine_metrics import (
     NAMES,
     TARGET_METRICS,
 )
-from spec_decode_exporter.metrics.metric import Kind, Stability
+from spec_decode_exporter.metrics.metric import MetricKind, Stability
 from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
 # Written out on purpose: whoever changes a name here changes it for every user.
@@ -226,7 +226,7 @@ class TestNames:
 
     @pytest.mark.parametrize("metric", ALL)
     def test_end_in_total_just_for_counters(self, metric):
-        assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER)
+        assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
 
     @pytest.mark.parametrize("metric", ALL)
     def test_leave_the_suffixes_of_histograms_to_them(self, metric):
@@ -303,7 +303,7 @@ class TestCountersAreNeverAbsent:
 
     @pytest.mark.parametrize(
         "metric",
-        [one for one in ALL if one.values[0] in ENGINE_METRICS and one.values[0].kind is Kind.COUNTER],
+        [one for one in ALL if one.values[0] in ENGINE_METRICS and one.values[0].kind is MetricKind.COUNTER],
     )
     def test_an_engine_just_found_shows_each_at_0(self, fresh, metric):
         values = [value for key, value in fresh.items() if key[0] == metric.name]
@@ -351,7 +351,7 @@ class TestCountersAreNeverAbsent:
         gone = samples_of(findings_of([busy_sample(n) for n in range(20)], later=3000.0))
         assert {one.name: one.value for one in gone}["spec_decode_drafts_total"] == 19 * 400
         assert not any("window" in one.labels for one in gone)
-        counters = {metric.name for metric in ENGINE_METRICS if metric.kind is Kind.COUNTER}
+        counters = {metric.name for metric in ENGINE_METRICS if metric.kind is MetricKind.COUNTER}
         assert counters <= {one.name for one in gone}
 
 

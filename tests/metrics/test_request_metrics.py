@@ -25,26 +25,26 @@ from spec_decode_exporter.requests.request_findings import (
     GroupFindings,
     GroupKey,
     GroupTotals,
-    Histogram,
     ModelFindings,
     Percentiles,
     RequestFindings,
+    RequestHistogram,
+    RequestTotals,
     Summary,
-    Totals,
     UserFindings,
     WindowFindings,
 )
-from spec_decode_exporter.requests.request_store import RequestBoard
+from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.requests.since_start import (
     ACCEPTANCE_LENGTH_BOUNDS,
     ACCEPTANCE_RATIO_BOUNDS,
-    Observed,
+    GrowingHistogram,
 )
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
 
 SUMMARY = Summary(
-    totals=Totals(40, 1000, 4000, 2400),
+    totals=RequestTotals(40, 1000, 4000, 2400),
     acceptance_ratio=Percentiles(0.4, 0.6, 0.8),
     mean_acceptance_ratio=0.61,
     acceptance_length_tokens=Percentiles(2.6, 3.4, 4.2),
@@ -55,16 +55,16 @@ SUMMARY = Summary(
     rejected=2,
     repetitive=1,
 )
-NOTHING = Summary(Totals(2), None, None, None, None, None, 0, 0, 0, 0)
+NOTHING = Summary(RequestTotals(2), None, None, None, None, None, 0, 0, 0, 0)
 """Requests that drafted nothing."""
 
 BOUNDS = (ACCEPTANCE_RATIO_BOUNDS, ACCEPTANCE_LENGTH_BOUNDS)
 CHAT = GroupKey("llama", "chat", "to 0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
 SINCE = GroupTotals(
-    Totals(50, 1200, 4800, 2900),
-    Histogram((0.5, 1.0), (20, 25, 5), 30.25),
-    Histogram((2.0, 4.0), (10, 30, 10), 160.5),
+    RequestTotals(50, 1200, 4800, 2900),
+    RequestHistogram((0.5, 1.0), (20, 25, 5), 30.25),
+    RequestHistogram((2.0, 4.0), (10, 30, 10), 160.5),
 )
 
 
@@ -209,7 +209,7 @@ class TestTheNumberOfSeries:
     @pytest.fixture(name="board")
     def board_fixture(self):
         """The board of the defaults, of which other models, types, temperatures and users come than it tells apart."""
-        board = RequestBoard(RequestSettings(ingest=True))
+        board = RequestStore(RequestSettings(ingest=True))
         for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
             request = Request(f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}")
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
@@ -232,7 +232,7 @@ class TestTheNumberOfSeries:
             label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
             for label in ("30s", "5m")
         }
-        since = GroupTotals(SINCE.totals, *(Observed(bounds).histogram() for bounds in BOUNDS))
+        since = GroupTotals(SINCE.totals, *(GrowingHistogram(bounds).histogram() for bounds in BOUNDS))
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from spec_decode_exporter.monitor.engine_churn import CROWDED_FOR, Crowd
+from spec_decode_exporter.monitor.engine_churn import CROWDED_FOR, EngineChurn
 
 
 def test_as_long_as_there_is_room_nothing_is_told():
-    crowd = Crowd()
+    crowd = EngineChurn()
     assert crowd.forget(-1, 0.0, 2) == []
     assert crowd.forget(0, 0.0, 2) == []
     assert not crowd.is_crowded(0.0)
@@ -12,7 +12,7 @@ def test_as_long_as_there_is_room_nothing_is_told():
 
 
 def test_it_is_told_once_and_counted_each_time():
-    crowd = Crowd()
+    crowd = EngineChurn()
     (event,) = crowd.forget(3, 0.0, 2)
     assert (event.name, event.fields["kept"], event.is_bad) == ("engines_forgotten", 2, True)
     assert crowd.forget(1, 1.0, 2) == []
@@ -20,7 +20,7 @@ def test_it_is_told_once_and_counted_each_time():
 
 
 def test_it_is_told_again_only_after_there_was_room_for_a_while():
-    crowd = Crowd()
+    crowd = EngineChurn()
     crowd.forget(1, 0.0, 2)
     assert crowd.forget(1, CROWDED_FOR, 2) == []
     assert crowd.is_crowded(2 * CROWDED_FOR)

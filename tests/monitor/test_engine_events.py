@@ -6,24 +6,24 @@ import pytest
 
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.evaluation import Judgement
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.monitor.engine_events import TOLD_AFTER, Teller, drop_event
+from spec_decode_exporter.monitor.engine_events import TOLD_AFTER, EngineChangeNotifier, drop_event
 
 FINDING = Finding(FindingName.CLIFF, Severity.WARNING, {}, "")
 
 
 def judged(verdict=Verdict.HEALTHY, state=State.ACTIVE, action=Action.COLLECT, tokens=None):
     depth = None if tokens is None else Depth(tokens, 2.0, extrapolated=False)
-    return Judgement(state, verdict, action, recommended=depth, findings=(FINDING,))
+    return Evaluation(state, verdict, action, recommended=depth, findings=(FINDING,))
 
 
 @pytest.fixture(name="teller")
 def teller_fixture():
-    return Teller()
+    return EngineChangeNotifier()
 
 
 def told(teller, judgement, now):

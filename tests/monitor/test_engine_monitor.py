@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Judgement
+from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import Member, compare
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Reset
@@ -28,7 +28,7 @@ class Watched:
     """A watch that is polled every second, with histograms each time."""
 
     def __init__(self, windows=(30.0, 300.0)) -> None:
-        self.watch = EngineWatch(windows)
+        self.watch = EngineMonitor(windows)
         self.moment = 0.0
 
     def poll(self, sample, after=1.0):
@@ -186,7 +186,7 @@ class TestFindings:
 
     def test_histograms_come_no_faster_than_polls(self, make_sample):
         # Every 20 s, though they were wanted every 10: half of *that* is what a window allows for.
-        watch = EngineWatch((120.0, 300.0))
+        watch = EngineMonitor((120.0, 300.0))
         for n in range(20):
             sample = make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))})
             moment = 20.0 * n - (6.0 if n == 4 else 0.0)
@@ -366,7 +366,7 @@ class TestDefects:
         broken(watched.watch._judge, "judge")
         (event,) = self.polls(watched, map(good, range(3, 30)))
         assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "judgement")
-        assert watched.findings().judgement == Judgement(State.ACTIVE)
+        assert watched.findings().judgement == Evaluation(State.ACTIVE)
         assert watched.findings().windows[0][Counter.DRAFTS] == 290
 
     def test_the_state_without_a_judgement_is_what_the_counters_say(self, good, make_sample, broken):
@@ -375,7 +375,7 @@ class TestDefects:
             broken(watched.watch._judge, "judge")
             watched.poll(page)
             watched.poll(page)
-            assert watched.findings().judgement == Judgement(state)
+            assert watched.findings().judgement == Evaluation(state)
 
     def test_a_judgement_that_fails_is_not_tried_again_before_the_next_poll(self, watched, good, broken):
         watched.poll(good(0))
@@ -406,7 +406,7 @@ class TestDefects:
         assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
 
     def test_without_a_judgement_no_stall_ends(self, watched, good, broken, monkeypatch):
-        monkeypatch.setattr(watched.watch._judge, "judge", lambda *_: Judgement(State.STALLED))
+        monkeypatch.setattr(watched.watch._judge, "judge", lambda *_: Evaluation(State.STALLED))
         told = [event.name for event in self.polls(watched, map(good, range(7)))]
         assert told == ["drafting_stalled"]
         broken(watched.watch._judge, "judge")

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.monitor.experiment_monitor import Experiments
-from spec_decode_exporter.monitor.experiment_tracker import Contest
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
+from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.simulator.front_end import FrontEnd
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -120,13 +120,13 @@ async def fleet_of(aiohttp_server, tmp_path, clock, until, monkeypatch):
         file = tmp_path / "exporter.yml"
         file.write_text(text + experiment)
         fleet = Fleet(file, clock, until)
-        receive = TargetWatch._receive
+        receive = TargetMonitor._receive
 
         def taken(watch, page):
             fleet.taken += 1
             return receive(watch, page)
 
-        monkeypatch.setattr(TargetWatch, "_receive", taken)
+        monkeypatch.setattr(TargetMonitor, "_receive", taken)
         fleet.service = Service(
             lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock
         )
@@ -225,15 +225,15 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
         )
         for name in ("one", "two")
     )
-    compare = Contest.compare
+    compare = ExperimentTracker.compare
 
     def broken(contest, *rest):
         if contest.settings is one:
             raise ZeroDivisionError("a defect")
         return compare(contest, *rest)
 
-    monkeypatch.setattr(Contest, "compare", broken)
-    compared = Experiments()
+    monkeypatch.setattr(ExperimentTracker, "compare", broken)
+    compared = ExperimentMonitor()
     compared.adopt([one, two])
     with capture_logs() as logs:
         await compared.compare([], (30.0,), 1000.0)
@@ -250,11 +250,11 @@ async def test_a_reload_that_leaves_an_experiment_as_it_is_does_not_make_it_begi
         for baseline in "ab"
     )
     asked = []
-    compare = Contest.compare
+    compare = ExperimentTracker.compare
     monkeypatch.setattr(
-        Contest, "compare", lambda contest, *rest: asked.append(contest) or compare(contest, *rest)
+        ExperimentTracker, "compare", lambda contest, *rest: asked.append(contest) or compare(contest, *rest)
     )
-    compared = Experiments()
+    compared = ExperimentMonitor()
     for settings in (one, one.model_copy(), changed):
         compared.adopt([settings])
         await compared.compare([], (30.0,), 1000.0)

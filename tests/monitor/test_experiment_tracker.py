@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from spec_decode_exporter.analysis.experiments.experiment import compare
-from spec_decode_exporter.analysis.experiments.faster_method import rival
-from spec_decode_exporter.monitor.experiment_tracker import Contest
+from spec_decode_exporter.analysis.experiments.faster_method import faster_method
+from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import Known, Ledger
@@ -24,7 +24,7 @@ def looked(contest, moment, eagle=EAGLE, running=6.0):
         member("ngram", window_of(SLOWER, now=now)),
     ]
     found = contest.compare(members, (30.0, LONGEST), now)
-    return found, rival(found, "ngram", members[2])
+    return found, faster_method(found, "ngram", members[2])
 
 
 def winner_of(found):
@@ -33,20 +33,20 @@ def winner_of(found):
 
 
 def test_the_winner_is_named_once_it_stood_for_a_whole_longest_window():
-    contest = Contest(SETTINGS)
+    contest = ExperimentTracker(SETTINGS)
     found = [winner_of(looked(contest, moment)[0]) for moment in (0, 150, 299, 300, 305)]
     assert found == [None, None, None, "eagle", "eagle"]
 
 
 def test_the_better_method_is_named_as_late():
-    contest = Contest(SETTINGS)
+    contest = ExperimentTracker(SETTINGS)
     found = [looked(contest, moment)[1] for moment in (0, 299, 300)]
     assert found[:2] == [None, None]
     assert (found[2].arm, found[2].method) == ("eagle", "eagle")
 
 
 def test_a_look_at_which_arms_cannot_be_compared_ends_it_at_once():
-    contest = Contest(SETTINGS)
+    contest = ExperimentTracker(SETTINGS)
     for moment in (0, 300):
         looked(contest, moment)
     ended, no_rival = looked(contest, 305, eagle=times(EAGLE, 4), running=24.0)
@@ -59,7 +59,7 @@ def test_of_equal_arms_a_winner_is_hardly_ever_named_however_often_they_are_comp
     known = Known(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
 
     def hour(seed):
-        random, contest = Random(seed), Contest(SETTINGS)
+        random, contest = Random(seed), ExperimentTracker(SETTINGS)
         ledgers, states, at_once, stood = (Ledger(LONGEST), Ledger(LONGEST)), ([0.0], [0.0]), False, False
         for second in range(1, 3901):
             for ledger, state in zip(ledgers, states, strict=True):

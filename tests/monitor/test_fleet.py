@@ -14,8 +14,8 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import JUDGED_ANEW, Fleet
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from tests.conftest import settle, until
 from tests.fixtures.simulated import Server
 
@@ -35,7 +35,7 @@ class Watch:
     ("targets", "most_behind"), [(1, 0.0), (JUDGED_ANEW, 0.0), (JUDGED_ANEW + 1, JUDGED_EVERY)]
 )
 def test_only_a_large_fleet_is_not_judged_anew_for_every_question(clock, targets, most_behind):
-    fleet = Fleet(Config(), clock, Baselines(), EventLog("1"))
+    fleet = Fleet(Config(), clock, RememberedEngines(), EventLog("1"))
     watches = {(f"http://{number}", ""): Watch() for number in range(targets)}
     fleet._watches = watches
     assert not list(fleet.engines())
@@ -48,7 +48,7 @@ def test_only_a_large_fleet_is_not_judged_anew_for_every_question(clock, targets
 async def fleet(clock, network):
     for name in "abc":
         network.servers[f"{name}:1"] = Server(clock, "steady", running=60)
-    fleet = Fleet(Config(), clock, Baselines(), EventLog("1"), InternalErrors(clock.monotonic))
+    fleet = Fleet(Config(), clock, RememberedEngines(), EventLog("1"), InternalErrors(clock.monotonic))
     yield fleet
     await fleet.stop()
     await fleet.close()
@@ -93,7 +93,7 @@ async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched
 
 async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(fleet, clock, monkeypatch):
     await follow(fleet, clock, targets("a", "b"))
-    change = TargetWatch.change
+    change = TargetMonitor.change
 
     async def fails(watch, target, config):
         if watch.target.name == "b":
@@ -101,7 +101,7 @@ async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(flee
         await change(watch, target, config)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TargetWatch, "change", fails)
+        patch.setattr(TargetMonitor, "change", fails)
         await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
     polls = {watch.target.name: watch.status().polls for watch in fleet}
     await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
@@ -112,8 +112,8 @@ async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(flee
 
 async def test_a_target_that_cannot_be_left_cleanly_keeps_no_other_from_coming(fleet, clock, monkeypatch):
     await follow(fleet, clock, targets("a", "b"))
-    monkeypatch.setattr(TargetWatch, "remember", None)
-    monkeypatch.setattr(TargetWatch, "close", None)
+    monkeypatch.setattr(TargetMonitor, "remember", None)
+    monkeypatch.setattr(TargetMonitor, "close", None)
     await follow(fleet, clock, targets("c"))
     assert up(fleet) == {"c"}
     monkeypatch.undo()
@@ -143,7 +143,9 @@ async def watched(fleet, *targets: list[Target]) -> Counter[str]:
 
 @pytest.fixture
 async def small(clock):
-    fleet = Fleet(Config.model_validate({"limits": {"engines": 20}}), clock, Baselines(), EventLog("1"))
+    fleet = Fleet(
+        Config.model_validate({"limits": {"engines": 20}}), clock, RememberedEngines(), EventLog("1")
+    )
     yield fleet
     await fleet.stop()
     await fleet.close()
@@ -167,12 +169,12 @@ async def test_a_long_list_takes_no_place_from_another_list_of_its_kind(small):
 
 async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock, monkeypatch):
     def refused(target, config, *arguments, **keywords):
-        watch = TargetWatch(target, config, *arguments, **keywords)
+        watch = TargetMonitor(target, config, *arguments, **keywords)
         for _ in range(2):
             watch._events.record(Event("target_failing", {}, is_bad=True), 0.0, target.name)
         return watch
 
-    monkeypatch.setattr("spec_decode_exporter.monitor.fleet.TargetWatch", refused)
+    monkeypatch.setattr("spec_decode_exporter.monitor.fleet.TargetMonitor", refused)
     with capture_logs() as logs:
         for number in range(1_000):
             target = Target(f"http://a:1/m?{number}", f"a#{number}", discovery="http", found_by="http x")

@@ -9,7 +9,7 @@ import pytest
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.monitor.learned_state import Experience
+from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.window.engine_history import EngineHistory
 
 WALL = 1_790_000_000.0
@@ -22,7 +22,7 @@ class Fed:
     def __init__(self, make_sample, assumptions=EAGLE):
         self.make_sample = make_sample
         self.history = EngineHistory(300.0)
-        self.experience = Experience(assumptions)
+        self.experience = LearnedState(assumptions)
         self.moment = 0.0
         self.created = WALL
         self.counts = dict.fromkeys(("drafts", "tokens", "accepted", "steps", "seconds"), 0)

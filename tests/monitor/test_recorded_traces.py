@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
 from spec_decode_exporter.figures.positions import position_acceptance_ratios
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.window.increments import Reset
 
 TRACES = Path(__file__).parents[1] / "traces"
@@ -73,8 +73,8 @@ class Replay:
     """A trace, and what the exporter and prometheus_client make of it."""
 
     def __init__(self, name, engine):
-        self.watch = EngineWatch(WINDOWS)
-        self.reader = Reader()
+        self.watch = EngineMonitor(WINDOWS)
+        self.reader = SampleReader()
         self.rows = lines_of(name)
         self.engine = engine
         self.pages = []

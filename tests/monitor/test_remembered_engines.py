@@ -12,8 +12,8 @@ from spec_decode_exporter.monitor.remembered_engines import (
     MOST_NAME,
     MOST_OF_TARGET,
     REMEMBERED,
-    Baselines,
     Key,
+    RememberedEngines,
 )
 from spec_decode_exporter.monitor.state_file import StateFile
 
@@ -21,20 +21,20 @@ KEY = Key("one", "llama", "0")
 
 
 def recalled(saved):
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.recall(saved)
     return baselines
 
 
 def test_what_was_kept_is_known_under_the_same_labels_only():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
     assert baselines.known(KEY) == {"tokens": 4}
     assert baselines.known(KEY._replace(engine="1")) is None
 
 
 def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     with capture_logs() as logs:
         for number in range(5 * MOST_KEPT):
             baselines.keep(KEY._replace(target=str(number)), {}, float(number))
@@ -44,7 +44,7 @@ def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
 
 
 def test_it_survives_being_written_as_json():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4, "drops": {"mean": 2.5}}, 100.0)
     again = recalled(json.loads(json.dumps(baselines.saved(200.0))))
     assert again.known(KEY) == {"tokens": 4, "drops": {"mean": 2.5}}
@@ -55,7 +55,7 @@ class TestTooManyEngines:
     @pytest.fixture(name="baselines")
     def baselines_fixture(self):
         """Two more than are kept; the first ones were seen last."""
-        baselines = Baselines()
+        baselines = RememberedEngines()
         for number in range(MOST_KEPT + 2):
             baselines.keep(Key(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
         return baselines
@@ -95,7 +95,7 @@ class TestTooManyEngines:
 
 
 def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
     for number in range(2 * MOST_KEPT):
         baselines.keep(Key("hostile", "llama", str(number)), {}, 200.0)
@@ -106,7 +106,7 @@ def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
 
 
 def test_they_are_bounded_though_nothing_is_ever_saved():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     with capture_logs() as logs:
         for number in range(3 * MOST_KEPT):
             baselines.keep(Key(f"target {number}", "llama", "0"), {}, float(number))
@@ -118,7 +118,7 @@ def test_they_are_bounded_though_nothing_is_ever_saved():
 
 def test_an_engine_with_longer_names_is_not_remembered():
     longest = Key("t", "m", "e" * (MOST_NAME - 2))
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.keep(longest, {}, 100.0)
     baselines.keep(longest._replace(target="tt"), {}, 100.0)
     assert baselines.known(longest) == {}
@@ -128,7 +128,7 @@ def test_an_engine_with_longer_names_is_not_remembered():
 
 
 def test_an_engine_is_forgotten_after_a_week():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.keep(KEY, {}, 100.0)
     assert len(baselines.saved(100.0 + REMEMBERED)["engines"]) == 1
     assert baselines.saved(100.1 + REMEMBERED) == {"engines": []}
@@ -161,7 +161,7 @@ def test_without_entries_nothing_is_known(saved):
 
 
 def test_what_is_known_already_outweighs_what_is_recalled():
-    baselines = Baselines()
+    baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
     baselines.recall({"engines": [{**KEY._asdict(), "seen": 1.0, "learnt": {"tokens": 2}}]})
     assert baselines.known(KEY) == {"tokens": 4}

@@ -11,11 +11,11 @@ from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.request_receiver import Intake, costs_of
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
 from spec_decode_exporter.requests.record_reader import NotJsonError
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.requests.request_store import RequestBoard
+from spec_decode_exporter.requests.request_store import RequestStore
 from tests.requests.test_request_batch import RECORD, changed
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
@@ -46,7 +46,7 @@ def events():
 
 @pytest.fixture
 def intake(clock, events):
-    return Intake(SETTINGS, Fleet(), events, clock)
+    return RequestReceiver(SETTINGS, Fleet(), events, clock)
 
 
 def body(*records):
@@ -186,7 +186,7 @@ async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(intake
     await intake.take(body(RECORD), lines=False)
     with capture_logs() as logged:
         with monkeypatch.context() as patched:
-            patched.setattr(RequestBoard, "findings", broken)
+            patched.setattr(RequestStore, "findings", broken)
             for _ in range(3):
                 assert (await intake.findings()).windows == {}
                 assert (await intake.findings()).bodies == 1
@@ -217,7 +217,7 @@ def test_a_cost_that_is_known_for_another_load_is_no_surer_than_a_usual_one():
 
 async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):
     fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(9.0)))])
-    intake = Intake(SETTINGS, fleet, events, clock)
+    intake = RequestReceiver(SETTINGS, fleet, events, clock)
     await intake.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
     asked = set()
 
@@ -243,7 +243,7 @@ async def test_a_mix_is_an_event_of_its_model(intake, clock, events, monkeypatch
         await asyncio.sleep(0)
         return said(mixed=True)
 
-    monkeypatch.setattr(RequestBoard, "findings", found)
+    monkeypatch.setattr(RequestStore, "findings", found)
     for _ in range(2):
         with capture_logs() as logged:
             await intake.findings()

@@ -12,8 +12,8 @@ from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
 from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario_library import load_scenario
@@ -25,9 +25,9 @@ START = 1_790_000_000.0
 
 def watched(scenario, seconds, *, cost):
     """A watch that has polled a simulated server for some seconds."""
-    simulation, reader = Simulation(scenario, seed=3), Reader()
+    simulation, reader = Simulation(scenario, seed=3), SampleReader()
     settings = None if cost is None else CostSettings.model_validate(cost)
-    watch = EngineWatch((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), settings))
+    watch = EngineMonitor((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), settings))
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
         histograms = second % 10 == 0

@@ -6,15 +6,15 @@ from collections import Counter as Counts
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.evaluation import Judge
+from spec_decode_exporter.analysis.evaluation import Evaluator
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.core.event_budget import BURST, EVERY
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY, EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY, EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.remembered_engines import Baselines, Key
-from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, FORGOTTEN_AFTER, TargetWatch
+from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
+from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, FORGOTTEN_AFTER, TargetMonitor
 from spec_decode_exporter.scrape.http.client import Answer
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.layout_map import (
@@ -85,7 +85,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def watch(server, clock):
-    return TargetWatch(target(), config(), clock, Baselines(), EventLog("1"))
+    return TargetMonitor(target(), config(), clock, RememberedEngines(), EventLog("1"))
 
 
 def target(**more) -> Target:
@@ -158,7 +158,9 @@ async def test_windows_hold_what_was_counted_between_the_polls(watch, clock):
 async def test_windows_vanish_three_intervals_after_the_last_poll_and_not_within_ten_seconds(
     server, clock, interval, gone
 ):
-    watch = TargetWatch(target(), config(interval=f"{interval}s"), clock, Baselines(), EventLog("1"))
+    watch = TargetMonitor(
+        target(), config(interval=f"{interval}s"), clock, RememberedEngines(), EventLog("1")
+    )
     await polls(watch, clock, 5, interval)
     server.failure = PollError("refused", "no")
     await clock.advance(gone - 0.1)
@@ -267,13 +269,13 @@ async def test_others_have_their_turn_while_a_page_of_many_engines_is_taken(
     watch, clock, server, monkeypatch
 ):
     order = []
-    observe = EngineWatch.observe
+    observe = EngineMonitor.observe
 
     def noted(engine, *arguments):
         order.append("engine")
         return observe(engine, *arguments)
 
-    monkeypatch.setattr(EngineWatch, "observe", noted)
+    monkeypatch.setattr(EngineMonitor, "observe", noted)
     server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
     poll = asyncio.ensure_future(watch.poll())
     while not poll.done():
@@ -289,7 +291,7 @@ async def test_a_schedule_of_a_pod_that_is_not_used_is_logged_once(clock, server
     pod = ServedSpeculation("mtp", 3, problem=problem)
     target = Target("http://a:1/metrics", "a:1", pod_arguments=pod)
     with capture_logs() as logs:
-        watch = TargetWatch(target, Config(), clock, Baselines())
+        watch = TargetMonitor(target, Config(), clock, RememberedEngines())
         await watch.change(target, Config())
     await watch.close()
     told = [(log["event"], log["source"], log["reason"]) for log in logs]
@@ -531,8 +533,8 @@ async def test_an_engine_that_cannot_be_judged_costs_the_others_nothing(watch, c
 
 
 async def test_what_an_engine_cannot_hand_over_leaves_what_was_kept(server, clock, monkeypatch):
-    baselines = Baselines()
-    watch = TargetWatch(target(), config(), clock, baselines, EventLog("1"))
+    baselines = RememberedEngines()
+    watch = TargetMonitor(target(), config(), clock, baselines, EventLog("1"))
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 3)
     watch.remember()
@@ -553,7 +555,7 @@ async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(wa
     baselines = watch._baselines
     watch.remember()
     learnt = baselines.known(Key("one", "m", "0"))
-    again = TargetWatch(target(), config(), clock, baselines, EventLog("1"))
+    again = TargetMonitor(target(), config(), clock, baselines, EventLog("1"))
     again.remember()
     await polls(again, clock, 1)
     again.remember()
@@ -607,7 +609,7 @@ async def test_an_engine_that_is_gone_still_has_a_history(watch, clock, server):
 
 async def test_events_of_targets_and_engines_are_kept_once_each(clock, server):
     events = EventLog("1")
-    watch = TargetWatch(target(), config(), clock, Baselines(), events)
+    watch = TargetMonitor(target(), config(), clock, RememberedEngines(), events)
     server.failure = StatusError(503)
     await polls(watch, clock, 2)
     server.failure = None
@@ -632,13 +634,13 @@ async def test_engines_that_are_met_together_are_not_judged_together_ever_after(
     watch, clock, server, monkeypatch
 ):
     server.engines = {("m", str(number)): 0 for number in range(20)}
-    judged, judge = [], Judge.judge
+    judged, judge = [], Evaluator.judge
 
     def counted(self, facts, moment):
         judged.append(moment)
         return judge(self, facts, moment)
 
-    monkeypatch.setattr(Judge, "judge", counted)
+    monkeypatch.setattr(Evaluator, "judge", counted)
     await polls(watch, clock, 26)
     each = Counts(judged)
     assert each[min(each)] == 20  # at the first poll, all of them
@@ -653,7 +655,7 @@ def test_targets_that_are_met_together_are_not_asked_for_histograms_together_eve
         "spec_decode_exporter.monitor.target_monitor.Poller", lambda *_, pace, **__: paces.append(pace)
     )
     for number in range(20):
-        TargetWatch(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, Baselines())
+        TargetMonitor(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, RememberedEngines())
     assert len({pace.histogram_phase for pace in paces}) > 4
 
 
@@ -661,7 +663,7 @@ def test_targets_that_are_met_together_are_not_asked_for_histograms_together_eve
 
 
 def limited(clock, capacity, events, name="one"):
-    return TargetWatch(target(name=name), config(), clock, Baselines(), events, capacity=capacity)
+    return TargetMonitor(target(name=name), config(), clock, RememberedEngines(), events, capacity=capacity)
 
 
 async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, server):
@@ -748,14 +750,14 @@ async def test_an_engine_that_cannot_be_counted_keeps_no_other_from_being_counte
 ):
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 3)
-    bad, observe = watch._engines["m", "0"], EngineWatch.observe
+    bad, observe = watch._engines["m", "0"], EngineMonitor.observe
 
     def fails(engine, *args):
         if engine is bad:
             raise RuntimeError("injected")
         return observe(engine, *args)
 
-    monkeypatch.setattr(EngineWatch, "observe", fails)
+    monkeypatch.setattr(EngineMonitor, "observe", fails)
     with capture_logs() as logs:
         for _ in range(5):
             await clock.advance(1)

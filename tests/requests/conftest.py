@@ -9,7 +9,7 @@ import pytest
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request import Request
-from spec_decode_exporter.requests.request_store import RequestBoard
+from spec_decode_exporter.requests.request_store import RequestStore
 
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):
@@ -32,7 +32,7 @@ def make_cost_fixture():
 @pytest.fixture(name="make_board")
 def make_board_fixture():
     def make(**settings):
-        return RequestBoard(RequestSettings(ingest=True, **settings))
+        return RequestStore(RequestSettings(ingest=True, **settings))
 
     return make
 

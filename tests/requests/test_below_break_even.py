@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.requests.below_break_even import losing_share
-from spec_decode_exporter.requests.informative_requests import Telling
+from spec_decode_exporter.requests.informative_requests import InformativeRequests
 
 TOKENS = 4
 NEEDED = 1.7
@@ -38,7 +38,7 @@ def draw(generator, single, drafts, *, needed=NEEDED, tokens=TOKENS, whole=False
             if generator.random() >= single:
                 break
             accepted += 1
-    return Telling(tokens, drafts, tokens * drafts, accepted, needed)
+    return InformativeRequests(tokens, drafts, tokens * drafts, accepted, needed)
 
 
 def alike(generator, speedup, number, drafts, *, whole=False):
@@ -74,13 +74,15 @@ def test_the_mix_of_the_documents_is_found(tokens):
 
 
 def test_requests_that_say_much_of_themselves_are_counted_as_they_are():
-    requests = [Telling(4, 10_000, 40_000, 10_000, 1.7)] * 25 + [Telling(4, 10_000, 40_000, 30_000, 1.7)] * 75
+    requests = [InformativeRequests(4, 10_000, 40_000, 10_000, 1.7)] * 25 + [
+        InformativeRequests(4, 10_000, 40_000, 30_000, 1.7)
+    ] * 75
     assert losing_share(requests) == pytest.approx(0.25, abs=1e-6)
 
 
 def test_the_share_by_hand():
     """15 requests with 20 of 40 tokens and 15 with 36, of ten drafts each."""
-    requests = [Telling(4, 10, 40, 20, 2.2)] * 15 + [Telling(4, 10, 40, 36, 2.2)] * 15
+    requests = [InformativeRequests(4, 10, 40, 20, 2.2)] * 15 + [InformativeRequests(4, 10, 40, 36, 2.2)] * 15
     variance = 2.8 * 1.2  # of a mean of 2.8
     q = 30 * 10 * 0.8**2 / variance
     assert q > 49.588  # the 0.99 quantile of 29 degrees
@@ -95,7 +97,7 @@ def test_what_chance_may_have_done_counts_for_nothing():
     # Q = 300·0.7²/3.36 = 43.8, where chance alone gives 49.6; of ten times the drafts it is 438.
     def apart(drafts):
         accepted = (21 * drafts // 10, 35 * drafts // 10)
-        return [Telling(4, drafts, 4 * drafts, each, 2.2) for each in accepted for _ in range(15)]
+        return [InformativeRequests(4, drafts, 4 * drafts, each, 2.2) for each in accepted for _ in range(15)]
 
     assert losing_share(apart(10)) == 0.0
     assert losing_share(apart(100)) > 0.3
@@ -111,13 +113,15 @@ def test_another_number_of_draft_tokens_is_no_other_kind_of_request():
 
 @pytest.mark.parametrize("number", [0, 1, 29])
 def test_of_too_few_requests_of_a_k_nobody_knows(number):
-    requests = [Telling(4, 1000, 4000, 0 if turn % 2 else 4000, 1.7) for turn in range(number)]
+    requests = [InformativeRequests(4, 1000, 4000, 0 if turn % 2 else 4000, 1.7) for turn in range(number)]
     assert losing_share(requests) == 0.0
-    assert losing_share([*requests, *[Telling(5, 1000, 5000, 2500, 1.7)] * 30]) == 0.0
+    assert losing_share([*requests, *[InformativeRequests(5, 1000, 5000, 2500, 1.7)] * 30]) == 0.0
 
 
 def test_requests_of_which_no_cost_is_known_are_not_judged():
-    known = [Telling(4, 10_000, 40_000, 10_000 if turn % 4 else 30_000, 1.7) for turn in range(40)]
+    known = [
+        InformativeRequests(4, 10_000, 40_000, 10_000 if turn % 4 else 30_000, 1.7) for turn in range(40)
+    ]
     unknown = [each._replace(needed=nan) for each in known]
     assert losing_share(unknown) == 0.0
     assert losing_share([*known, *unknown]) == losing_share(known)
@@ -128,7 +132,7 @@ def test_requests_of_which_no_cost_is_known_are_not_judged():
         st.tuples(
             st.integers(1, 8), st.integers(1, 500), st.floats(0, 1), st.floats(0, 1), st.floats(0, 5)
         ).map(
-            lambda of: Telling(
+            lambda of: InformativeRequests(
                 of[0],
                 of[1],
                 int(of[0] * of[1] * of[2]),
@@ -145,4 +149,4 @@ def test_it_is_a_share(requests):
 
 @pytest.mark.parametrize("accepted", [0, 400])
 def test_requests_that_are_all_the_same_are_alike(accepted):
-    assert losing_share([Telling(4, 100, 400, accepted, 1.7)] * 50) == 0.0
+    assert losing_share([InformativeRequests(4, 100, 400, accepted, 1.7)] * 50) == 0.0

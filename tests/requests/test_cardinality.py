@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.requests.cardinality import MOST_WAITING, Slots
+from spec_decode_exporter.requests.cardinality import MOST_WAITING, CardinalityLimiter
 
 PERIOD = 300.0
 
@@ -20,14 +20,14 @@ def bring(slots, **requests):
 
 def started(most, **requests):
     """Slots in which so many requests of each value came in the first period."""
-    slots = Slots(most)
+    slots = CardinalityLimiter(most)
     slots.turn(0.0, PERIOD)
     bring(slots, **requests)
     return slots
 
 
 def test_the_first_values_have_the_slots():
-    slots = Slots(2)
+    slots = CardinalityLimiter(2)
     assert [slots.admit(value) for value in ("a", "b", "c", "a")] == [True, True, False, True]
     assert slots.folded == 1
 
@@ -94,7 +94,7 @@ def test_a_great_value_among_thousands_of_others_gets_a_slot():
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(0, 200)), max_size=200), st.integers(1, 4))
 def test_there_are_never_more_slots_and_no_request_is_lost(requests, most):
-    slots, now, admitted = Slots(most), 0.0, Counter()
+    slots, now, admitted = CardinalityLimiter(most), 0.0, Counter()
     for value, later in requests:
         now += later
         slots.turn(now, PERIOD)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.change_notifier import STANDS_AFTER, Teller
+from spec_decode_exporter.requests.change_notifier import STANDS_AFTER, RequestChangeNotifier
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,
@@ -11,15 +11,15 @@ from spec_decode_exporter.requests.request_findings import (
     ModelFindings,
     Percentiles,
     RequestFindings,
+    RequestTotals,
     Summary,
-    Totals,
     WindowFindings,
 )
 
 KEY = GroupKey("llama", "chat", "above 1")
 ESTIMATE = Estimate(0.8, 0.7, 0.9, 0.05)
 SUMMARY = Summary(
-    Totals(100, 400, 1600, 640), Percentiles(0.1, 0.5, 0.8), 0.4567, None, None, ESTIMATE, 9, 90, 0, 0
+    RequestTotals(100, 400, 1600, 640), Percentiles(0.1, 0.5, 0.8), 0.4567, None, None, ESTIMATE, 9, 90, 0, 0
 )
 
 
@@ -38,7 +38,7 @@ def said(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
 @pytest.fixture
 def told():
     """A function that gives what is told of the same findings at some moments."""
-    teller = Teller()
+    teller = RequestChangeNotifier()
 
     def told(findings, *moments):
         return [(model, event) for now in moments for model, event in teller.tell(findings, now)]
@@ -94,7 +94,7 @@ def test_without_windows_nothing_is_told_or_forgotten(told):
 
 
 def test_what_is_over_is_not_kept():
-    teller = Teller()
+    teller = RequestChangeNotifier()
     for number in range(1000):
         window = WindowFindings(300.0, False, models=[ModelFindings(str(number), SUMMARY, None, True, ())])
         list(teller.tell(RequestFindings(True, {"5m": window}), float(number)))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.requests.informative_requests import Telling
+from spec_decode_exporter.requests.informative_requests import InformativeRequests
 from spec_decode_exporter.requests.model_findings import hides_losers
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_summary import summary
@@ -98,7 +98,7 @@ def test_requests_that_are_alike_are_no_mix(make_board, make_request, look):
 def test_losers_are_hidden_if_more_than_a_tenth_loses_while_all_gain(x, below, expected):
     pay = PaySums(requests=1000, x=x, y=100.0, xx=x * x / 1000, xy=x / 10, yy=10.0)
     accepted = [10_000] * below + [30_000] * (1000 - below)
-    telling = [Telling(4, 10_000, 40_000, each, 1.7) for each in accepted]
+    telling = [InformativeRequests(4, 10_000, 40_000, each, 1.7) for each in accepted]
     assert hides_losers(pay, summary(Sums(pay=pay)), telling) is expected
 
 

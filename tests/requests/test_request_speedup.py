@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import Effect, GroupKey
-from spec_decode_exporter.requests.request_group import Group
+from spec_decode_exporter.requests.request_group import RequestGroup
 from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS, effect, speedup_estimate
 from spec_decode_exporter.requests.request_sums import sums
-from spec_decode_exporter.requests.stored_requests import Kept
+from spec_decode_exporter.requests.stored_requests import StoredRequests
 
 AT_A_TENTH = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
 
@@ -26,8 +26,8 @@ def pay_fixture(make_cost):
 
     def pay(requests, ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
         kept, group, cost = (
-            Kept(10_000),
-            Group(GroupKey("llama", "chat", "0")),
+            StoredRequests(10_000),
+            RequestGroup(GroupKey("llama", "chat", "0")),
             make_cost(ratio, fixed, source),
         )
         for drafts, accepted in requests:
@@ -71,7 +71,7 @@ def test_a_request_is_below_break_even_if_less_came_out_than_plain_decoding_give
     )
 )
 def test_the_error_is_that_of_a_ratio_estimator(requests):
-    kept, group = Kept(1000), Group(GroupKey("llama", "chat", "0"))
+    kept, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
     for drafts, accepted in requests:
         kept.add(Request("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
     found = speedup_estimate(sums(kept.since(0.0), lambda target: AT_A_TENTH).pay)

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request import Refusal, Request
-from spec_decode_exporter.requests.request_findings import GroupKey, Percentiles, RequestFindings, Totals
-from spec_decode_exporter.requests.request_store import FEW_REQUESTS, ROUND_SECONDS, RequestBoard
+from spec_decode_exporter.requests.request_findings import (
+    GroupKey,
+    Percentiles,
+    RequestFindings,
+    RequestTotals,
+)
+from spec_decode_exporter.requests.request_store import FEW_REQUESTS, ROUND_SECONDS, RequestStore
 
 
 def test_before_anything_came_there_is_nothing_to_say(make_board, look):
@@ -36,13 +41,13 @@ def test_a_request_is_in_its_group_and_in_its_model(make_board, make_request, lo
     key = GroupKey("llama", "chat", "to 0.7")
     (group,) = found.windows["30s"].groups
     assert group.key == key
-    assert group.summary.totals == Totals(1, 30, 120, 60)
+    assert group.summary.totals == RequestTotals(1, 30, 120, 60)
     assert group.summary.acceptance_ratio == Percentiles(0.5, 0.5, 0.5)
     assert group.summary.acceptance_length_tokens == Percentiles(3.0, 3.0, 3.0)
     assert group.summary.time_per_output_token_seconds.p50 == pytest.approx(0.02)
     (model,) = found.windows["30s"].models
-    assert (model.model_name, model.summary.totals) == ("llama", Totals(1, 30, 120, 60))
-    assert found.since_start[key].totals == Totals(1, 30, 120, 60)
+    assert (model.model_name, model.summary.totals) == ("llama", RequestTotals(1, 30, 120, 60))
+    assert found.since_start[key].totals == RequestTotals(1, 30, 120, 60)
     assert found.since_start[key].acceptance_ratio.sum == 0.5
     assert found.since_start[key].acceptance_length_tokens.count == 1
 
@@ -58,7 +63,7 @@ def test_a_request_that_did_not_draft_counts_but_has_no_acceptance(make_board, m
     board.take(make_request(0, 0), 1000.0)
     found = look(board, 1000.0)
     (group,) = found.windows["30s"].groups
-    assert group.summary.totals == Totals(requests=1)
+    assert group.summary.totals == RequestTotals(requests=1)
     assert group.summary.acceptance_ratio is None
     assert group.summary.mean_acceptance_ratio is None
     assert group.summary.judged == 0
@@ -326,7 +331,7 @@ requests = st.builds(
     st.integers(1, 5),
 )
 def test_nothing_is_lost_whatever_is_folded(arrivals, models, types, groups):
-    board = RequestBoard(RequestSettings(ingest=True, models=models, types=types, groups=groups, keep=100))
+    board = RequestStore(RequestSettings(ingest=True, models=models, types=types, groups=groups, keep=100))
     cost, now, taken = Cost(0.1, 0.0, CostSource.CONFIGURED, None), 1000.0, []
     for request, later in arrivals:
         now += later
@@ -337,7 +342,7 @@ def test_nothing_is_lost_whatever_is_folded(arrivals, models, types, groups):
     assert len(found.since_start) <= groups + models + 1
     for window in found.windows.values():
         inside = [request for request, moment in taken[-100:] if moment >= now - window.seconds]
-        expected = Totals(
+        expected = RequestTotals(
             len(inside),
             sum(request.drafts for request in inside),
             sum(request.draft_tokens for request in inside),
@@ -356,7 +361,7 @@ def test_nothing_is_lost_whatever_is_folded(arrivals, models, types, groups):
 
 def added_up(totals):
     each = list(totals)
-    return Totals(
+    return RequestTotals(
         sum(one.requests for one in each),
         sum(one.drafts for one in each),
         sum(one.draft_tokens for one in each),

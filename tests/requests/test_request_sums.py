@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import GroupKey
-from spec_decode_exporter.requests.request_group import Group
+from spec_decode_exporter.requests.request_group import RequestGroup
 from spec_decode_exporter.requests.request_sums import Sums, sums, together
-from spec_decode_exporter.requests.stored_requests import Kept
+from spec_decode_exporter.requests.stored_requests import StoredRequests
 
 COSTS = {
     "": Cost(0.2, 0.1, CostSource.CONFIGURED, None),
@@ -42,7 +42,7 @@ requests = st.builds(
 
 
 def of(some):
-    kept, group = Kept(10_000), Group(GroupKey("llama", "chat", "0"))
+    kept, group = StoredRequests(10_000), RequestGroup(GroupKey("llama", "chat", "0"))
     for request in some:
         kept.add(request, group, 0.0)
     return sums(kept.since(0.0), COSTS.get)

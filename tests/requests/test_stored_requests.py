@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import GroupKey
-from spec_decode_exporter.requests.request_group import Group
-from spec_decode_exporter.requests.stored_requests import MOST_SHARED, Kept
+from spec_decode_exporter.requests.request_group import RequestGroup
+from spec_decode_exporter.requests.stored_requests import MOST_SHARED, StoredRequests
 
-GROUP = Group(GroupKey("llama", "chat", "0"))
+GROUP = RequestGroup(GroupKey("llama", "chat", "0"))
 
 
 def numbered(number):
@@ -21,7 +21,7 @@ def numbered(number):
 
 @given(st.integers(1, 60), st.lists(st.floats(0, 5), max_size=300), st.floats(0, 400))
 def test_the_newest_are_kept_and_never_more_than_there_is_room_for(most, pauses, back):
-    kept, now, moments = Kept(most), 0.0, []
+    kept, now, moments = StoredRequests(most), 0.0, []
     for number, pause in enumerate(pauses):
         now += pause
         moments.append(now)
@@ -34,7 +34,7 @@ def test_the_newest_are_kept_and_never_more_than_there_is_room_for(most, pauses,
 
 @given(st.lists(st.floats(0, 5), max_size=200), st.lists(st.floats(0, 500), max_size=5))
 def test_what_is_forgotten_is_gone_and_nothing_else(pauses, moments):
-    kept, now, taken_at = Kept(1000), 0.0, []
+    kept, now, taken_at = StoredRequests(1000), 0.0, []
     for number, pause in enumerate(pauses):
         now += pause
         taken_at.append(now)
@@ -46,7 +46,7 @@ def test_what_is_forgotten_is_gone_and_nothing_else(pauses, moments):
 
 
 def test_a_window_does_not_change_while_requests_come():
-    kept = Kept(100)
+    kept = StoredRequests(100)
     kept.add(numbered(1), GROUP, 1.0)
     rows = kept.since(0.0)
     kept.add(numbered(2), GROUP, 2.0)
@@ -54,7 +54,7 @@ def test_a_window_does_not_change_while_requests_come():
 
 
 def test_a_request_that_does_not_say_how_long_it_took_has_no_time_for_a_token():
-    kept = Kept(10)
+    kept = StoredRequests(10)
     for request in (
         numbered(1),
         Request("llama", 1, 4, 1, 4, completion_tokens=11),
@@ -70,7 +70,7 @@ def test_a_request_that_does_not_say_how_long_it_took_has_no_time_for_a_token():
 def test_a_kept_request_takes_less_than_the_200_bytes_that_the_configuration_says():
     tracemalloc.start()
     try:
-        kept = Kept(20_000)
+        kept = StoredRequests(20_000)
         before, _ = tracemalloc.get_traced_memory()
         for number in range(40_000):
             request = Request(
@@ -84,7 +84,7 @@ def test_a_kept_request_takes_less_than_the_200_bytes_that_the_configuration_say
 
 
 def test_the_same_name_is_kept_once():
-    kept = Kept(10)
+    kept = StoredRequests(10)
     for number in range(10):
         kept.add(
             Request("llama", 1, 4, 1, 4, target=f"pod {number * 0}", user=f"user {number % 2}"), GROUP, 1.0
@@ -98,7 +98,7 @@ def test_names_that_senders_choose_are_given_back():
     """Python before 3.12.6 keeps an interned string for ever."""
     tracemalloc.start()
     try:
-        kept = Kept(100)
+        kept = StoredRequests(100)
         for number in range(5 * MOST_SHARED):
             kept.add(Request("llama", 1, 4, 1, 4, target=f"{number} {'x' * 1000}"), GROUP, float(number))
         now, _ = tracemalloc.get_traced_memory()

@@ -21,7 +21,7 @@ from spec_decode_exporter.metrics.engine_metrics import (
     TARGET_METRICS,
 )
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import Kind
+from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def own_labels(metric):
 
 def exported():
     """Return the labels of every sample of the exporter's, by its name."""
-    suffixes = {Kind.HISTOGRAM: {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
+    suffixes = {MetricKind.HISTOGRAM: {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
     return {
         metric.name + suffix: own_labels(metric) | more
         for metric in CATALOGUE

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.simulator.histogram import STEP_BOUNDS, Histogram
+from spec_decode_exporter.simulator.histogram import STEP_BOUNDS, SimulatedHistogram
 from spec_decode_exporter.simulator.histogram_publishing import PUBLISH_SECONDS, AtOnce, Late
-from spec_decode_exporter.simulator.simulated_request import Request
+from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 
 @pytest.fixture
 def histogram():
-    return Histogram(STEP_BOUNDS)
+    return SimulatedHistogram(STEP_BOUNDS)
 
 
 def request(last_token_at):
-    made = Request(0.0, 10, 0, 50, 100, (), 10, [])
+    made = SimulatedRequest(0.0, 10, 0, 50, 100, (), 10, [])
     made.last_token_at = last_token_at
     return made
 

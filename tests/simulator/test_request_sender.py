@@ -8,7 +8,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, Sender
+from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, RequestSender
 
 
 class Exporter:
@@ -50,7 +50,7 @@ async def exporter():
 async def sending(exporter, clock):
     """A sender at work, with what troubles it."""
     troubles = []
-    sender = Sender(troubles.append, clock)
+    sender = RequestSender(troubles.append, clock)
     task = asyncio.ensure_future(sender.send_for_ever(exporter.url))
     yield sender, troubles
     task.cancel()

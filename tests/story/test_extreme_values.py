@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.comparison.measure import added, measure
-from spec_decode_exporter.app.fleet_snapshot import Overview
+from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.internal_errors import InternalErrors
@@ -24,19 +24,19 @@ from spec_decode_exporter.metrics.engine_metrics import NAMES
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.experiment_monitor import Experiments
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.request_receiver import Intake
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.summary_log import Summaries
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observe.exit_status import exit_status
 from spec_decode_exporter.reports.observe.observe_json import json_report
 from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import Answer
-from spec_decode_exporter.scrape.page.engine_table import ENGINES, Gauge, Latency, Mark
+from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
@@ -46,7 +46,7 @@ from spec_decode_exporter.views.models import ObservationView
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.views.target_status import ExporterStatus
 from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import together
 from tests.conftest import FakeClock
 
@@ -64,7 +64,7 @@ READ = {
     f"{kind.prefixes[0]}{series.names[0]}": series.quantity
     for kind in ENGINES
     for series in kind.series
-    if series.quantity is not Mark.V0
+    if series.quantity is not EngineMark.V0
 }
 """The series that are read, by name: counters and gauges are numbers, of which the first are equal."""
 BOUNDS = ("0", "1e-320", "0.001", "0.3", "1", "1e9", "+Inf")
@@ -109,7 +109,7 @@ PASSED = {
 
 def values(quantity, words, pages=PAGES):
     """The values of one series on each page; a word that there is not is a series that is missing."""
-    if quantity is Mark.CREATED:
+    if quantity is EngineMark.CREATED:
         return [words] * pages
     if isinstance(quantity, Gauge):
         return list(islice(cycle(GAUGE_VALUES[words]), pages))
@@ -117,12 +117,12 @@ def values(quantity, words, pages=PAGES):
 
 
 def words_of(quantity):
-    if quantity is Mark.CREATED:
+    if quantity is EngineMark.CREATED:
         return st.sampled_from(CREATED)
     if isinstance(quantity, Gauge):
         return st.sampled_from(sorted(GAUGE_VALUES))
-    if quantity is Mark.POSITION_ACCEPTED or isinstance(quantity, Latency):
-        most = POSITIONS if quantity is Mark.POSITION_ACCEPTED else len(BOUNDS)
+    if quantity is EngineMark.POSITION_ACCEPTED or isinstance(quantity, Latency):
+        most = POSITIONS if quantity is EngineMark.POSITION_ACCEPTED else len(BOUNDS)
         return st.lists(st.sampled_from(sorted(STEPS)), max_size=most)
     return st.sampled_from(sorted(STEPS))
 
@@ -142,7 +142,7 @@ def pages_of(server):
     for name, words in server.items():
         quantity = READ[name]
         each = [("", words)]
-        if quantity is Mark.POSITION_ACCEPTED:
+        if quantity is EngineMark.POSITION_ACCEPTED:
             each = [(f',position="{position}"', one) for position, one in enumerate(words)]
         elif isinstance(quantity, Latency):
             each = [(f',le="{bound}"', one) for bound, one in zip(reversed(BOUNDS), words, strict=False)]
@@ -193,19 +193,19 @@ class Chain:
         self.clock = FakeClock()
         self.errors = InternalErrors(self.clock.monotonic)
         self.events = EventLog("a1", errors=self.errors)
-        self.fleet = Fleet(CONFIG, self.clock, Baselines(), self.events, self.errors)
+        self.fleet = Fleet(CONFIG, self.clock, RememberedEngines(), self.events, self.errors)
         self.scripts = [Script(pages) for pages in servers]
         for number, script in enumerate(self.scripts):
             target = Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
             more = self.fleet.config, self.clock, self.fleet._baselines, self.events
             with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: script):  # noqa: B023  called here
-                watch = TargetWatch(target, *more, errors=self.errors)
+                watch = TargetMonitor(target, *more, errors=self.errors)
             self.fleet._watches[target.key] = watch
-        self.experiments = Experiments()
+        self.experiments = ExperimentMonitor()
         self.experiments.adopt(CONFIG.experiments)
         settings = RequestSettings(ingest=True)
-        self.intake = Intake(settings, self.fleet, self.events, self.clock, self.errors)
-        self.overview = Overview(
+        self.intake = RequestReceiver(settings, self.fleet, self.events, self.clock, self.errors)
+        self.overview = FleetSnapshots(
             self.fleet,
             self.experiments,
             self.intake,
@@ -257,7 +257,7 @@ class Chain:
 
     async def _check_page(self, taken):
         opened = tuple(engine_view(*engine).id for engine in taken.engines)
-        html = str(await content(Query("", opened), self.overview.page()))
+        html = str(await content(PageQuery("", opened), self.overview.page()))
         assert "Cannot be shown" not in html
         for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
             assert word not in html, word
@@ -332,8 +332,8 @@ def check(logs):
 
 
 GROWING = {
-    Mark.CREATED: None,
-    Mark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
+    EngineMark.CREATED: None,
+    EngineMark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
     **{latency: ["a quarter of all", "ones"] for latency in Latency},
 }
 

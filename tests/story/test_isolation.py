@@ -105,24 +105,24 @@ def bad_samples(_metric, labels, view):
 
 INJECTIONS = {
     "engine: summing up": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.findings", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.findings", bad_object
     ),
     "engine: its windows": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.windows", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.windows", bad_object
     ),
     "engine: taking a sample": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.observe", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.observe", bad_object
     ),
-    "engine: judging": failing("spec_decode_exporter.analysis.evaluation.Judge.judge", lambda *_: True),
+    "engine: judging": failing("spec_decode_exporter.analysis.evaluation.Evaluator.judge", lambda *_: True),
     "engine: its method": reading(
-        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.method", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.method", bad_object
     ),
-    "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineWatch.cost", bad_object),
+    "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineMonitor.cost", bad_object),
     "engine: what it has learnt": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.learnt", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learnt", bad_object
     ),
     "engine: that it is gone": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineWatch.gone", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.gone", bad_object
     ),
     "engine: its JSON": failing("spec_decode_exporter.web.api.responses.engine_view", bad_labels),
     "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
@@ -136,7 +136,7 @@ INJECTIONS = {
     "engine: its row": failing("spec_decode_exporter.web.page.fleet_table._cells", bad_shown),
     "engine: its details": failing("spec_decode_exporter.web.page.fleet_table.detail", bad_shown),
     "engine: its words": failing(
-        "spec_decode_exporter.web.page.page_query.Query.matches",
+        "spec_decode_exporter.web.page.page_query.PageQuery.matches",
         lambda _, words: BAD.casefold() in words["target"],
     ),
     "engine: its summary": failing(
@@ -145,11 +145,11 @@ INJECTIONS = {
     "engine: its samples": failing("spec_decode_exporter.metrics.collector._samples", bad_samples),
     "engine: its group": failing("spec_decode_exporter.web.api.responses.group_view", bad_labels),
     "target: its status": failing(
-        "spec_decode_exporter.monitor.target_monitor.TargetWatch.status", bad_watch
+        "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch
     ),
-    "target: its JSON": failing("spec_decode_exporter.monitor.target_monitor.TargetWatch.view", bad_watch),
+    "target: its JSON": failing("spec_decode_exporter.monitor.target_monitor.TargetMonitor.view", bad_watch),
     "target: its engines": failing(
-        "spec_decode_exporter.monitor.target_monitor.TargetWatch._seen_last", bad_watch
+        "spec_decode_exporter.monitor.target_monitor.TargetMonitor._seen_last", bad_watch
     ),
     "target: its row": failing(
         "spec_decode_exporter.web.page.target_list._row", lambda target, *_: target.target == BAD
@@ -166,15 +166,15 @@ INJECTIONS = {
         lambda view: isinstance(view, EventView) and view.target == BAD,
     ),
     "experiment: comparing": failing(
-        "spec_decode_exporter.monitor.experiment_tracker.Contest.compare",
+        "spec_decode_exporter.monitor.experiment_tracker.ExperimentTracker.compare",
         lambda contest, *_: contest.settings.name == "bad",
     ),
     "experiment: what engines learn": failing(
-        "spec_decode_exporter.monitor.experiment_monitor.Experiments._learn",
+        "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor._learn",
         lambda _, settings, *__: settings.name == "bad",
     ),
     "experiments: comparing any": failing(
-        "spec_decode_exporter.monitor.experiment_monitor.Experiments.compare", lambda *_: True
+        "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor.compare", lambda *_: True
     ),
     "experiment: its JSON": failing(
         "spec_decode_exporter.web.api.responses.experiment_view", lambda name, *_: name == "bad"
@@ -195,7 +195,7 @@ INJECTIONS = {
     "requests: a model's section": failing(
         "spec_decode_exporter.web.page.request_panel._heaps", lambda model, _: model.model_name == "bad"
     ),
-    "requests: events": failing("spec_decode_exporter.monitor.request_receiver.Teller.tell", lambda *_: True),
+    "requests: events": failing("spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.tell", lambda *_: True),
 }
 SENT = [
     {**RECORD, "model": model, "request_type": kind}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Judgement
+from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
-from spec_decode_exporter.metrics.metric import Kind
+from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.views.engine_view import engine_id, engine_view, snapshot_view
 from spec_decode_exporter.views.models import EngineView, SnapshotView, TotalsView, WindowView
 
@@ -29,7 +29,7 @@ def values(findings):
     return {
         (metric.name.removeprefix("spec_decode_"), *own): number
         for metric in ENGINE_METRICS
-        if metric.kind is not Kind.HISTOGRAM
+        if metric.kind is not MetricKind.HISTOGRAM
         for own, number in metric.read(findings)
         if number is not None
     }
@@ -115,7 +115,7 @@ def test_an_engine_that_is_gone_has_no_windows_but_its_totals(findings_of, busy_
     assert view.totals.drafts == 19 * 400
 
 
-@pytest.mark.parametrize("judgement", [UNREACHABLE, Judgement(State.ACTIVE)])
+@pytest.mark.parametrize("judgement", [UNREACHABLE, Evaluation(State.ACTIVE)])
 def test_windows_without_a_judgement_are_shown_without_bounds(busy, judgement):
     view = engine_view(LABELS, replace(busy, judgement=judgement))
     assert [window.acceptance_length_tokens.lower for window in view.windows] == [None, None]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
@@ -16,7 +16,7 @@ def experiment_views(arms):
     return tuple(experiment_view(*each) for each in experiments_of(arms))
 
 
-NO_WINS = dict.fromkeys(Basis, False)
+NO_WINS = dict.fromkeys(SpeedupBasis, False)
 OFF = ArmFindings((ArmWindow(30.0, 0, None, None), ArmWindow(300.0, 2, 1200, None)), NO_WINS)
 EAGLE = ArmFindings(
     (
@@ -28,12 +28,12 @@ EAGLE = ArmFindings(
             2.5,
             {Condition.REQUESTS: True, Condition.LOAD: True},
             {
-                Basis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
-                Basis.END_TO_END: ArmSpeedup(1.9, None),
+                SpeedupBasis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
+                SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None),
             },
         ),
     ),
-    NO_WINS | {Basis.TIME_PER_OUTPUT_TOKEN: True},
+    NO_WINS | {SpeedupBasis.TIME_PER_OUTPUT_TOKEN: True},
 )
 ARMS = [
     ({"experiment": "drafter", "arm": arm, "baseline": "off"}, findings)
@@ -61,8 +61,11 @@ def test_a_page_has_what_has_a_value_and_nothing_else():
         ("comparable", *eagle, "30s", "requests"): 0.0,
         ("comparable", *eagle, "5m", "requests"): 1.0,
         ("comparable", *eagle, "5m", "load"): 1.0,
-        **{("winner", *off, str(basis)): 0.0 for basis in Basis},
-        **{("winner", *eagle, str(basis)): float(basis is Basis.TIME_PER_OUTPUT_TOKEN) for basis in Basis},
+        **{("winner", *off, str(basis)): 0.0 for basis in SpeedupBasis},
+        **{
+            ("winner", *eagle, str(basis)): float(basis is SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
+            for basis in SpeedupBasis
+        },
         ("acceptance_length_tokens", *eagle, "5m"): 2.5,
         ("requests", *off, "5m"): 1200.0,
         ("requests", *eagle, "30s"): 12.0,

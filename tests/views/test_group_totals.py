@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.evaluation import Judgement
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.engine_view import RATES, engine_view, id_of
@@ -28,7 +28,7 @@ def labels(engine, **more):
 @pytest.fixture(scope="module")
 def with_window(busy):
     """A function that gives findings of one window."""
-    return lambda *windows: replace(busy, windows=windows, judgement=Judgement(State.ACTIVE))
+    return lambda *windows: replace(busy, windows=windows, judgement=Evaluation(State.ACTIVE))
 
 
 def window(counters, positions=(), seconds=30.0, running=None):

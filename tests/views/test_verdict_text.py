@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
-from spec_decode_exporter.analysis.evaluation import Bounds, Judgement
-from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -31,7 +31,7 @@ def test_a_verdict_without_a_cost_names_the_length(busy):
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ACTIVE])
 def test_a_state_that_leaves_nothing_to_judge_is_said_instead(busy, state):
-    text = verdict_text(replace(busy, judgement=Judgement(state), windows=()))
+    text = verdict_text(replace(busy, judgement=Evaluation(state), windows=()))
     assert text.endswith(".")
     assert "paying" not in text
 
@@ -91,7 +91,7 @@ def test_advice_names_the_number_of_tokens_and_vllms_setting(busy, action, depth
 )
 def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(busy, method, text):
     sure = busy.judgement.bounds[-1].speedup
-    rival = Rival("drafter", "eagle", method, sure, sure)
+    rival = FasterMethod("drafter", "eagle", method, sure, sure)
     judgement = replace(busy.judgement, action=Action.SWITCH_METHOD, rival=rival)
     assert recommendation_text(replace(busy, judgement=judgement)) == text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from spec_decode_exporter.analysis.cost import Cost, CostCurve
-from spec_decode_exporter.analysis.speedup import Work, work
+from spec_decode_exporter.analysis.speedup import DecodeWork, work
 from spec_decode_exporter.window.ledger import Window
 
 
@@ -26,6 +26,6 @@ def crossover_running_requests(window: Window, curve: CostCurve) -> float | None
     return None
 
 
-def _gain(done: Work, cost: Cost) -> float:
+def _gain(done: DecodeWork, cost: Cost) -> float:
     """Return how many plain decode steps' time speculation saved; negative if it cost some."""
     return done.tokens - done.plain_steps(cost)

@@ -13,9 +13,9 @@ from math import inf
 from spec_decode_exporter.analysis.cost import Cost, cost_curve, cost_of
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
-from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding, findings
-from spec_decode_exporter.analysis.finding_context import Evidence
+from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -29,7 +29,7 @@ from spec_decode_exporter.analysis.verdict import Verdict, is_sure, verdict
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
-from spec_decode_exporter.core.debounce import Held
+from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
@@ -54,7 +54,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EvaluationInputs:
     """What the engine showed."""
 
     windows: tuple[Window, ...]
@@ -67,7 +67,7 @@ class Facts:
     costs: Sequence[LoadCost]
     """What a draft token was seen to cost, by load."""
     drops: DropStatus = field(default_factory=DropStatus)
-    rival: Rival | None = None
+    rival: FasterMethod | None = None
     """Another method for the same model that is beyond doubt faster, by an experiment."""
 
 
@@ -81,7 +81,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Evaluation:
     """What is to be said of an engine. What needs a cost is absent where that is unknown."""
 
     state: State
@@ -98,7 +98,7 @@ class Judgement:
     """One for each of the depths."""
     recommended: Depth | None = None
     findings: tuple[Finding, ...] = ()
-    rival: Rival | None = None
+    rival: FasterMethod | None = None
     """The better method, while an experiment shows one."""
     is_cost_sure: bool = False
     """Whether the cost of the longest window is known well enough, and for its load, to call it harmful."""
@@ -109,10 +109,10 @@ class Judgement:
         return self.costs[-1] if self.costs else None
 
 
-UNREACHABLE = Judgement(State.UNREACHABLE)
+UNREACHABLE = Evaluation(State.UNREACHABLE)
 
 
-class Judge:
+class Evaluator:
     """Judges one engine again and again; its advice changes only after a whole long window."""
 
     def __init__(self, assumptions: Assumptions, longest: float) -> None:
@@ -123,16 +123,16 @@ class Judge:
     def keep(self, longest: float) -> None:
         """Take the length of another longest window."""
         self._longest = longest
-        self._held: Held[tuple[Action, int | None]] = Held(longest)
+        self._held: Debounce[tuple[Action, int | None]] = Debounce(longest)
         self._advised_at = -inf
 
-    def judge(self, facts: Facts, now: float) -> Judgement:
+    def judge(self, facts: EvaluationInputs, now: float) -> Evaluation:
         """Judge what the engine showed until ``now`` (monotonic seconds)."""
         window, policy = facts.windows[-1], self.assumptions.policy
         costs = tuple(self._cost(each, facts) for each in facts.windows)
         bounds = tuple(map(_bounds, facts.windows, costs))
         cost = costs[-1]
-        evidence = Evidence(
+        evidence = FindingContext(
             window,
             policy,
             self._state(facts),
@@ -149,7 +149,7 @@ class Judge:
         )
         known = () if cost is None else depths(window, cost)
         action, depth = self._advice(evidence, known, now)
-        return Judgement(
+        return Evaluation(
             evidence.state,
             evidence.verdict,
             action,
@@ -164,18 +164,18 @@ class Judge:
             is_cost_sure=cost is not None and is_sure(cost, window),
         )
 
-    def _cost(self, window: Window, facts: Facts) -> Cost | None:
+    def _cost(self, window: Window, facts: EvaluationInputs) -> Cost | None:
         if not facts.speculates:
             return None
         assumed = self.assumptions
         return cost_of(assumed.cost, facts.costs, assumed.speculation.method, drafting_requests(window))
 
-    def _crossover(self, facts: Facts) -> float | None:
+    def _crossover(self, facts: EvaluationInputs) -> float | None:
         assumed = self.assumptions
         curve = cost_curve(assumed.cost, facts.costs, assumed.speculation.method)
         return None if curve is None else crossover_running_requests(facts.windows[-1], curve)
 
-    def _state(self, facts: Facts) -> State:
+    def _state(self, facts: EvaluationInputs) -> State:
         speculation = self.assumptions.speculation
         return state(
             reachable=True,
@@ -187,7 +187,9 @@ class Judge:
             min_drafts=self.assumptions.policy.min_drafts,
         )
 
-    def _advice(self, evidence: Evidence, known: Sequence[Depth], now: float) -> tuple[Action, Depth | None]:
+    def _advice(
+        self, evidence: FindingContext, known: Sequence[Depth], now: float
+    ) -> tuple[Action, Depth | None]:
         """Say what to do, from enough drafts and a whole long window, and stay with it for as long.
 
         While too little is known there is no advice. If that does not last for a whole long window either,
@@ -195,18 +197,18 @@ class Judge:
         """
         if evidence.verdict is Verdict.INSUFFICIENT or not is_whole(evidence.window):
             if now - self._advised_at >= self._longest:
-                self._held = Held(self._longest)
+                self._held = Debounce(self._longest)
             return Action.COLLECT, None
         self._advised_at = now
         advice = self._fresh_advice(evidence, known)
         action, tokens = self._held.offer(advice, now)
         if action in _NEEDS_A_BAD_VERDICT and evidence.verdict not in _BAD:
-            self._held = Held(self._longest)
+            self._held = Debounce(self._longest)
             action, tokens = self._held.offer(advice, now)
         shown = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == tokens)
         return action, next(shown, None)
 
-    def _fresh_advice(self, evidence: Evidence, known: Sequence[Depth]) -> tuple[Action, int | None]:
+    def _fresh_advice(self, evidence: FindingContext, known: Sequence[Depth]) -> tuple[Action, int | None]:
         """Return what to do, and the recommended tokens, by the window alone."""
         window, cost, policy = evidence.window, evidence.cost, evidence.policy.depth
         best = None if cost is None else recommended(window, cost, known, policy.tolerance)

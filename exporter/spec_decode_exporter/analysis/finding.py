@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from spec_decode_exporter.analysis import finding_context as found
 from spec_decode_exporter.analysis.drops.drop import DropKind
-from spec_decode_exporter.analysis.finding_context import Evidence, Values
+from spec_decode_exporter.analysis.finding_context import FindingContext, Values
 from spec_decode_exporter.analysis.integrity import Check
 
 
@@ -80,13 +80,13 @@ class Rule:
 
     name: FindingName
     severity: Severity
-    given: Callable[[Evidence], bool]
+    given: Callable[[FindingContext], bool]
     """Whether there is enough to look at."""
-    look: Callable[[Evidence], Values | None]
+    look: Callable[[FindingContext], Values | None]
     text: str
     """A format of the values."""
 
-    def apply(self, evidence: Evidence) -> Finding | None:
+    def apply(self, evidence: FindingContext) -> Finding | None:
         """Return the finding, if there is one."""
         values = self.look(evidence) if self.given(evidence) else None
         if values is None:
@@ -372,7 +372,7 @@ RULES = (
 )
 
 
-def findings(evidence: Evidence) -> tuple[Finding, ...]:
+def findings(evidence: FindingContext) -> tuple[Finding, ...]:
     """Return everything found, in the order of the table: faults first, reasons for doubt last."""
     applied = (rule.apply(evidence) for rule in RULES)
     return tuple(finding for finding in applied if finding is not None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import Depth, present_depth
 from spec_decode_exporter.analysis.drops.drop import DropKind
-from spec_decode_exporter.analysis.experiments.faster_method import Rival
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import is_above, is_change
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -48,7 +48,7 @@ TAIL_OBSERVATIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class FindingContext:
     """What is known of an engine; everything is of the longest window."""
 
     window: Window
@@ -68,7 +68,7 @@ class Evidence:
     drops: DropStatus = field(default_factory=DropStatus)
     recent_length: float | None = None
     """The acceptance length over the shortest window."""
-    rival: Rival | None = None
+    rival: FasterMethod | None = None
     """Another method that is beyond doubt faster, by an experiment."""
 
     @property
@@ -96,22 +96,22 @@ class Evidence:
 # What a finding needs before it is looked for.
 
 
-def always(_: Evidence) -> bool:
+def always(_: FindingContext) -> bool:
     """Look for it in whatever there is."""
     return True
 
 
-def covered(evidence: Evidence) -> bool:
+def covered(evidence: FindingContext) -> bool:
     """Look for it where the window is long enough to judge by."""
     return not evidence.window.partial
 
 
-def drafting(evidence: Evidence) -> bool:
+def drafting(evidence: FindingContext) -> bool:
     """Look for it where so much was drafted that there is something to say."""
     return covered(evidence) and evidence.drafts >= evidence.policy.min_drafts
 
 
-def accepting(evidence: Evidence) -> bool:
+def accepting(evidence: FindingContext) -> bool:
     """Look for it where the drafter works; of one that does not, nothing else is worth saying."""
     return drafting(evidence) and drafter_is_dead(evidence) is None
 
@@ -119,10 +119,10 @@ def accepting(evidence: Evidence) -> bool:
 # What is found. None is nothing.
 
 
-def dropped(kind: DropKind) -> Callable[[Evidence], Values | None]:
+def dropped(kind: DropKind) -> Callable[[FindingContext], Values | None]:
     """Look for a drop of a kind that is going on."""
 
-    def look(evidence: Evidence) -> Values | None:
+    def look(evidence: FindingContext) -> Values | None:
         baseline, length = evidence.drops.baseline_length, evidence.recent_length
         if not evidence.drops.dropped.get(kind) or baseline is None or length is None:
             return None
@@ -131,20 +131,20 @@ def dropped(kind: DropKind) -> Callable[[Evidence], Values | None]:
     return look
 
 
-def stalled(evidence: Evidence) -> Values | None:
+def stalled(evidence: FindingContext) -> Values | None:
     """It drafted before, and does not now."""
     if evidence.state is not State.STALLED:
         return None
     return {"seconds": evidence.window.seconds, "least_steps": evidence.policy.min_drafts}
 
 
-def too_few_drafts(evidence: Evidence) -> Values | None:
+def too_few_drafts(evidence: FindingContext) -> Values | None:
     """It drafts, but so little that there is no verdict."""
     least = evidence.policy.min_drafts
     return {"drafts": evidence.drafts, "threshold": least} if 0 < evidence.drafts < least else None
 
 
-def too_unsure(evidence: Evidence) -> Values | None:
+def too_unsure(evidence: FindingContext) -> Values | None:
     """The bounds are so wide that there is no verdict."""
     bounds = evidence.length
     if bounds is None or half_width(bounds) <= evidence.policy.max_half_width * bounds.value:
@@ -152,7 +152,7 @@ def too_unsure(evidence: Evidence) -> Values | None:
     return {"length": bounds.value, "lower": bounds.lower, "upper": bounds.upper}
 
 
-def too_few_requests(evidence: Evidence) -> Values | None:
+def too_few_requests(evidence: FindingContext) -> Values | None:
     """Too few requests pass through the window for bounds."""
     requests = passing_requests(evidence.window)
     if evidence.length is not None or requests is None or requests >= LEAST_REQUESTS:
@@ -160,7 +160,7 @@ def too_few_requests(evidence: Evidence) -> Values | None:
     return {"requests": requests, "threshold": LEAST_REQUESTS, "least": LEAST_FOR_VERDICT}
 
 
-def drafter_is_dead(evidence: Evidence) -> Values | None:
+def drafter_is_dead(evidence: FindingContext) -> Values | None:
     """Next to nothing that is drafted is accepted."""
     accepted = evidence.window[Counter.ACCEPTED_TOKENS]
     share = ratio(accepted, evidence.drafts)
@@ -169,7 +169,7 @@ def drafter_is_dead(evidence: Evidence) -> Values | None:
     return {"accepted": accepted, "drafts": evidence.drafts}
 
 
-def repetition(evidence: Evidence) -> Values | None:
+def repetition(evidence: FindingContext) -> Values | None:
     """The first position is accepted nearly always, over all of the window."""
     first, least = evidence.survival(0), evidence.policy.findings.repetition_first_position
     if first is None or first < least or not is_whole(evidence.window):
@@ -177,14 +177,14 @@ def repetition(evidence: Evidence) -> Values | None:
     return {"acceptance": first, "threshold": least, "seconds": evidence.window.seconds}
 
 
-def cliff(evidence: Evidence) -> Values | None:
+def cliff(evidence: FindingContext) -> Values | None:
     """Some position is accepted far less often than the one before, given that the draft got there."""
     reached = (evidence.drafts, *evidence.window.positions)
     found = (_cliff_at(evidence, position, reached) for position in range(1, evidence.tokens))
     return next((values for values in found if values), None)
 
 
-def _cliff_at(evidence: Evidence, position: int, reached: Sequence[int]) -> Values | None:
+def _cliff_at(evidence: FindingContext, position: int, reached: Sequence[int]) -> Values | None:
     """Compare q_i with q_{i-1}, where enough drafts got there to tell.
 
     A draft may end before position i; as many as can have done so prove nothing about it. ``reached`` is how
@@ -203,29 +203,29 @@ def _cliff_at(evidence: Evidence, position: int, reached: Sequence[int]) -> Valu
     }
 
 
-def low_first_position(evidence: Evidence) -> Values | None:
+def low_first_position(evidence: FindingContext) -> Values | None:
     """The first position is accepted too rarely."""
     return _below("acceptance", evidence.survival(0), evidence.policy.findings.low_first_position)
 
 
-def high_first_position(evidence: Evidence) -> Values | None:
+def high_first_position(evidence: FindingContext) -> Values | None:
     """The first position is as good as operators want it."""
     return _above("acceptance", evidence.survival(0), HIGH_FIRST_POSITION)
 
 
-def low_rate(evidence: Evidence) -> Values | None:
+def low_rate(evidence: FindingContext) -> Values | None:
     """The acceptance rate is what operators call poor."""
     found = _below("rate", draft_acceptance_ratio(evidence.window), LOW_RATE)
     return found and {**found, "tokens": evidence.tokens}
 
 
-def high_rate(evidence: Evidence) -> Values | None:
+def high_rate(evidence: FindingContext) -> Values | None:
     """The acceptance rate is what operators call good."""
     found = _above("rate", draft_acceptance_ratio(evidence.window), HIGH_RATE)
     return found and {**found, "tokens": evidence.tokens}
 
 
-def wasted_last_position(evidence: Evidence) -> Values | None:
+def wasted_last_position(evidence: FindingContext) -> Values | None:
     """The last position is accepted too rarely, of the drafts that surely had one."""
     tokens = evidence.tokens
     if tokens < 2 or not tells_positions(evidence.window):  # noqa: PLR2004  one token has no other to keep
@@ -236,7 +236,7 @@ def wasted_last_position(evidence: Evidence) -> Values | None:
     return found and {**found, "tokens": tokens}
 
 
-def room_for_longer_draft(evidence: Evidence) -> Values | None:
+def room_for_longer_draft(evidence: FindingContext) -> Values | None:
     """The last position is accepted so often that one more may pay, as far as the cost does not deny it."""
     last, tokens = evidence.survival(-1), evidence.tokens
     depth, bad = evidence.depth, evidence.verdict in (Verdict.POOR, Verdict.HARMFUL)
@@ -245,7 +245,7 @@ def room_for_longer_draft(evidence: Evidence) -> Values | None:
     return found and {**found, "tokens": tokens}
 
 
-def another_depth(evidence: Evidence) -> Values | None:
+def another_depth(evidence: FindingContext) -> Values | None:
     """Another number of tokens is recommended, and so much faster that it is worth a change."""
     window, cost, depth = evidence.window, evidence.cost, evidence.depth
     present = None if cost is None else present_depth(window, cost)
@@ -261,7 +261,7 @@ def another_depth(evidence: Evidence) -> Values | None:
     }
 
 
-def no_depth_pays(evidence: Evidence) -> Values | None:
+def no_depth_pays(evidence: FindingContext) -> Values | None:
     """Whatever number of tokens is drafted, none is faster than no speculation."""
     cost = evidence.cost
     if cost is None or evidence.depth is None or evidence.depth.tokens:
@@ -269,7 +269,7 @@ def no_depth_pays(evidence: Evidence) -> Values | None:
     return {"draft_cost": cost.draft_cost_ratio, "fixed_cost": cost.fixed_cost_ratio}
 
 
-def above_crossover(evidence: Evidence) -> Values | None:
+def above_crossover(evidence: FindingContext) -> Values | None:
     """More requests run than speculation pays for."""
     running, crossover = evidence.running, evidence.crossover
     if running is None or crossover is None or not is_above(crossover, evidence.window):
@@ -277,7 +277,7 @@ def above_crossover(evidence: Evidence) -> Values | None:
     return {"running": running, "crossover": crossover}
 
 
-def default_cost(evidence: Evidence) -> Values | None:
+def default_cost(evidence: FindingContext) -> Values | None:
     """Nobody said what drafting costs here."""
     cost = evidence.cost
     if cost is None or cost.source is not CostSource.DEFAULT:
@@ -285,7 +285,7 @@ def default_cost(evidence: Evidence) -> Values | None:
     return {"draft_cost": cost.draft_cost_ratio, "fixed_cost": cost.fixed_cost_ratio}
 
 
-def cost_out_of_range(evidence: Evidence) -> Values | None:
+def cost_out_of_range(evidence: FindingContext) -> Values | None:
     """What drafting costs is known for another load than the present one."""
     cost, running = evidence.cost, evidence.running
     if cost is None or cost.running_requests is None or running is None or cost.speaks_for(running):
@@ -293,7 +293,7 @@ def cost_out_of_range(evidence: Evidence) -> Values | None:
     return {"running": running, "known_at": cost.running_requests}
 
 
-def faster_method(evidence: Evidence) -> Values | None:
+def faster_method(evidence: FindingContext) -> Values | None:
     """Another arm of an experiment drafts by another method and is beyond doubt faster."""
     rival = evidence.rival
     if rival is None:
@@ -306,23 +306,23 @@ def faster_method(evidence: Evidence) -> Values | None:
     }
 
 
-def low_coverage(evidence: Evidence) -> Values | None:
+def low_coverage(evidence: FindingContext) -> Values | None:
     """Many steps had no draft, as is the way of a search for text that repeats itself."""
     return None if _should_always_draft(evidence) else _coverage(evidence)
 
 
-def drafting_paused(evidence: Evidence) -> Values | None:
+def drafting_paused(evidence: FindingContext) -> Values | None:
     """Many steps had no draft, though the method has one for every step."""
     return _coverage(evidence) if _should_always_draft(evidence) else None
 
 
-def _should_always_draft(evidence: Evidence) -> bool:
+def _should_always_draft(evidence: FindingContext) -> bool:
     """Return whether the method has a draft for every step; of an unknown one nobody can say."""
     method = evidence.speculation.method
     return bool(method) and not drafts_what_it_finds(method)
 
 
-def _coverage(evidence: Evidence) -> Values | None:
+def _coverage(evidence: FindingContext) -> Values | None:
     """Return how much the acceptance length tells of; nothing where a schedule says not to draft at times."""
     if evidence.speculation.schedule.pauses:
         return None
@@ -334,7 +334,7 @@ def _coverage(evidence: Evidence) -> Values | None:
     return {**found, "length": length, "effective_tokens": effective}
 
 
-def trimmed_tokens(evidence: Evidence) -> Values | None:
+def trimmed_tokens(evidence: FindingContext) -> Values | None:
     """Tokens were accepted that nobody got: a step gives one token, and those of its draft that survive."""
     steps, accepted = evidence.window[Counter.DECODE_STEPS], evidence.window[Counter.ACCEPTED_TOKENS]
     decoded = decoded_tokens(evidence.window)
@@ -345,17 +345,17 @@ def trimmed_tokens(evidence: Evidence) -> Values | None:
     return {"lost": lost, "counted": steps + accepted, "share": share} if share and share > TRIMMED else None
 
 
-def token_time_tail(evidence: Evidence) -> Values | None:
+def token_time_tail(evidence: FindingContext) -> Values | None:
     """Some requests wait far longer for a token than most."""
     return _tail(evidence, Latency.TIME_PER_OUTPUT_TOKEN)
 
 
-def decode_step_tail(evidence: Evidence) -> Values | None:
+def decode_step_tail(evidence: FindingContext) -> Values | None:
     """Some decode steps take far longer than most."""
     return _tail(evidence, Latency.DECODE_STEP)
 
 
-def kv_pressure(evidence: Evidence) -> Values | None:
+def kv_pressure(evidence: FindingContext) -> Values | None:
     """The key-value cache is full, and requests are put off because of it."""
     preemptions, least = evidence.window[Counter.PREEMPTIONS], evidence.policy.findings.kv_cache_usage
     found = _above("usage", mean(evidence.window, Gauge.KV_CACHE_USAGE), least)
@@ -364,7 +364,7 @@ def kv_pressure(evidence: Evidence) -> Values | None:
     return {**found, "preemptions": preemptions, "seconds": evidence.window.seconds}
 
 
-def is_broken(check: Check) -> Callable[[Evidence], Values | None]:
+def is_broken(check: Check) -> Callable[[FindingContext], Values | None]:
     """Return whether the counters contradict each other in this way; the log has the numbers."""
     return lambda evidence: {} if check in evidence.broken else None
 
@@ -377,7 +377,7 @@ def _above(name: str, value: float | None, threshold: float) -> Values | None:
     return {name: value, "threshold": threshold} if value is not None and value > threshold else None
 
 
-def _tail(evidence: Evidence, latency: Latency) -> Values | None:
+def _tail(evidence: FindingContext, latency: Latency) -> Values | None:
     buckets = evidence.latencies.get(latency)
     if buckets is None or not buckets.counts or buckets.counts[-1] < TAIL_OBSERVATIONS:
         return None

@@ -29,7 +29,7 @@ from spec_decode_exporter.window.ledger import Increments, Window
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DecodeWork:
     """What a window's steps did, as far as it decides whether speculation pays."""
 
     tokens: int
@@ -43,7 +43,7 @@ class Work:
         return self.steps * (1 + cost.fixed_cost_ratio) + cost.draft_cost_ratio * self.draft_tokens
 
 
-def work(window: Window) -> Work | None:
+def work(window: Window) -> DecodeWork | None:
     """Return what the window's steps did; None if there were none, or the engine does not tell.
 
     Nor is there any where more first tokens than tokens are counted: what the steps gave is then unknown.
@@ -55,7 +55,7 @@ def work(window: Window) -> Work | None:
     tokens, steps = decoded_tokens(window), window[Counter.DECODE_STEPS]
     if tokens is None or steps is None:
         tokens, steps = drafts + accepted, drafts
-    return Work(tokens, steps, drafted) if steps and tokens >= 0 else None
+    return DecodeWork(tokens, steps, drafted) if steps and tokens >= 0 else None
 
 
 def estimated_speedup_ratio(window: Window, cost: Cost) -> float | None:
@@ -135,7 +135,7 @@ def _possible(positions: int, cost: Cost) -> tuple[float, float]:
     return 1 / longest, max(1 / step, (1 + positions) / longest)
 
 
-def _least_error(window: Window, done: Work, cost: Cost) -> float:
+def _least_error(window: Window, done: DecodeWork, cost: Cost) -> float:
     """Return the least standard error that the speed-up can have if drafts were independent.
 
     It is that of a - m·c·t, summed over drafts of t tokens of which a are accepted, with m the speed-up. The

@@ -10,11 +10,11 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.experiment_monitor import Experiments
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.request_receiver import Intake
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.views.target_status import ExporterStatus
@@ -22,14 +22,14 @@ from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
 
 
-class Overview:
+class FleetSnapshots:
     """Takes down what the fleet, the experiments and the exporter have to say."""
 
     def __init__(
         self,
         fleet: Fleet,
-        experiments: Experiments,
-        intake: Intake,
+        experiments: ExperimentMonitor,
+        intake: RequestReceiver,
         events: EventLog,
         clock: Clock,
         *,
@@ -57,7 +57,7 @@ class Overview:
         """
         last_event = self._events.last
         requests = await self._intake.findings()
-        engines: list[tuple[Mapping[str, str], Findings]] = []
+        engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
             await asyncio.sleep(0)
@@ -100,7 +100,7 @@ class Overview:
         )
 
     def _shown(
-        self, labels: Mapping[str, str], findings: Findings, now: float
+        self, labels: Mapping[str, str], findings: EngineSnapshot, now: float
     ) -> ShownEngine | OmittedEngine:
         shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, findings, now))
         return shown or OmittedEngine(labels)

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
-from spec_decode_exporter.app.fleet_snapshot import Overview
+from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.redact import redacted
 from spec_decode_exporter.config.schema import Config
@@ -26,16 +26,16 @@ from spec_decode_exporter.core.background_tasks import Background, cancel, keep_
 from spec_decode_exporter.core.batched import Batched
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.core.single_flight import Together
+from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_metrics
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
-from spec_decode_exporter.monitor.experiment_monitor import Experiments
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persister import Keeper
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.request_receiver import Intake
+from spec_decode_exporter.monitor.persister import StatePersister
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.views.target_status import ExporterStatus
 from spec_decode_exporter.web.application import create_app
@@ -92,26 +92,26 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._background = Background()
-        self._preparing = Together(self._prepare, clock.monotonic)
+        self._preparing = SingleFlight(self._prepare, clock.monotonic)
         self._reload_for_clients = Batched(self.reload, clock)
         self._server: Server | None = None
         self._reload_successful = True
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
         self._digest = b""
         self._problems = ""
-        self._experiments = Experiments()
+        self._experiments = ExperimentMonitor()
         self._errors = errors = InternalErrors(clock.monotonic)
         config = self._read()
-        baselines, events = Baselines(), EventLog(run_name(clock.wall()))
+        baselines, events = RememberedEngines(), EventLog(run_name(clock.wall()))
         self._events = events
         self.fleet = Fleet(config, clock, baselines, events, errors)
         """The targets that are watched."""
-        self._intake = Intake(config.requests, self.fleet, events, clock, errors)
-        self.overview = Overview(
+        self._intake = RequestReceiver(config.requests, self.fleet, events, clock, errors)
+        self.overview = FleetSnapshots(
             self.fleet, self._experiments, self._intake, events, clock, status=self._status, errors=errors
         )
         """What there is to say of them."""
-        self._keeper = Keeper(baselines, clock, self.fleet.remember)
+        self._keeper = StatePersister(baselines, clock, self.fleet.remember)
         self._keeper.begin(config.state.file)
         self._adopt(config)
 

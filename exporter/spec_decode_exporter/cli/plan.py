@@ -17,14 +17,14 @@ from spec_decode_exporter.reports.plan.checkpoint import model_of
 from spec_decode_exporter.reports.plan.deployment_plan import (
     USUAL_ACCEPTANCE,
     USUAL_TOKENS,
-    Outcome,
-    Plan,
+    DeploymentPlan,
+    PlanOutcome,
     Wanted,
     plan,
 )
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL, METHODS, drafter_of
 from spec_decode_exporter.reports.plan.dtype import DTYPES, dtype_of
-from spec_decode_exporter.reports.plan.gpu_memory import Gpus, Part
+from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart
 from spec_decode_exporter.reports.plan.memory_sizes import parse_memory
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.observed_models import read
@@ -34,17 +34,17 @@ from spec_decode_exporter.reports.plan.planned_depths import MOST_TOKENS
 from spec_decode_exporter.reports.terminal import Paint, paint_for
 from spec_decode_exporter.reports.terminal_report import text_report
 
-FORMATS: Final[Mapping[str, Callable[[Plan, Paint], str]]] = {
+FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, Paint], str]]] = {
     "text": lambda found, paint: text_report(report(found), paint),
     "json": lambda found, _: as_json(found),
     "markdown": lambda found, paint: markdown_report(report(found), paint),
 }
-STATUS: Final[Mapping[Outcome, int]] = {
-    Outcome.FITS: 0,
-    Outcome.TIGHT: 0,
-    Outcome.WEIGHTS_FIT: 3,
-    Outcome.DOES_NOT_FIT: 2,
-    Outcome.REFUSED: 2,
+STATUS: Final[Mapping[PlanOutcome, int]] = {
+    PlanOutcome.FITS: 0,
+    PlanOutcome.TIGHT: 0,
+    PlanOutcome.WEIGHTS_FIT: 3,
+    PlanOutcome.DOES_NOT_FIT: 2,
+    PlanOutcome.REFUSED: 2,
 }
 """The exit status, for scripts."""
 
@@ -112,8 +112,8 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
     seen = None if arguments.measured is None else read(arguments.measured)
     usual = USUAL_TOKENS if seen is None else min(seen.tokens, MOST_TOKENS)
     return Wanted(
-        target=Part(target, over),
-        draft=None if draft is None else Part(draft, of_draft),
+        target=MemoryPart(target, over),
+        draft=None if draft is None else MemoryPart(draft, of_draft),
         method=arguments.method,
         gpus=Gpus(over, arguments.gpu_memory, arguments.utilisation, arguments.overhead),
         engines=arguments.gpus // over,

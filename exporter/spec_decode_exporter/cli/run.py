@@ -124,9 +124,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 async def _embedded(name: str, stack: AsyncExitStack) -> tuple[dict[str, object], Deliver]:
     """Serve a simulated vLLM; return it as a target, and what hands over its requests."""
-    from spec_decode_exporter.simulator.request_sender import Sender
+    from spec_decode_exporter.simulator.request_sender import RequestSender
 
-    sender = Sender(lambda trouble: print(trouble, file=sys.stderr))  # noqa: T201
+    sender = RequestSender(lambda trouble: print(trouble, file=sys.stderr))  # noqa: T201
     return await stack.enter_async_context(simulated(name, sender.take)), sender.send_for_ever
 
 

@@ -15,7 +15,7 @@ from yarl import URL
 from spec_decode_exporter.cli.event_loop import run_loop
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.core.background_tasks import cancel, spawn
-from spec_decode_exporter.simulator.request_sender import Sender
+from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulated_server import SimulatedServer, serve
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -67,7 +67,7 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         sys.stdout.write(_listing())
         return 0
-    sender = Sender(_complain) if arguments.requests_url else None
+    sender = RequestSender(_complain) if arguments.requests_url else None
     try:
         scenario = load_scenario(arguments.scenario)
         simulation = Simulation(scenario, arguments.seed, sender.take if sender else None)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.errors import ConfigError, Problem, dotted
 from spec_decode_exporter.config.explain import explain
-from spec_decode_exporter.config.yaml_tree import Reader, YamlError, find, parse, read_file
+from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, find, parse, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,11 +126,11 @@ def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
     except OSError as error:
         raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from None
     if source.root is not None:
-        _fill(source, Reader(expand), source.root)
+        _fill(source, TreeReader(expand), source.root)
     return source
 
 
-def _fill(source: Source, reader: Reader, root: yaml.Node) -> None:
+def _fill(source: Source, reader: TreeReader, root: yaml.Node) -> None:
     data = reader.read(root)
     source.broken = reader.broken
     for flaw in reader.flaws:

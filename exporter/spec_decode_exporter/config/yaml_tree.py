@@ -141,7 +141,7 @@ def _explained(error: yaml.MarkedYAMLError) -> str:
     return f"is not YAML: {problem}"
 
 
-class Reader:
+class TreeReader:
     """Turns a tree into mappings, lists and texts; collects the flaws that it meets."""
 
     def __init__(self, expand: Callable[[str], str] = str) -> None:

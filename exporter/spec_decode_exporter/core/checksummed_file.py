@@ -16,7 +16,7 @@ class UnusableError(Exception):
     """A file holds something else than what was written whole. The text says what is wrong."""
 
 
-class Seal(NamedTuple):
+class ChecksummedFile(NamedTuple):
     """What a kind of file says of itself."""
 
     format: str

@@ -51,7 +51,7 @@ class Meter:
             self.seconds += self._processor() - started
 
 
-async def giving_way(work: Pausing[Result]) -> Result:
+async def cooperatively(work: Pausing[Result]) -> Result:
     """Do the work; whatever else is ready on the event loop has its turn at every pause."""
     while True:
         try:

@@ -14,7 +14,7 @@ class _Seen(Generic[T]):
     at: float
 
 
-class Held(Generic[T]):
+class Debounce(Generic[T]):
     """Holds on to a value until another one was offered without interruption for some time.
 
     It also lets go, for the newest, of a value that was not offered for twice as long: others that take turns

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Standing(Generic[T]):
+class PersistenceFilter(Generic[T]):
     """Remembers since when each claim was made at every look."""
 
     def __init__(self) -> None:

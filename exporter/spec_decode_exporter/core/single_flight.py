@@ -10,7 +10,7 @@ SHARED_SECONDS = 1.0
 """Seconds from the beginning of an execution for which calls share it."""
 
 
-class Together:
+class SingleFlight:
     """Executes work at most once a second, for all who call within it.
 
     Work that takes longer than half a second is shared for twice as long as it took: however many call, it

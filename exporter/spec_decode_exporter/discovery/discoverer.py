@@ -15,14 +15,14 @@ import structlog
 from spec_decode_exporter.config.kubernetes_settings import POD_LABELS
 from spec_decode_exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
 from spec_decode_exporter.config.url import address, identity
-from spec_decode_exporter.core.cooperative_yield import Pausing, finish, giving_way
+from spec_decode_exporter.core.cooperative_yield import Pausing, cooperatively, finish
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.label_limits import FleetLabels
-from spec_decode_exporter.discovery.protocol import Discovery, DiscoveryError
+from spec_decode_exporter.discovery.protocol import DiscoveryError, TargetDiscovery
 from spec_decode_exporter.discovery.shard import shard_of
 from spec_decode_exporter.discovery.static_targets import static_targets
 from spec_decode_exporter.discovery.target import CONFIGURED, Target
@@ -58,7 +58,7 @@ _NOTHING_KNOWN: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
 _log = structlog.get_logger(__name__)
 
 
-def discoveries(config: Config) -> list[Discovery]:
+def discoveries(config: Config) -> list[TargetDiscovery]:
     """Return what is to be asked for targets, in the order in which it counts."""
     discovery = config.discovery
     return [
@@ -188,12 +188,12 @@ class Discoverer:
         found = Counter(target.discovery for target in self._targets or ())
         return {kind: found[kind] for kind in KINDS}
 
-    async def _follow(self, way: Discovery) -> None:
+    async def _follow(self, way: TargetDiscovery) -> None:
         while True:
             self._note(way, await self._look(way))
             await self._clock.sleep_until(self._clock.monotonic() + way.refresh)
 
-    async def _look(self, way: Discovery) -> str:
+    async def _look(self, way: TargetDiscovery) -> str:
         """Publish what ``way`` finds now, if it is known; return why it is not, or empty."""
         try:
             await self._found(way, await way.targets())
@@ -205,11 +205,11 @@ class Discoverer:
             return f"unexpected: {type(error).__name__}"
         return ""
 
-    async def _found(self, way: Discovery, targets: Sequence[Target]) -> None:
+    async def _found(self, way: TargetDiscovery, targets: Sequence[Target]) -> None:
         if tuple(targets) != self.found[way.key]:
             await self._publish({way.key: tuple(targets)})
 
-    def _note(self, way: Discovery, reason: str) -> None:
+    def _note(self, way: TargetDiscovery, reason: str) -> None:
         """Log a failure when it begins or turns into another, and its end; not at every look.
 
         A server may fail in other words each time: beyond the limit of lines, the next look tries again.
@@ -226,7 +226,7 @@ class Discoverer:
         """Call ``on_change`` if the targets are others than before; polls go on between the slices."""
         async with self._publishing:
             found = {**self.found, **changed}
-            targets = await giving_way(self._ours(found.values()))
+            targets = await cooperatively(self._ours(found.values()))
             # Only now: a list that cannot be put together with the others must not stay among them.
             self.found = found
             if targets != self._targets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from spec_decode_exporter.config.yaml_loader import NotAListError
-from spec_decode_exporter.config.yaml_tree import Reader, YamlError, parse_items
+from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, parse_items
 from spec_decode_exporter.core.json_reader import JsonError, JsonReader
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 
@@ -72,7 +72,7 @@ def yaml_groups(data: bytes) -> Iterator[object]:
     Raises:
         DiscoveryError: The document is not a list in YAML, or beyond a bound.
     """
-    reader = Reader()
+    reader = TreeReader()
     try:
         for number, node in enumerate(parse_items(data)):
             group = reader.read(node, (number,))

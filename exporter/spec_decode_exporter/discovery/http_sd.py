@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.config.http_settings import HeaderValues, HttpSettings
 from spec_decode_exporter.config.url import without_query
-from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.discovery.group_reader import MOST_BYTES, json_groups
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
@@ -50,7 +50,7 @@ class HttpListDiscovery:
         finally:
             await client.close()
         _check_json(answer.content_type)
-        return await giving_way(self._listing.read(json_groups(answer.body)))
+        return await cooperatively(self._listing.read(json_groups(answer.body)))
 
 
 def _announcing(http: HttpSettings, refresh: float) -> HttpSettings:

@@ -19,7 +19,7 @@ class DiscoveryError(Exception):
         self.targets = targets
 
 
-class Discovery(Protocol):
+class TargetDiscovery(Protocol):
     """One file pattern, one list, one DNS name or one namespace, and the targets behind it."""
 
     name: str

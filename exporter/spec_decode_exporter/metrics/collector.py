@@ -24,10 +24,10 @@ from spec_decode_exporter.metrics.engine_metrics import (
     TARGET_METRICS,
 )
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import Kind, Metric, View
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, View
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.metrics.request_samples import single_parts
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
@@ -39,7 +39,7 @@ Views = Iterable[tuple[Mapping[str, str], View]]
 class Snapshot:
     """Everything that one page of ours says, taken at one moment."""
 
-    engines: Sequence[tuple[Mapping[str, str], Findings]] = ()
+    engines: Sequence[tuple[Mapping[str, str], EngineSnapshot]] = ()
     targets: Sequence[tuple[Mapping[str, str], TargetStatus]] = ()
     exporter: Sequence[tuple[Mapping[str, str], ExporterStatus]] = ()
     experiments: Sequence[tuple[Mapping[str, str], ArmFindings]] = ()
@@ -51,7 +51,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part(Generic[View]):
+class _CollectorPart(Generic[View]):
     """Some rows of the catalogue, and which part of a snapshot they read."""
 
     metrics: Sequence[Metric[View]]
@@ -60,16 +60,16 @@ class _Part(Generic[View]):
     """Splits a view that holds many items, each named for the log, if a row cannot read it as a whole."""
 
 
-_PARTS: tuple[_Part[Any], ...] = (
-    _Part(ENGINE_METRICS, lambda snapshot: snapshot.engines),
-    _Part(EXPERIMENT_METRICS, lambda snapshot: snapshot.experiments),
-    _Part(
+_PARTS: tuple[_CollectorPart[Any], ...] = (
+    _CollectorPart(ENGINE_METRICS, lambda snapshot: snapshot.engines),
+    _CollectorPart(EXPERIMENT_METRICS, lambda snapshot: snapshot.experiments),
+    _CollectorPart(
         REQUEST_METRICS,
         lambda snapshot: [({}, snapshot.requests)] if snapshot.requests.enabled else [],
         single_parts,
     ),
-    _Part(TARGET_METRICS, lambda snapshot: snapshot.targets),
-    _Part(EXPORTER_METRICS, lambda snapshot: snapshot.exporter),
+    _CollectorPart(TARGET_METRICS, lambda snapshot: snapshot.targets),
+    _CollectorPart(EXPORTER_METRICS, lambda snapshot: snapshot.exporter),
 )
 
 
@@ -109,7 +109,7 @@ class SnapshotCollector(Collector):
                         yield family
 
     def _samples(
-        self, part: _Part[View], metric: Metric[View], labels: Mapping[str, str], view: View
+        self, part: _CollectorPart[View], metric: Metric[View], labels: Mapping[str, str], view: View
     ) -> Iterable[Sample]:
         """Return a row's samples of one view; if it cannot be read as a whole, item by item."""
         if part.split is None or "model_name" not in metric.labels:
@@ -135,7 +135,7 @@ def _samples(metric: Metric[View], labels: Mapping[str, str], view: View) -> lis
             continue
         if not isfinite(number):
             raise ValueError(f"{metric.name} is {number}")
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             suffix, bound, *rest = values
             own = {**dict(zip(metric.labels, rest, strict=True)), **({"le": bound} if bound else {})}
             samples.append(Sample(metric.name + suffix, {**labels, **own}, number))

@@ -13,10 +13,10 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics import economics_reads, reads
-from spec_decode_exporter.metrics.metric import Kind, Metric
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.metrics.metric import Metric, MetricKind
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 
-_gauge: partial[Metric[Findings]] = partial(Metric, kind=Kind.GAUGE)
+_gauge: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.GAUGE)
 _pay = partial(_gauge, group=Group.PAY)
 _drop = partial(_gauge, group=Group.DROPS)
 
@@ -31,7 +31,7 @@ _POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 
 def _bounds(
     name: str, group: Group, of_what: str, source: str, which: Callable[[Bounds], Estimate | None]
-) -> tuple[Metric[Findings], ...]:
+) -> tuple[Metric[EngineSnapshot], ...]:
     """Make the rows of both bounds of a metric."""
     sides: tuple[economics_reads.Side, ...] = ("lower", "upper")
     return tuple(
@@ -47,7 +47,7 @@ def _bounds(
     )
 
 
-BOUND_METRICS: tuple[Metric[Findings], ...] = (
+BOUND_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     *_bounds(
         "spec_decode_draft_acceptance_ratio",
         Group.ACCEPTANCE,
@@ -64,7 +64,7 @@ BOUND_METRICS: tuple[Metric[Findings], ...] = (
     ),
 )
 
-PAY_METRICS: tuple[Metric[Findings], ...] = (
+PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_engine_info",
         help="How the engine speculates, as far as it is known, and where the method is known from; unknown is "
@@ -164,7 +164,7 @@ PAY_METRICS: tuple[Metric[Findings], ...] = (
     ),
 )
 
-DROP_METRICS: tuple[Metric[Findings], ...] = (
+DROP_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _drop(
         "spec_decode_baseline_acceptance_length_tokens",
         help=f"The acceptance length that is usual for the engine, by about the last half hour of drafts; drops are judged by it. From {_LENGTH}.",
@@ -188,7 +188,7 @@ DROP_METRICS: tuple[Metric[Findings], ...] = (
     ),
     Metric(
         "spec_decode_acceptance_drops_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         Group.DROPS,
         f"How often acceptance dropped, by kind. From {_LENGTH}.",
         economics_reads.drops_total,

@@ -12,9 +12,9 @@ from spec_decode_exporter.figures.poll_spread import Spread
 from spec_decode_exporter.metrics import reads
 from spec_decode_exporter.metrics.economics_metrics import BOUND_METRICS, DROP_METRICS, PAY_METRICS
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import Kind, Metric
+from spec_decode_exporter.metrics.metric import Metric, MetricKind
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
 from spec_decode_exporter.scrape.poll_errors import REASONS
@@ -37,8 +37,8 @@ _STEPS = "vllm:inter_token_latency_seconds_count"
 _STEP_SECONDS = "vllm:inter_token_latency_seconds_sum"
 
 # Shorthands for the rows below.
-_counter: partial[Metric[Findings]] = partial(Metric, kind=Kind.COUNTER)
-_gauge: partial[Metric[Findings]] = partial(Metric, kind=Kind.GAUGE)
+_counter: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.COUNTER)
+_gauge: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.GAUGE)
 _counts = partial(_counter, group=Group.COUNTERS)
 _accept = partial(_gauge, group=Group.ACCEPTANCE, labels=("window",))
 _rate = partial(_gauge, group=Group.RATES, labels=("window",))
@@ -55,7 +55,7 @@ def _of(counter: Counter) -> reads.Read:
     return reads.each_window(lambda window: window[counter])
 
 
-_WINDOW_METRICS: tuple[Metric[Findings], ...] = (
+_WINDOW_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _counts(
         "spec_decode_drafts_total", help=f"Drafts. {_SEEN} From {_DRAFTS}.", read=reads.total(Counter.DRAFTS)
     ),
@@ -102,7 +102,7 @@ _WINDOW_METRICS: tuple[Metric[Findings], ...] = (
     ),
     Metric(
         "spec_decode_poll_acceptance_ratio",
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         Group.COUNTERS,
         "Acceptance rate of each poll's increment, observed with the weight of its draft tokens: _count is "
         f"draft tokens, _sum is accepted tokens. A spread over polls, not over requests. From {_ACCEPTED} and "
@@ -326,7 +326,7 @@ _WINDOW_METRICS: tuple[Metric[Findings], ...] = (
     ),
 )
 
-_INTEGRITY_METRICS: tuple[Metric[Findings], ...] = (
+_INTEGRITY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _gauge(
         "spec_decode_consistent",
         group=Group.INTEGRITY,
@@ -343,7 +343,7 @@ _INTEGRITY_METRICS: tuple[Metric[Findings], ...] = (
     ),
 )
 
-ENGINE_METRICS: tuple[Metric[Findings], ...] = (
+ENGINE_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     *_WINDOW_METRICS,
     *BOUND_METRICS,
     *PAY_METRICS,
@@ -351,8 +351,8 @@ ENGINE_METRICS: tuple[Metric[Findings], ...] = (
     *_INTEGRITY_METRICS,
 )
 
-_target: partial[Metric[TargetStatus]] = partial(Metric, kind=Kind.GAUGE, group=Group.EXPORTER)
-_own: partial[Metric[ExporterStatus]] = partial(Metric, kind=Kind.GAUGE, group=Group.EXPORTER)
+_target: partial[Metric[TargetStatus]] = partial(Metric, kind=MetricKind.GAUGE, group=Group.EXPORTER)
+_own: partial[Metric[ExporterStatus]] = partial(Metric, kind=MetricKind.GAUGE, group=Group.EXPORTER)
 
 
 def _failures(status: TargetStatus) -> list[tuple[tuple[str, ...], float]]:
@@ -379,20 +379,20 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
     ),
     _target(
         "spec_decode_exporter_polls_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Polls of the target, failed ones included.",
         read=lambda status: [((), status.polls)],
     ),
     _target(
         "spec_decode_exporter_poll_failures_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Polls of the target that failed, by reason.",
         labels=("reason",),
         read=_failures,
     ),
     _target(
         "spec_decode_exporter_engines_forgotten_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help=f"Engines of the target that were forgotten for newer ones: {MOST_ENGINES} are kept. Above 0, the "
         "server gives its engines or models ever new names.",
         read=lambda status: [((), status.engines_forgotten)],

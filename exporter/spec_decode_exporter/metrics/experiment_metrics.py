@@ -10,12 +10,12 @@ from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.metrics.metric import Kind, Metric, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
 
 ARM_LABELS: Final = ("experiment", "arm", "baseline")
 """What every metric of an arm carries."""
 
-_row: partial[Metric[ArmFindings]] = partial(Metric, kind=Kind.GAUGE, group=Group.EXPERIMENTS)
+_row: partial[Metric[ArmFindings]] = partial(Metric, kind=MetricKind.GAUGE, group=Group.EXPERIMENTS)
 
 _WINDOW = "Over a window that the exporter keeps from its own polls."
 _TIMES = (

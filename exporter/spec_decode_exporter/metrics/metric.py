@@ -15,7 +15,7 @@ Values = Iterable[tuple[tuple[str, ...], float | None]]
 """The values of a row's own labels, and the number; None is left out of the page."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """The type of a metric, as the exposition formats call it."""
 
     COUNTER = "counter"
@@ -38,7 +38,7 @@ class Metric(Generic[View]):
 
     name: str
     """As it stands on the page; a counter's with ``_total``, a histogram's without suffix."""
-    kind: Kind
+    kind: MetricKind
     group: Group
     help: str
     read: Callable[[View], Values]
@@ -51,4 +51,4 @@ class Metric(Generic[View]):
     @property
     def family(self) -> str:
         """The name of its family, which for a counter lacks ``_total``."""
-        return self.name.removesuffix("_total") if self.kind is Kind.COUNTER else self.name
+        return self.name.removesuffix("_total") if self.kind is MetricKind.COUNTER else self.name

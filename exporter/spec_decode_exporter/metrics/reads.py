@@ -9,12 +9,12 @@ from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures.latency import quantile
 from spec_decode_exporter.figures.poll_spread import Spread, spread
 from spec_decode_exporter.metrics.metric import Values
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.increments import Reset
 from spec_decode_exporter.window.ledger import NANO, Window
 
-Read = Callable[[Findings], Values]
+Read = Callable[[EngineSnapshot], Values]
 
 PERCENTILES = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
 SPREAD_PERCENTILES = (("p10", 0.10), ("p50", 0.50), ("p90", 0.90))
@@ -25,17 +25,17 @@ def total(counter: Counter) -> Read:
     return lambda findings: [((), findings.totals.counters[counter])]
 
 
-def decode_seconds_total(findings: Findings) -> Values:
+def decode_seconds_total(findings: EngineSnapshot) -> Values:
     """Read the total of the inter-token latencies."""
     return [((), findings.totals.counters[Counter.DECODE_NANOSECONDS] / NANO)]
 
 
-def covered_seconds_total(findings: Findings) -> Values:
+def covered_seconds_total(findings: EngineSnapshot) -> Values:
     """Read the time that the totals cover."""
     return [((), findings.totals.covered_seconds)]
 
 
-def poll_histogram(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
+def poll_histogram(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
     """Read a histogram: its values have the sample's suffix and its upper bound in place of labels."""
     totals = findings.totals
     for bound, count in totals.poll_buckets:
@@ -44,12 +44,12 @@ def poll_histogram(findings: Findings) -> Iterator[tuple[tuple[str, ...], float 
     yield ("_sum", ""), totals.poll_sum
 
 
-def position_totals(findings: Findings) -> Values:
+def position_totals(findings: EngineSnapshot) -> Values:
     """Read the accepted tokens of each position."""
     return [((str(position),), count) for position, count in enumerate(findings.totals.positions)]
 
 
-def resets(findings: Findings) -> Values:
+def resets(findings: EngineSnapshot) -> Values:
     """Read how often the engine's counters began anew, by cause."""
     return [((str(cause),), findings.totals.resets[cause]) for cause in Reset]
 
@@ -67,7 +67,7 @@ def long_window(formula: Callable[[Window], float | None]) -> Read:
 def each_position(formula: Callable[[Window], list[float | None]]) -> Read:
     """Read a formula that gives one value for each position, for every window."""
 
-    def read(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    def read(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
         for window in findings.windows:
             for position, value in enumerate(formula(window)):
                 yield (window_label(window), str(position)), value
@@ -80,7 +80,7 @@ def position_counts(window: Window) -> list[float | None]:
     return list(window.positions)
 
 
-def latencies(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
+def latencies(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
     """Read the quantiles of every latency over the longest window."""
     for window in findings.windows[-1:]:
         for latency, buckets in findings.latencies.items():
@@ -88,7 +88,7 @@ def latencies(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | Non
                 yield (window_label(window), str(latency), percentile), quantile(share, buckets)
 
 
-def spread_percentiles(findings: Findings) -> Iterator[tuple[tuple[str, ...], float | None]]:
+def spread_percentiles(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
     """Read the percentiles of the polls' acceptance rates."""
     for window in findings.windows:
         found = spread(window)
@@ -109,7 +109,7 @@ def of_spread(formula: Callable[[Spread], float]) -> Read:
 def reported(gauge: Gauge) -> Read:
     """Read what the engine itself reports, where it has no counters that can be used."""
 
-    def read(findings: Findings) -> Values:
+    def read(findings: EngineSnapshot) -> Values:
         sample = findings.reported
         usable = sample is not None and sample[Counter.DRAFTS] is not None
         return [((), None if sample is None or usable else sample.gauge(gauge))]

@@ -10,16 +10,16 @@ from typing import Final
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.metric import Kind, Metric, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupKey,
     GroupTotals,
-    Histogram,
     ModelFindings,
     Percentiles,
     RequestFindings,
+    RequestHistogram,
     Summary,
 )
 
@@ -27,13 +27,13 @@ _GROUP: Final = ("model_name", "request_type", "temperature")
 _PERCENTILES: Final = ("p10", "p50", "p90")
 
 _row: partial[Metric[RequestFindings]] = partial(Metric, group=Group.REQUESTS)
-_counter = partial(_row, kind=Kind.COUNTER, labels=_GROUP)
-_histogram = partial(_row, kind=Kind.HISTOGRAM, labels=_GROUP)
-_gauge = partial(_row, kind=Kind.GAUGE, labels=(*_GROUP, "window"))
-_percentiles = partial(_row, kind=Kind.GAUGE, labels=(*_GROUP, "window", "percentile"))
-_model = partial(_row, kind=Kind.GAUGE, labels=("model_name", "window"))
-_user = partial(_row, kind=Kind.GAUGE, labels=("user", "model_name"))
-_own = partial(_row, kind=Kind.COUNTER, group=Group.EXPORTER)
+_counter = partial(_row, kind=MetricKind.COUNTER, labels=_GROUP)
+_histogram = partial(_row, kind=MetricKind.HISTOGRAM, labels=_GROUP)
+_gauge = partial(_row, kind=MetricKind.GAUGE, labels=(*_GROUP, "window"))
+_percentiles = partial(_row, kind=MetricKind.GAUGE, labels=(*_GROUP, "window", "percentile"))
+_model = partial(_row, kind=MetricKind.GAUGE, labels=("model_name", "window"))
+_user = partial(_row, kind=MetricKind.GAUGE, labels=("user", "model_name"))
+_own = partial(_row, kind=MetricKind.COUNTER, group=Group.EXPORTER)
 
 _START = "Since the exporter's start, or since the group has been told apart."
 _WINDOW = "Over a window that the exporter keeps of the requests that ended in it."
@@ -54,7 +54,7 @@ def _totals(value: Callable[[GroupTotals], float]) -> Read:
     return lambda findings: [(_labels(key), value(totals)) for key, totals in findings.since_start.items()]
 
 
-def _histograms(which: Callable[[GroupTotals], Histogram]) -> Read:
+def _histograms(which: Callable[[GroupTotals], RequestHistogram]) -> Read:
     """Read a histogram of every group: before its labels come the sample's suffix and its upper bound."""
 
     def read(findings: RequestFindings) -> Numbers:
@@ -65,7 +65,7 @@ def _histograms(which: Callable[[GroupTotals], Histogram]) -> Read:
     return read
 
 
-def _samples(histogram: Histogram) -> Iterator[tuple[str, str, float]]:
+def _samples(histogram: RequestHistogram) -> Iterator[tuple[str, str, float]]:
     bounds = (*(str(float(bound)) for bound in histogram.upper_bounds), "+Inf")
     for bound, number in zip(bounds, accumulate(histogram.counts), strict=True):
         yield "_bucket", bound, number
@@ -187,7 +187,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     ),
     _row(
         "spec_decode_request_window_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         labels=("window",),
         help="Time that the window really covers, with every request of it; less than its name says after a start, or "
         "where more requests came than are kept (requests.keep).",
@@ -245,7 +245,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     ),
     _row(
         "spec_decode_request_effect",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         labels=(*_GROUP, "window", "effect"),
         help="What speculation does to the requests: one of the series is 1. They gain while the lower bound of their "
         "speed-up is above 1 and lose while the upper one is below; by a cost of drafting that is only a guess, that is "
@@ -255,7 +255,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     ),
     _row(
         "spec_decode_pathological_requests",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         labels=(*_GROUP, "window", "kind"),
         help="Requests of which almost no draft token was accepted, or, as in a loop of repetition, almost every "
         f"one; those that drafted too little to say are neither. {_WINDOW} {_SOURCE}",
@@ -263,7 +263,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     ),
     _row(
         "spec_decode_model_request_acceptance_quantile_ratio",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         labels=("model_name", "window", "percentile"),
         help="Percentiles over all requests of the model, each counting once, of accepted over drafted tokens. "
         f"Absent where none drafted. {_WINDOW} {_SOURCE}",

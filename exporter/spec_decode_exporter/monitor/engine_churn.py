@@ -11,7 +11,7 @@ CROWDED_FOR: Final = 600.0
 """Seconds for which it is not said again; engines that come meanwhile are not told one by one."""
 
 
-class Crowd:
+class EngineChurn:
     """Counts the engines of one target that were forgotten before their time, and tells it now and then."""
 
     def __init__(self) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from spec_decode_exporter.analysis.drops.drop import DropChange
-from spec_decode_exporter.analysis.evaluation import Judgement
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.debounce import Held
+from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Counts, Step
+from spec_decode_exporter.window.increments import Counts, PollStep
 
 TOLD_AFTER = 60.0
 """Seconds for which a verdict must stand before the log tells it: at a threshold it may go back and forth."""
 
 
-def reset_events(taken: Step) -> list[Event]:
+def reset_events(taken: PollStep) -> list[Event]:
     """Tell that the server's counters began anew."""
     if taken.reset is None:
         return []
@@ -51,18 +51,18 @@ def drop_event(change: DropChange) -> Event:
     return Event(name, fields, is_bad=change.dropped)
 
 
-class Teller:
+class EngineChangeNotifier:
     """Tells what changes in the judgements of one engine."""
 
     def __init__(self) -> None:
-        self._verdict: Held[Verdict] = Held(TOLD_AFTER)
+        self._verdict: Debounce[Verdict] = Debounce(TOLD_AFTER)
         self._told: Verdict | None = None
         self._advice: tuple[Action, int | None] | None = None
         self._state: State | None = None
         self._tokens = 0
         self._beginnings = 0
 
-    def tell(self, judgement: Judgement, now: float, tokens: int = 0, beginnings: int = 0) -> list[Event]:
+    def tell(self, judgement: Evaluation, now: float, tokens: int = 0, beginnings: int = 0) -> list[Event]:
         """Return what the log has not been told yet.
 
         Args:
@@ -86,7 +86,7 @@ class Teller:
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         return [Event("state_changed", fields, is_bad=is_bad)]
 
-    def _tell_state(self, judgement: Judgement) -> list[Event]:
+    def _tell_state(self, judgement: Evaluation) -> list[Event]:
         """Tell another state than the last; the first one is news only if it is a fault."""
         state, before = judgement.state, self._state
         self._state = state
@@ -107,7 +107,7 @@ class Teller:
             return []
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
-    def _tell_verdict(self, judgement: Judgement, now: float) -> list[Event]:
+    def _tell_verdict(self, judgement: Evaluation, now: float) -> list[Event]:
         """Tell another verdict than the last one; that nothing can be said for a while is no news."""
         if judgement.verdict is Verdict.INSUFFICIENT:
             return []
@@ -122,7 +122,7 @@ class Teller:
         }
         return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
 
-    def _tell_advice(self, judgement: Judgement) -> list[Event]:
+    def _tell_advice(self, judgement: Evaluation) -> list[Event]:
         """Tell other advice than the last; that there is none for a while is no news."""
         depth = judgement.recommended
         advice = judgement.action, None if depth is None else depth.tokens

@@ -9,8 +9,14 @@ from typing import Any
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropChange
-from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Facts, Judge, Judgement
-from spec_decode_exporter.analysis.experiments.faster_method import OFF, Rival
+from spec_decode_exporter.analysis.evaluation import (
+    UNREACHABLE,
+    Assumptions,
+    Evaluation,
+    EvaluationInputs,
+    Evaluator,
+)
+from spec_decode_exporter.analysis.experiments.faster_method import OFF, FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State, is_whole
@@ -18,13 +24,18 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.monitor.containment import Containment
 from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
-from spec_decode_exporter.monitor.engine_events import Teller, check_event, drop_event, reset_events
-from spec_decode_exporter.monitor.learned_state import Experience
+from spec_decode_exporter.monitor.engine_events import (
+    EngineChangeNotifier,
+    check_event,
+    drop_event,
+    reset_events,
+)
+from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.scrape.poll.poll_schedule import Seldom
-from spec_decode_exporter.window.engine_history import EngineHistory, Totals
+from spec_decode_exporter.scrape.poll.poll_schedule import Throttle
+from spec_decode_exporter.window.engine_history import EngineHistory, EngineTotals
 from spec_decode_exporter.window.increments import Counts, Increment
 from spec_decode_exporter.window.ledger import Window
 
@@ -33,10 +44,10 @@ JUDGED_EVERY = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class EngineSnapshot:
     """What is to be said of one engine at one moment. Later polls do not change it."""
 
-    totals: Totals
+    totals: EngineTotals
     broken: frozenset[Check]
     windows: tuple[Window, ...]
     """Ascending by length; empty where there was no successful poll for too long."""
@@ -47,13 +58,13 @@ class Findings:
     speculation: Speculation
     tokens: int
     """K; 0 where it is not known."""
-    judgement: Judgement
+    judgement: Evaluation
     drops: DropStatus
     reference_acceptance_ratio: float | None
     """The acceptance rate that it is held against, at this K."""
 
 
-class EngineWatch:
+class EngineMonitor:
     """Feeds an engine's history, judges it now and then, and watches for drops and broken identities.
 
     A defect of ours in the judgement or in what is learnt leaves everything else as it is: what was counted
@@ -70,15 +81,15 @@ class EngineWatch:
         assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
         self._windows = tuple(windows)
-        self._judge = Judge(assumptions, longest=windows[-1])
+        self._judge = Evaluator(assumptions, longest=windows[-1])
         self._judgement = UNREACHABLE
         self._judged_at = -inf
-        self._telling = Seldom(JUDGED_EVERY, phase)
-        self._teller = Teller()
+        self._telling = Throttle(JUDGED_EVERY, phase)
+        self._teller = EngineChangeNotifier()
         self._containment = Containment()
-        self._experience = Experience(assumptions)
+        self._experience = LearnedState(assumptions)
         self._baseline: Sequence[StepTimes] = ()
-        self._rival: Rival | None = None
+        self._rival: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
         self.assume(assumptions)
@@ -121,7 +132,7 @@ class EngineWatch:
         """
         return self._teller.tell_gone(is_bad=is_bad) if self.history.is_gone(now) else []
 
-    def judge(self, most_behind: float = 0.0) -> Judgement:
+    def judge(self, most_behind: float = 0.0) -> Evaluation:
         """Judge by the newest poll; it takes a millisecond, and nothing if that was judged already.
 
         Nothing either if what was judged is at most ``most_behind`` seconds older. If judging fails, the
@@ -132,15 +143,15 @@ class EngineWatch:
             judgement = self._containment.attempt(
                 "judgement", moment, lambda: self._judge.judge(self._facts(self._present()), moment)
             )
-            self._judgement = judgement or Judgement(self._plain_state())
+            self._judgement = judgement or Evaluation(self._plain_state())
             self._judged_at = moment
         return self._judgement
 
-    def findings(self, now: float, most_behind: float = 0.0) -> Findings:
+    def findings(self, now: float, most_behind: float = 0.0) -> EngineSnapshot:
         """Sum up the engine at ``now`` (monotonic), judged as ``judge`` does it."""
         history = self.history
         gone, drops = history.is_gone(now), self._drops()
-        return Findings(
+        return EngineSnapshot(
             totals=history.totals(),
             broken=self._broken,
             windows=self.windows(now),
@@ -153,7 +164,7 @@ class EngineWatch:
             reference_acceptance_ratio=self._reference(),
         )
 
-    def findings_over(self, seconds: float, now: float) -> Findings:
+    def findings_over(self, seconds: float, now: float) -> EngineSnapshot:
         """Sum up the engine at ``now`` (monotonic), judged by its last ``seconds`` and nothing before.
 
         They are a window of their own, no longer than the longest one; advice takes no more than that it is
@@ -166,9 +177,11 @@ class EngineWatch:
         judgement = self._containment.attempt(
             "judgement",
             history.last_seen,
-            lambda: Judge(self._judge.assumptions, seconds).judge(self._facts(windows), history.last_seen),
+            lambda: Evaluator(self._judge.assumptions, seconds).judge(
+                self._facts(windows), history.last_seen
+            ),
         )
-        judgement = judgement or Judgement(self._plain_state())
+        judgement = judgement or Evaluation(self._plain_state())
         return replace(
             self.findings(now),
             windows=windows,
@@ -202,7 +215,7 @@ class EngineWatch:
         """Return the windows; none if the engine was not seen for too long at ``now`` (monotonic)."""
         return () if self.history.is_gone(now) else self._present()
 
-    def compare(self, baseline: Sequence[StepTimes], rival: Rival | None) -> None:
+    def compare(self, baseline: Sequence[StepTimes], rival: FasterMethod | None) -> None:
         """Judge from now on by what experiments show.
 
         ``baseline`` are the steps of engines that serve the same model without speculation, ``rival`` is
@@ -238,9 +251,9 @@ class EngineWatch:
     def _present(self) -> tuple[Window, ...]:
         return tuple(map(self.history.window, self._windows))
 
-    def _facts(self, windows: tuple[Window, ...]) -> Facts:
+    def _facts(self, windows: tuple[Window, ...]) -> EvaluationInputs:
         history = self.history
-        return Facts(
+        return EvaluationInputs(
             windows=windows,
             latencies=history.latencies(),
             broken=self._broken,

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import structlog
 
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Experiment, Member, arm_of
-from spec_decode_exporter.analysis.experiments.faster_method import Rival, rival
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.monitor.containment import Containment
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
-from spec_decode_exporter.monitor.experiment_tracker import Contest
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
 from spec_decode_exporter.monitor.step_times import StepTimes
 
 _log = structlog.get_logger()
@@ -29,24 +29,26 @@ class Contestant(NamedTuple):
     """An engine, as experiments see it."""
 
     member: Member
-    engine: EngineWatch
+    engine: EngineMonitor
 
 
-class Experiments:
+class ExperimentMonitor:
     """What is compared, and what came of it the last time."""
 
     def __init__(self) -> None:
         """Compare nothing until ``adopt``."""
-        self._contests: Sequence[Contest] = ()
+        self._contests: Sequence[ExperimentTracker] = ()
         self._found: dict[str, Experiment] = {}
-        self._told: list[EngineWatch] = []
+        self._told: list[EngineMonitor] = []
         self._containment = Containment()
 
     def adopt(self, settings: Sequence[ExperimentSettings]) -> None:
         """Compare these from now on; of one that stays as it is, what was seen goes on to count."""
         before = {contest.settings.name: contest for contest in self._contests}
         self._contests = [
-            contest if (contest := before.get(each.name)) and contest.settings == each else Contest(each)
+            contest
+            if (contest := before.get(each.name)) and contest.settings == each
+            else ExperimentTracker(each)
             for each in settings
         ]
         self._found = {}
@@ -86,8 +88,8 @@ class Experiments:
     def _tell(self, contestants: Sequence[Contestant], now: float) -> None:
         for engine in self._told:
             engine.compare((), None)
-        baselines: defaultdict[EngineWatch, list[StepTimes]] = defaultdict(list)
-        rivals: dict[EngineWatch, Rival] = {}
+        baselines: defaultdict[EngineMonitor, list[StepTimes]] = defaultdict(list)
+        rivals: dict[EngineMonitor, FasterMethod] = {}
         for contest in self._contests:
             learn = partial(self._learn, contest.settings, contestants, baselines, rivals)
             self._containment.attempt(f"experiment {contest.settings.name}", now, learn)
@@ -99,8 +101,8 @@ class Experiments:
         self,
         settings: ExperimentSettings,
         contestants: Sequence[Contestant],
-        baselines: Mapping[EngineWatch, list[StepTimes]],
-        rivals: dict[EngineWatch, Rival],
+        baselines: Mapping[EngineMonitor, list[StepTimes]],
+        rivals: dict[EngineMonitor, FasterMethod],
     ) -> None:
         """Add what one experiment says of its engines; of several rivals, the first one's counts."""
         placed = [(arm_of(settings, contestant.member), *contestant) for contestant in contestants]
@@ -114,7 +116,7 @@ class Experiments:
                 continue
             if arm != settings.baseline:
                 baselines[engine].extend(plain[member.labels["model_name"]])
-            found = experiment and rival(experiment, arm, member)
+            found = experiment and faster_method(experiment, arm, member)
             if found:
                 rivals.setdefault(engine, found)
 

@@ -19,10 +19,10 @@ from spec_decode_exporter.core.event_budget import EventBudget
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY, Findings
+from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY, EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.resolver import CONFIGURED, THREADS_OF_A_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 
@@ -53,7 +53,7 @@ class Fleet:
         self,
         config: Config,
         clock: Clock,
-        baselines: Baselines,
+        baselines: RememberedEngines,
         events: EventLog,
         errors: InternalErrors | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class Fleet:
         self._clock = clock
         self._baselines = baselines
         self._events = events
-        self._watches: dict[Key, TargetWatch] = {}
+        self._watches: dict[Key, TargetMonitor] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._found: Sequence[Target] = ()
         self._changes = asyncio.Lock()
@@ -77,10 +77,10 @@ class Fleet:
         self._lines = TokenBucket(_MOST_LINES, _LINE_EVERY, clock.monotonic)
         self._unlogged = Counter[str]()
 
-    def __iter__(self) -> Iterator[TargetWatch]:
+    def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._watches.values()))
 
-    def engines(self) -> Iterator[tuple[Mapping[str, str], Findings]]:
+    def engines(self) -> Iterator[tuple[Mapping[str, str], EngineSnapshot]]:
         """Yield the labels and findings of each engine, as they are when it is its turn."""
         most_behind = JUDGED_EVERY if len(self._watches) > JUDGED_ANEW else 0.0
         for watch in self:
@@ -104,7 +104,7 @@ class Fleet:
         for watch in self:
             self._errors.attempt("saving", watch.item, watch.remember)
 
-    def each(self, part: str, work: Callable[[TargetWatch], T]) -> Iterator[T]:
+    def each(self, part: str, work: Callable[[TargetMonitor], T]) -> Iterator[T]:
         """Yield the result of ``work`` for each target; one for which it raises is omitted in that part."""
         return self._errors.each(part, self, lambda watch: watch.item, work)
 
@@ -169,9 +169,9 @@ class Fleet:
             await watch.change(target, self.config)
         self._tasks[key] = spawn(keep_running("polling", watch.run, self._errors, self._clock, watch.item))
 
-    def _new_watch(self, target: Target) -> TargetWatch:
+    def _new_watch(self, target: Target) -> TargetMonitor:
         shared = self._shared(target)
-        return TargetWatch(
+        return TargetMonitor(
             target,
             self.config,
             self._clock,

@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
 from spec_decode_exporter.config.cost_settings import LoadCost
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus, DropWatch
+from spec_decode_exporter.monitor.drops.drop_watch import DropDetector, DropStatus
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
@@ -38,14 +38,14 @@ class Drafter(NamedTuple):
         return Drafter(*(mine or its for mine, its in zip(self, other, strict=True)))
 
 
-class Experience:
+class LearnedState:
     """Learns from each increment of an engine; starts anew with another drafter."""
 
     def __init__(self, assumptions: Assumptions) -> None:
         """Learn about an engine of which this is known."""
         self._assumptions = assumptions
         self._step_times = StepTimes()
-        self._drops = DropWatch(assumptions.policy.drops)
+        self._drops = DropDetector(assumptions.policy.drops)
         self._beginnings = 0
         self._drafter = _drafter(assumptions.speculation)
         self._tokens = 0

@@ -10,16 +10,16 @@ from typing import Any
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.state_file import StateFile
 
 _log = structlog.get_logger()
 
 
-class Keeper:
+class StatePersister:
     """Saves now and then, where there is a file for it."""
 
-    def __init__(self, baselines: Baselines, clock: Clock, collect: Callable[[], None]) -> None:
+    def __init__(self, baselines: RememberedEngines, clock: Clock, collect: Callable[[], None]) -> None:
         """``collect`` has the engines hand what they have learnt to the baselines."""
         self._baselines = baselines
         self._clock = clock

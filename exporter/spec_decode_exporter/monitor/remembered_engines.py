@@ -32,7 +32,7 @@ class Key(NamedTuple):
     engine: str
 
 
-class Baselines:
+class RememberedEngines:
     """What the engines have learnt, by their labels."""
 
     def __init__(self) -> None:

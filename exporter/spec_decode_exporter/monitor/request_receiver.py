@@ -20,11 +20,11 @@ from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.requests.change_notifier import Teller
+from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
 from spec_decode_exporter.requests.request import Refusal, Request
 from spec_decode_exporter.requests.request_batch import Batch, read
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.requests.request_store import RequestBoard
+from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.requests.window_findings import Costs
 
 _TOLD_AGAIN_AFTER: Final = 60.0
@@ -35,7 +35,7 @@ _SLICE: Final = 64
 _log = structlog.get_logger()
 
 
-class Intake:
+class RequestReceiver:
     """Takes requests by the configuration in force, and keeps what they say."""
 
     def __init__(
@@ -50,14 +50,14 @@ class Intake:
         self._fleet = fleet
         self._events = events
         self._clock = clock
-        self._teller = Teller()
+        self._teller = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
         self._bodies = 0
         self._status: int | None = None
         self._told_at = -inf
         self._failing = False
         self._settings = settings
-        self._board = RequestBoard(settings, self._errors)
+        self._board = RequestStore(settings, self._errors)
         self._bucket = self._new_bucket()
 
     @property
@@ -74,7 +74,7 @@ class Intake:
         if settings.rate != before.rate:
             self._bucket = self._new_bucket()
         if _of_the_board(settings) != _of_the_board(before):
-            self._board = RequestBoard(settings, self._errors)
+            self._board = RequestStore(settings, self._errors)
         elif settings.ingest and not before.ingest:
             self._board.go_on(self._clock.monotonic())
 
@@ -135,7 +135,7 @@ class Intake:
         rate = self._settings.rate
         return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
-    async def _count(self, board: RequestBoard, batch: Batch) -> None:
+    async def _count(self, board: RequestStore, batch: Batch) -> None:
         watched = {watch.target.name for watch in self._fleet}
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():

@@ -13,9 +13,9 @@ from typing import Any, Final
 import structlog
 
 from spec_decode_exporter.core.bounded_file import read_bounded
-from spec_decode_exporter.core.checksummed_file import Seal, UnusableError
+from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
 
-_SEAL: Final = Seal("spec-decode-exporter state", version=1, noun="a state")
+_SEAL: Final = ChecksummedFile("spec-decode-exporter state", version=1, noun="a state")
 LARGEST: Final = 20 * 2**20
 """The most bytes of a state: 2,000 engines of 5 kB, and their names."""
 MOST_VALUES: Final = 1_200_000

@@ -24,11 +24,11 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import time_per_output_token_seconds
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.metrics.reads import window_label
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.engine_history import Totals
+from spec_decode_exporter.window.engine_history import EngineTotals
 
-Labelled = tuple[Mapping[str, str], Findings]
+Labelled = tuple[Mapping[str, str], EngineSnapshot]
 Fields = dict[str, object]
 
 _DIGITS: Final = 4
@@ -69,7 +69,7 @@ class SummaryLog:
                 await asyncio.sleep(0)
             self._summaries.forget_all_but(seen)
 
-    def _write(self, labels: Mapping[str, str], findings: Findings) -> None:
+    def _write(self, labels: Mapping[str, str], findings: EngineSnapshot) -> None:
         fields = self._summaries.next(labels, findings)
         if fields is not None:
             _log.info("engine_summary", **fields)
@@ -79,7 +79,7 @@ class SummaryLog:
 class _Told:
     """What an engine's last line knew."""
 
-    totals: Totals
+    totals: EngineTotals
     tokens: int
     standing: Mapping[str, str]
 
@@ -95,7 +95,7 @@ class Summaries:
         for labels, findings in engines:
             self._told[_key(labels)] = _Told(findings.totals, findings.tokens, {})
 
-    def next(self, labels: Mapping[str, str], findings: Findings) -> Fields | None:
+    def next(self, labels: Mapping[str, str], findings: EngineSnapshot) -> Fields | None:
         """Return an engine's next line; None if it drafted nothing since the last, and stands as it did.
 
         That of an engine that was not there before begins where the exporter found it.
@@ -120,7 +120,7 @@ def _key(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels[name] for name in _NAMES)
 
 
-def _since(before: _Told | None, findings: Findings) -> Fields:
+def _since(before: _Told | None, findings: EngineSnapshot) -> Fields:
     """Return what vLLM's line has, under its names, of the time since the last line."""
     totals = findings.totals
     seconds = totals.covered_seconds - (before.totals.covered_seconds if before else 0.0)
@@ -141,7 +141,7 @@ def _since(before: _Told | None, findings: Findings) -> Fields:
     )
 
 
-def _positions(before: _Told | None, findings: Findings, drafts: int) -> list[float] | None:
+def _positions(before: _Told | None, findings: EngineSnapshot, drafts: int) -> list[float] | None:
     """Return the share of drafts that got beyond each position; None if K changed: they are never mixed."""
     tokens = findings.tokens
     if not drafts or not tokens or (before is not None and before.tokens != tokens):
@@ -152,11 +152,11 @@ def _positions(before: _Told | None, findings: Findings, drafts: int) -> list[fl
     return [round((count - known) / drafts, _DIGITS) for count, known in zip(counts, earlier, strict=True)]
 
 
-def _moved(before: _Told | None, totals: Totals, counter: Counter) -> int:
+def _moved(before: _Told | None, totals: EngineTotals, counter: Counter) -> int:
     return totals.counters[counter] - (before.totals.counters[counter] if before else 0)
 
 
-def _standing(findings: Findings) -> dict[str, str]:
+def _standing(findings: EngineSnapshot) -> dict[str, str]:
     """Return what is said of the engine in words; that these are others is worth a line."""
     judgement = findings.judgement
     return {
@@ -166,7 +166,7 @@ def _standing(findings: Findings) -> dict[str, str]:
     }
 
 
-def _window(findings: Findings) -> Fields:
+def _window(findings: EngineSnapshot) -> Fields:
     """Return what is said of the engine in numbers, under our metrics' names: of the longest window."""
     judgement = findings.judgement
     fields = _known(

@@ -22,18 +22,18 @@ from spec_decode_exporter.core.event_budget import EventBudget
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target, address
 from spec_decode_exporter.monitor.admission import Admission
-from spec_decode_exporter.monitor.engine_churn import Crowd
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch, Findings
+from spec_decode_exporter.monitor.engine_churn import EngineChurn
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import Contestant
-from spec_decode_exporter.monitor.remembered_engines import Baselines, Key
+from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
-from spec_decode_exporter.scrape.page.sample import EngineName, Reading, Sample
+from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_schedule import phase
-from spec_decode_exporter.scrape.poll.poller import Pace, Polled, Poller, PollRecord
+from spec_decode_exporter.scrape.poll.poller import Polled, Poller, PollPace, PollRecord
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import REASONS
 from spec_decode_exporter.views.engine_view import id_of
@@ -49,7 +49,7 @@ ENGINES_SLICE = 4
 """Engines that are observed and evaluated from one pause to the next: at most a few milliseconds each."""
 
 
-class TargetWatch:
+class TargetMonitor:
     """Polls a target and keeps a watch over each of its engines."""
 
     def __init__(
@@ -57,7 +57,7 @@ class TargetWatch:
         target: Target,
         config: Config,
         clock: Clock,
-        baselines: Baselines,
+        baselines: RememberedEngines,
         events: EventLog | EventBudget | None = None,
         *,
         capacity: Capacity | None = None,
@@ -78,11 +78,11 @@ class TargetWatch:
         self._baselines = baselines
         self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
         self._errors = errors or InternalErrors(clock.monotonic)
-        self._engines: dict[EngineName, EngineWatch] = {}
-        self._server = Reading("", "", {})
+        self._engines: dict[EngineName, EngineMonitor] = {}
+        self._server = PageReading("", "", {})
         """Server data of the newest page, without samples: a large page has megabytes of them."""
         self._record = PollRecord()
-        self._crowd = Crowd()
+        self._crowd = EngineChurn()
         self._admission = Admission(capacity or Capacity(MOST_ENGINES), self._columns)
         self._budget = budget or PollBudget(clock, MOST_ENGINES)
         self._not_watched = 0
@@ -127,11 +127,13 @@ class TargetWatch:
         """Close the connection."""
         await self._client.close()
 
-    def findings(self, now: float, most_behind: float = 0.0) -> Iterator[tuple[dict[str, str], Findings]]:
-        """Yield the labels and findings of every engine at ``now`` (monotonic): see ``EngineWatch``."""
+    def findings(
+        self, now: float, most_behind: float = 0.0
+    ) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
+        """Yield the labels and findings of every engine at ``now`` (monotonic): see ``EngineMonitor``."""
         return self._each("findings", lambda engine: engine.findings(now, most_behind))
 
-    def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], Findings]]:
+    def findings_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the same, judged by the last ``seconds`` alone: see ``EngineWatch.findings_over``."""
         return self._each("findings", lambda engine: engine.findings_over(seconds, now))
 
@@ -211,7 +213,7 @@ class TargetWatch:
             engines=tuple(id_of(labels) for labels, _ in self._shown()),
         )
 
-    def _each(self, part: str, work: Callable[[EngineWatch], T]) -> Iterator[tuple[dict[str, str], T]]:
+    def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
         """Yield the labels of every engine that is shown, and the result of ``work``; omit one that fails.
 
         Nothing is raised, so that a reader of all targets goes on to the next one.
@@ -219,19 +221,19 @@ class TargetWatch:
         shown = self._errors.whole(part, self.item, self._shown)
         return self._errors.each(part, shown, lambda one: one[0], lambda one: (one[0], work(one[1])))
 
-    def _shown(self) -> Iterator[tuple[dict[str, str], EngineWatch]]:
+    def _shown(self) -> Iterator[tuple[dict[str, str], EngineMonitor]]:
         """Yield the labels of every engine that is shown."""
         own = dict(self.target.labels)
         for (model_name, number), engine in self._seen_last().items():
             yield {"target": self.target.name, "model_name": model_name, "engine": number, **own}, engine
 
-    def _seen_last(self) -> dict[tuple[str, str], EngineWatch]:
+    def _seen_last(self) -> dict[tuple[str, str], EngineMonitor]:
         """Return the engine that is shown under each pair of the labels ``model_name`` and ``engine``.
 
         A server that no longer names its model, or now does, may show an engine under labels that an
         earlier one had: then the one seen last has them, since no page may show a series twice.
         """
-        shown: dict[tuple[str, str], EngineWatch] = {}
+        shown: dict[tuple[str, str], EngineMonitor] = {}
         for name, engine in self._engines.items():
             labels = self._shown_name(name)
             other = shown.get(labels)
@@ -255,7 +257,7 @@ class TargetWatch:
             target.name,
             target.url,
             client=self._client,
-            pace=Pace(
+            pace=PollPace(
                 interval=poll.interval,
                 histogram_interval=poll.histogram_interval,
                 max_duty_cycle=poll.max_duty_cycle,
@@ -310,7 +312,7 @@ class TargetWatch:
             self._events.record(event, polled.wall, self.target.name)
         return began_anew
 
-    def _admitted(self, reading: Reading) -> Mapping[EngineName, Sample]:
+    def _admitted(self, reading: PageReading) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines for which there is a place; log once that some have none."""
         tokens = self._assumptions().speculation.tokens or 0
         samples = self._admission.admitted(self.target.key, reading.samples, list(self._engines), tokens)
@@ -344,9 +346,9 @@ class TargetWatch:
             self._tell(event, name, polled.wall)
         return any(event.name == "engine_reset" for event in events)
 
-    def _meet(self, name: EngineName, polled: Polled) -> EngineWatch:
+    def _meet(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"judgement of {name} at {self.target.url}")
-        engine = EngineWatch(self._config.windows, self._assumptions(), own_phase)
+        engine = EngineMonitor(self._config.windows, self._assumptions(), own_phase)
         learnt = self._baselines.known(self._key(name))
         if learnt is not None:
             engine.remember(learnt)

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from spec_decode_exporter.reports.escape import escaped
-from spec_decode_exporter.reports.parts import Chart, Engine, Fact, Figure, Note, Part, Report
+from spec_decode_exporter.reports.parts import Chart, EngineReport, Fact, Figure, Note, Part, Report
 from spec_decode_exporter.reports.terminal import Paint
 
 _TICKS: Final = re.compile("`+")
@@ -37,7 +37,7 @@ def markdown_report(report: Report, paint: Paint) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _engine(engine: Engine, paint: Paint) -> Iterator[str]:
+def _engine(engine: EngineReport, paint: Paint) -> Iterator[str]:
     yield from (f"## {_code(engine.name)}", "")
     yield from (f"**{engine.word.capitalize()}.** {engine.verdict} **{engine.advice}**", "")
     yield from _parts((Fact("target", engine.place, foreign=True), *engine.facts), paint)

@@ -77,7 +77,7 @@ Part = Fact | Figure | Chart | Note
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A part of the report with a title. Without parts it is not shown."""
 
     title: str
@@ -85,7 +85,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EngineReport:
     """What is to be said of one engine."""
 
     name: str
@@ -101,7 +101,7 @@ class Engine:
     advice: str
     facts: tuple[Fact, ...]
     """How it drafts, and what was seen of it."""
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class Report:
     title: str
     unseen: tuple[Note, ...]
     """The servers of which nothing is to be said, each with the reason: strangers' words in part."""
-    engines: tuple[Engine, ...]
+    engines: tuple[EngineReport, ...]
     events: tuple[Note, ...]
     """What happened meanwhile: strangers' words in part."""
-    requests: tuple[Section, ...] = ()
+    requests: tuple[ReportSection, ...] = ()
     """What single requests say, one for each model."""

@@ -8,7 +8,17 @@ from itertools import groupby
 from typing import Any, Final
 
 from spec_decode_exporter.reports.escape import cells, clipped, escaped, wrapped
-from spec_decode_exporter.reports.parts import Chart, Engine, Fact, Figure, Note, Part, Report, Section, Tone
+from spec_decode_exporter.reports.parts import (
+    Chart,
+    EngineReport,
+    Fact,
+    Figure,
+    Note,
+    Part,
+    Report,
+    ReportSection,
+    Tone,
+)
 from spec_decode_exporter.reports.terminal import Paint
 
 _INDENT: Final = "  "
@@ -35,7 +45,7 @@ def text_report(report: Report, paint: Paint) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _engine(engine: Engine, paint: Paint) -> Iterator[str]:
+def _engine(engine: EngineReport, paint: Paint) -> Iterator[str]:
     """Yield the lines about one engine: first what it comes to."""
     yield paint.faint(paint.glyphs.line * paint.width)
     yield from _heading(escaped(engine.name), escaped(engine.place), paint)
@@ -58,7 +68,7 @@ def _heading(name: str, place: str, paint: Paint) -> Iterator[str]:
     yield paint.faint(clipped(place, paint.width, paint.glyphs.ellipsis))
 
 
-def _said(engine: Engine, paint: Paint) -> Iterator[str]:
+def _said(engine: EngineReport, paint: Paint) -> Iterator[str]:
     """Yield the verdict behind its badge, and the advice below it."""
     indent = " " * (len(engine.word) + 3)
     first, *more = wrapped(engine.verdict, _line(paint) - len(indent))
@@ -67,7 +77,7 @@ def _said(engine: Engine, paint: Paint) -> Iterator[str]:
     yield from (f"{indent}{paint.bold(line)}" for line in wrapped(engine.advice, _line(paint) - len(indent)))
 
 
-def _overview(engines: Sequence[Engine], paint: Paint) -> Iterator[str]:
+def _overview(engines: Sequence[EngineReport], paint: Paint) -> Iterator[str]:
     """Yield a line for each of several engines."""
     words, gists = (max(len(getattr(engine, column)) for engine in engines) for column in ("word", "gist"))
     for engine in engines:
@@ -78,7 +88,7 @@ def _overview(engines: Sequence[Engine], paint: Paint) -> Iterator[str]:
         yield f"{badge} {gist}{clipped(name, room, paint.glyphs.ellipsis)}"
 
 
-def _section(section: Section, paint: Paint) -> Iterator[str]:
+def _section(section: ReportSection, paint: Paint) -> Iterator[str]:
     yield paint.bold(section.title)
     yield from _parts(section.parts, paint)
 

@@ -12,7 +12,7 @@ BOUNDS: Final = tuple(part / PARTS for part in range(PARTS + 1))
 """Where each part begins, and where the last one ends."""
 
 
-def twentieths(ascending: Sequence[float]) -> tuple[int, ...]:
+def acceptance_histogram(ascending: Sequence[float]) -> tuple[int, ...]:
     """Count ratios from 0 to 1 by twentieths; a ratio on a bound belongs to the part above, 1 to the last."""
     below = [0, *(bisect_left(ascending, bound) for bound in BOUNDS[1:-1]), len(ascending)]
     return tuple(end - begin for begin, end in pairwise(below))

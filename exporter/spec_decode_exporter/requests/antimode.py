@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 
-def valley_depth(ascending: Sequence[float]) -> float:
+def antimode_depth(ascending: Sequence[float]) -> float:
     """Return the depth of the valley in one or more ascending numbers, all different: a share of them."""
     mirrored = [-value for value in reversed(ascending)]
     number = len(ascending)

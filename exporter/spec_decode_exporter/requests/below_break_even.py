@@ -25,21 +25,21 @@ from collections.abc import Sequence
 from math import erf, isnan, sqrt
 from typing import Final
 
-from spec_decode_exporter.requests.informative_requests import Telling, by_tokens
+from spec_decode_exporter.requests.informative_requests import InformativeRequests, by_tokens
 from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS
 
 _BEYOND_CHANCE: Final = 2.326
 """The 0.99 quantile of the normal distribution."""
 
 
-def losing_share(requests: Sequence[Telling]) -> float:
+def losing_share(requests: Sequence[InformativeRequests]) -> float:
     """Return the share of requests that lose by themselves, 0 to 1, of those of which a cost is known."""
     judged = [request for request in requests if not isnan(request.needed)]
     lost = sum(_losing(same) for same in by_tokens(judged) if len(same) >= LEAST_REQUESTS)
     return lost / len(judged) if judged else 0.0
 
 
-def _losing(requests: Sequence[Telling]) -> float:
+def _losing(requests: Sequence[InformativeRequests]) -> float:
     """Return how many requests of one K lose by themselves; 0 where they may all be alike."""
     drafts = sum(each.drafts for each in requests)
     mean = sum(each.accepted_tokens for each in requests) / drafts
@@ -52,7 +52,7 @@ def _losing(requests: Sequence[Telling]) -> float:
     return sum(_chance_of_losing(each, mean, variance, between) for each in requests)
 
 
-def _chance_of_losing(request: Telling, mean: float, variance: float, between: float) -> float:
+def _chance_of_losing(request: InformativeRequests, mean: float, variance: float, between: float) -> float:
     """Return the probability that a request loses by itself, by its own drafts and what the others say."""
     own = variance / request.drafts
     weight = between / (between + own)

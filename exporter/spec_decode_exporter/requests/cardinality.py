@@ -21,7 +21,7 @@ MOST_WAITING: Final = 256
 """Values without a slot that are counted."""
 
 
-class Slots(Generic[Value]):
+class CardinalityLimiter(Generic[Value]):
     """The values that are told apart."""
 
     def __init__(self, most: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from spec_decode_exporter.core.debounce import Held
+from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.requests.request_findings import (
     Effect,
@@ -26,12 +26,12 @@ _Claim = str | GroupKey
 """That this model's workload is mixed, or that this group loses."""
 
 
-class Teller:
+class RequestChangeNotifier:
     """Remembers what was told."""
 
     def __init__(self) -> None:
         """Begin with nothing mixed, and nothing that loses."""
-        self._held: dict[_Claim, Held[bool]] = {}
+        self._held: dict[_Claim, Debounce[bool]] = {}
         self._told: set[_Claim] = set()
 
     def tell(self, findings: RequestFindings, now: float) -> Iterator[tuple[str, Event]]:
@@ -64,8 +64,8 @@ class Teller:
         return changed
 
 
-def _not_yet(now: float) -> Held[bool]:
-    held: Held[bool] = Held(STANDS_AFTER)
+def _not_yet(now: float) -> Debounce[bool]:
+    held: Debounce[bool] = Debounce(STANDS_AFTER)
     held.offer(False, now)
     return held
 

@@ -11,10 +11,10 @@ MOST_REQUESTS: Final = 1000
 """More are not needed to know their mix: shares are known to 0.03 then. So many are picked evenly."""
 
 Row = tuple[int, int, int, int, float]
-"""The fields of ``Telling``: of many requests objects take too long."""
+"""The fields of ``InformativeRequests``: of many requests objects take too long."""
 
 
-class Telling(NamedTuple):
+class InformativeRequests(NamedTuple):
     """One request of at least ``LEAST_TOKENS``."""
 
     tokens: int
@@ -26,15 +26,15 @@ class Telling(NamedTuple):
     """Accepted tokens a draft from which on it pays, c0 + c·T/D; NaN where the cost is not known."""
 
 
-def picked(rows: Sequence[Row]) -> list[Telling]:
+def picked(rows: Sequence[Row]) -> list[InformativeRequests]:
     """Return at most ``MOST_REQUESTS``, picked evenly."""
     most = min(len(rows), MOST_REQUESTS)
-    return [Telling._make(rows[place * len(rows) // most]) for place in range(most)]
+    return [InformativeRequests._make(rows[place * len(rows) // most]) for place in range(most)]
 
 
-def by_tokens(requests: Iterable[Telling]) -> list[list[Telling]]:
+def by_tokens(requests: Iterable[InformativeRequests]) -> list[list[InformativeRequests]]:
     """Return the requests of each K, the commonest first: what is accepted falls with K by itself."""
-    groups: dict[int, list[Telling]] = {}
+    groups: dict[int, list[InformativeRequests]] = {}
     for request in requests:
         groups.setdefault(request.tokens, []).append(request)
     return sorted(groups.values(), key=len, reverse=True)

@@ -22,7 +22,7 @@ from itertools import accumulate
 from math import sqrt
 from typing import Final
 
-from spec_decode_exporter.requests.antimode import valley_depth
+from spec_decode_exporter.requests.antimode import antimode_depth
 from spec_decode_exporter.requests.request_findings import Modes
 from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS
 
@@ -46,7 +46,7 @@ def modes(requests: Sequence[Accepted]) -> Modes | None:
     if len(requests) < LEAST_REQUESTS:
         return None
     picked = _picked(requests)
-    if valley_depth(_spread(picked)) * sqrt(len(picked)) <= DEEP:
+    if antimode_depth(_spread(picked)) * sqrt(len(picked)) <= DEEP:
         return None
     found = _split(sorted(share for share, _ in requests))
     apart = found.high_mean - found.low_mean >= LEAST_DISTANCE

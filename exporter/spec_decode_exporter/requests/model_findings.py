@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spec_decode_exporter.requests.acceptance_histogram import twentieths
+from spec_decode_exporter.requests.acceptance_histogram import acceptance_histogram
 from spec_decode_exporter.requests.below_break_even import losing_share
-from spec_decode_exporter.requests.informative_requests import Telling, by_tokens, picked
+from spec_decode_exporter.requests.informative_requests import InformativeRequests, by_tokens, picked
 from spec_decode_exporter.requests.mixture import modes
 from spec_decode_exporter.requests.request_advice import advice
 from spec_decode_exporter.requests.request_findings import GroupKey, ModelFindings, Modes, Summary
@@ -28,11 +28,11 @@ def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums])
         heaps,
         mixed=heaps is not None or hidden,
         advice=advice(said, heaps, groups, hidden=hidden),
-        acceptance_counts=twentieths(sums.ratios),
+        acceptance_counts=acceptance_histogram(sums.ratios),
     )
 
 
-def hides_losers(pay: PaySums, said: Summary, telling: Sequence[Telling]) -> bool:
+def hides_losers(pay: PaySums, said: Summary, telling: Sequence[InformativeRequests]) -> bool:
     """Return whether more than a tenth of the requests lose, beyond chance, while all together gain.
 
     That is p10 below break-even and the mean above. By a usual cost alone nobody is said to lose.
@@ -42,7 +42,7 @@ def hides_losers(pay: PaySums, said: Summary, telling: Sequence[Telling]) -> boo
     return losing_share(telling) > LOSERS_SHARE
 
 
-def _heaps(requests: Sequence[Telling]) -> Modes | None:
+def _heaps(requests: Sequence[InformativeRequests]) -> Modes | None:
     """Return the two heaps of requests of one number of draft tokens, the commonest that has any."""
     for same in by_tokens(requests):
         found = modes([(each.accepted_tokens / each.draft_tokens, each.drafts) for each in same])

@@ -40,7 +40,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class RequestTotals:
     """Sums over requests."""
 
     requests: int = 0
@@ -54,7 +54,7 @@ class Totals:
 class Summary:
     """What some requests of one window have in common. What has no value is None."""
 
-    totals: Totals
+    totals: RequestTotals
     acceptance_ratio: Percentiles | None
     """A/T of those that drafted."""
     mean_acceptance_ratio: float | None
@@ -135,7 +135,7 @@ class WindowFindings:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class RequestHistogram:
     """Requests by a number, since the exporter's start."""
 
     upper_bounds: Sequence[float]
@@ -154,9 +154,9 @@ class Histogram:
 class GroupTotals:
     """One group since the exporter's start."""
 
-    totals: Totals
-    acceptance_ratio: Histogram
-    acceptance_length_tokens: Histogram
+    totals: RequestTotals
+    acceptance_ratio: RequestHistogram
+    acceptance_length_tokens: RequestHistogram
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.since_start import SinceStart
 
 
-class Group:
+class RequestGroup:
     """A group; where one of its labels loses its slot, another is its heir in the windows."""
 
     __slots__ = ("_key", "heir", "since_start")
 
     def __init__(self, key: GroupKey) -> None:
         self._key = key
-        self.heir: Group | None = None
+        self.heir: RequestGroup | None = None
         self.since_start = SinceStart()
 
     @property

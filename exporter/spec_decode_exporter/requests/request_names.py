@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.cardinality import Slots
+from spec_decode_exporter.requests.cardinality import CardinalityLimiter
 from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, GroupKey
 from spec_decode_exporter.requests.temperatures import Temperatures
@@ -19,10 +19,10 @@ class Names:
 
     def __init__(self, settings: RequestSettings) -> None:
         self._temperatures = Temperatures(settings.temperatures)
-        self._models = Slots[str](settings.models)
-        self._types = Slots[str](settings.types)
-        self._groups = Slots[GroupKey](settings.groups)
-        self._users = Slots[str](settings.users.most if settings.users else 0)
+        self._models = CardinalityLimiter[str](settings.models)
+        self._types = CardinalityLimiter[str](settings.types)
+        self._groups = CardinalityLimiter[GroupKey](settings.groups)
+        self._users = CardinalityLimiter[str](settings.users.most if settings.users else 0)
 
     def key(self, request: Request) -> GroupKey:
         """Count a request and return the group that it belongs to."""
@@ -71,7 +71,7 @@ def _renamed(lost: Sequence[str]) -> Sequence[str]:
     return [*lost, OTHER] if lost else []
 
 
-def _label(slots: Slots[str], value: str) -> str:
+def _label(slots: CardinalityLimiter[str], value: str) -> str:
     if not value:
         return UNKNOWN
     return value if value in _ALWAYS or slots.admit(value) else OTHER

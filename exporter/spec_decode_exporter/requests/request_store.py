@@ -16,9 +16,9 @@ from spec_decode_exporter.requests.request_findings import (
     UserFindings,
     WindowFindings,
 )
-from spec_decode_exporter.requests.request_group import Group
+from spec_decode_exporter.requests.request_group import RequestGroup
 from spec_decode_exporter.requests.request_names import Names
-from spec_decode_exporter.requests.stored_requests import Kept
+from spec_decode_exporter.requests.stored_requests import StoredRequests
 from spec_decode_exporter.requests.user_findings import user_findings
 from spec_decode_exporter.requests.window_findings import Costs, window_findings
 
@@ -30,15 +30,15 @@ FIRST_LONGEST = 300.0
 """The longest window until somebody asks for one."""
 
 
-class RequestBoard:
+class RequestStore:
     """What single requests say of their speculation."""
 
     def __init__(self, settings: RequestSettings, errors: InternalErrors | None = None) -> None:
         self._settings = settings
         self._errors = errors or InternalErrors()
         self._names = Names(settings)
-        self._kept = Kept(settings.keep)
-        self._groups: dict[GroupKey, Group] = {}
+        self._kept = StoredRequests(settings.keep)
+        self._groups: dict[GroupKey, RequestGroup] = {}
         self._refused: Counter[Refusal] = Counter()
         self._taken = 0
         self._longest = FIRST_LONGEST
@@ -135,5 +135,5 @@ class RequestBoard:
         if group is not None:
             group.heir = self._group(rest)
 
-    def _group(self, key: GroupKey) -> Group:
-        return self._groups.get(key) or self._groups.setdefault(key, Group(key))
+    def _group(self, key: GroupKey) -> RequestGroup:
+        return self._groups.get(key) or self._groups.setdefault(key, RequestGroup(key))

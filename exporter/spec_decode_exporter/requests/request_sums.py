@@ -10,8 +10,8 @@ from operator import mul
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.requests.informative_requests import LEAST_TOKENS, Row
 from spec_decode_exporter.requests.pathology import Pathology
-from spec_decode_exporter.requests.request_findings import Totals
-from spec_decode_exporter.requests.stored_requests import Rows
+from spec_decode_exporter.requests.request_findings import RequestTotals
+from spec_decode_exporter.requests.stored_requests import RequestRows
 
 CostOf = Callable[[str], Cost | None]
 """From a target to what drafting costs there."""
@@ -47,7 +47,7 @@ _PAY = tuple(each.name for each in fields(PaySums))
 class Sums:
     """Sums over requests, and their values in ascending order."""
 
-    totals: Totals = field(default_factory=Totals)
+    totals: RequestTotals = field(default_factory=RequestTotals)
     ratios: Sequence[float] = ()
     """A/T."""
     telling: Sequence[Row] = ()
@@ -59,12 +59,12 @@ class Sums:
     pay: PaySums = field(default_factory=PaySums)
 
 
-def sums(rows: Rows, cost_of: CostOf) -> Sums:
+def sums(rows: RequestRows, cost_of: CostOf) -> Sums:
     """Add up requests of one model."""
     drafted = list(zip(rows.drafts, rows.draft_tokens, rows.accepted_tokens, strict=True))
     costs = {target: cost_of(target) for target in set(rows.targets)}
     return Sums(
-        Totals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
+        RequestTotals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in drafted if tokens),
         _telling(rows, costs),
         sorted(1 + accepted / drafts for drafts, _, accepted in drafted if drafts),
@@ -75,7 +75,7 @@ def sums(rows: Rows, cost_of: CostOf) -> Sums:
     )
 
 
-def _telling(rows: Rows, costs: Mapping[str, Cost | None]) -> list[Row]:
+def _telling(rows: RequestRows, costs: Mapping[str, Cost | None]) -> list[Row]:
     ratios = {
         target: (nan, nan) if cost is None else (cost.fixed_cost_ratio, cost.draft_cost_ratio)
         for target, cost in costs.items()
@@ -150,8 +150,8 @@ def _merged(runs: Sequence[Sequence[float]]) -> list[float]:
     return sorted(value for run in runs for value in run)
 
 
-def _totals(parts: Sequence[Totals]) -> Totals:
-    return Totals(
+def _totals(parts: Sequence[RequestTotals]) -> RequestTotals:
+    return RequestTotals(
         sum(part.requests for part in parts),
         sum(part.drafts for part in parts),
         sum(part.draft_tokens for part in parts),

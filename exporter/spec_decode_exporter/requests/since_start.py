@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from spec_decode_exporter.requests.request import Request
-from spec_decode_exporter.requests.request_findings import GroupTotals, Histogram, Totals
+from spec_decode_exporter.requests.request_findings import GroupTotals, RequestHistogram, RequestTotals
 
 ACCEPTANCE_RATIO_BOUNDS: Final = (0.05, *(tenth / 10 for tenth in range(1, 10)), 0.95, 1.0)
 ACCEPTANCE_LENGTH_BOUNDS: Final = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)
 """In tokens; K tokens give 1 + K at most, and more than 15 are hardly drafted."""
 
 
-class Observed:
+class GrowingHistogram:
     """A histogram as it grows."""
 
     def __init__(self, upper_bounds: Sequence[float]) -> None:
@@ -28,9 +28,9 @@ class Observed:
         self._counts[bisect_left(self._upper_bounds, value)] += 1
         self._sum += value
 
-    def histogram(self) -> Histogram:
+    def histogram(self) -> RequestHistogram:
         """Return it as it is now."""
-        return Histogram(self._upper_bounds, tuple(self._counts), self._sum)
+        return RequestHistogram(self._upper_bounds, tuple(self._counts), self._sum)
 
 
 class SinceStart:
@@ -38,8 +38,8 @@ class SinceStart:
 
     def __init__(self) -> None:
         self._requests = self._drafts = self._draft_tokens = self._accepted_tokens = 0
-        self._ratio = Observed(ACCEPTANCE_RATIO_BOUNDS)
-        self._length = Observed(ACCEPTANCE_LENGTH_BOUNDS)
+        self._ratio = GrowingHistogram(ACCEPTANCE_RATIO_BOUNDS)
+        self._length = GrowingHistogram(ACCEPTANCE_LENGTH_BOUNDS)
 
     def add(self, request: Request) -> None:
         """Count a request; one that did not draft is in the sums only."""
@@ -55,7 +55,7 @@ class SinceStart:
     def totals(self) -> GroupTotals:
         """Return the sums as they are now."""
         return GroupTotals(
-            Totals(self._requests, self._drafts, self._draft_tokens, self._accepted_tokens),
+            RequestTotals(self._requests, self._drafts, self._draft_tokens, self._accepted_tokens),
             self._ratio.histogram(),
             self._length.histogram(),
         )

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from spec_decode_exporter.requests.request_sums import CostOf, Sums, sums
-from spec_decode_exporter.requests.stored_requests import Rows
+from spec_decode_exporter.requests.stored_requests import RequestRows
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -28,7 +28,7 @@ async def places_by(keys: Iterable[Key | None]) -> dict[Key, list[int]]:
     return places
 
 
-async def sums_at(rows: Rows, places: Sequence[int], cost_of: CostOf) -> list[Sums]:
+async def sums_at(rows: RequestRows, places: Sequence[int], cost_of: CostOf) -> list[Sums]:
     """Return the sums of each slice of the requests at some ascending places, all of one model."""
     found = []
     for first in range(0, len(places), SLICE):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from spec_decode_exporter.requests.pathology import pathology
 from spec_decode_exporter.requests.request import Request
-from spec_decode_exporter.requests.request_group import Group
+from spec_decode_exporter.requests.request_group import RequestGroup
 
 MOST_SHARED: Final = 1024
 """Different texts that are kept once each."""
@@ -40,7 +40,7 @@ def _seconds_per_token(request: Request) -> float:
 
 
 @dataclass(slots=True)
-class Rows:
+class RequestRows:
     """Requests by column, all of one length."""
 
     taken_at: array[float] | list[float] = field(default_factory=_numbers)
@@ -51,7 +51,7 @@ class Rows:
     seconds_per_token: array[float] | list[float] = field(default_factory=_numbers)
     """NaN where the request does not say."""
     pathologies: array[int] | list[int] = field(default_factory=_flags)
-    groups: list[Group] = field(default_factory=list)
+    groups: list[RequestGroup] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class Rows:
         """Return every column, in the order of the fields."""
         return [getattr(self, name) for name in self.__slots__]
 
-    def append(self, request: Request, group: Group, now: float, shared: Callable[[str], str]) -> None:
+    def append(self, request: Request, group: RequestGroup, now: float, shared: Callable[[str], str]) -> None:
         """Add a request that was taken ``now``."""
         self.taken_at.append(now)
         self.drafts.append(request.drafts)
@@ -75,17 +75,17 @@ class Rows:
         self.targets.append(shared(request.target))
         self.users.append(shared(request.user))
 
-    def since(self, moment: float, begin: int = 0) -> Rows:
+    def since(self, moment: float, begin: int = 0) -> RequestRows:
         """Return those from ``begin`` on that were taken at ``moment`` or later."""
         first = bisect_left(self.taken_at, moment, begin)
-        return Rows(*(column[first:] for column in self.columns()))
+        return RequestRows(*(column[first:] for column in self.columns()))
 
-    def at(self, places: Sequence[int]) -> Rows:
+    def at(self, places: Sequence[int]) -> RequestRows:
         """Return those at some ascending places, of which there is at least one."""
         if len(places) == 1:
-            return Rows(*([column[places[0]]] for column in self.columns()))
+            return RequestRows(*([column[places[0]]] for column in self.columns()))
         get = itemgetter(*places)
-        return Rows(*(list(get(column)) for column in self.columns()))
+        return RequestRows(*(list(get(column)) for column in self.columns()))
 
     def drop(self, number: int) -> None:
         """Let go the oldest."""
@@ -109,14 +109,14 @@ class Shared:
         return self._texts.setdefault(text, text)
 
 
-class Kept:
+class StoredRequests:
     """A ring of requests."""
 
     def __init__(self, most: int) -> None:
         """Keep ``most`` requests."""
         self._most = most
         self._slack = max(most // 16, 16)
-        self._rows = Rows()
+        self._rows = RequestRows()
         self._shared = Shared()
         self._gone = 0
         """How many at the beginning are let go but still there: to move the others each time takes long."""
@@ -126,7 +126,7 @@ class Kept:
     def __len__(self) -> int:
         return len(self._rows) - self._gone
 
-    def add(self, request: Request, group: Group, now: float) -> None:
+    def add(self, request: Request, group: RequestGroup, now: float) -> None:
         """Keep a request, and let the oldest go if there is no room."""
         self._rows.append(request, group, now, self._shared.one)
         if len(self) > self._most:
@@ -136,7 +136,7 @@ class Kept:
         """Let go what was taken before a moment."""
         self._let_go(bisect_left(self._rows.taken_at, before, self._gone))
 
-    def since(self, moment: float) -> Rows:
+    def since(self, moment: float) -> RequestRows:
         """Return a copy of those that were taken at ``moment`` or later."""
         return self._rows.since(moment, self._gone)
 

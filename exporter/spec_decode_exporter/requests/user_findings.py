@@ -10,12 +10,12 @@ from spec_decode_exporter.requests.request_findings import UserFindings
 from spec_decode_exporter.requests.request_summary import summary
 from spec_decode_exporter.requests.request_sums import together
 from spec_decode_exporter.requests.slices import places_by, sums_at
-from spec_decode_exporter.requests.stored_requests import Rows
+from spec_decode_exporter.requests.stored_requests import RequestRows
 from spec_decode_exporter.requests.window_findings import Costs, cost_of
 
 
 async def user_findings(
-    rows: Rows, label: Callable[[str], str], costs: Costs, errors: InternalErrors
+    rows: RequestRows, label: Callable[[str], str], costs: Costs, errors: InternalErrors
 ) -> list[UserFindings]:
     """Return what each user's requests say, by model; ``label`` says by which name a user goes."""
     owners = (
@@ -31,7 +31,7 @@ async def user_findings(
 
 
 async def _of_user(
-    rows: Rows, places: Sequence[int], user: str, model_name: str, costs: Costs
+    rows: RequestRows, places: Sequence[int], user: str, model_name: str, costs: Costs
 ) -> UserFindings:
     parts = await sums_at(rows, places, cost_of(costs, model_name))
     return UserFindings(user, model_name, summary(together(parts)))

@@ -21,14 +21,14 @@ from spec_decode_exporter.requests.request_speedup import effect
 from spec_decode_exporter.requests.request_summary import summary
 from spec_decode_exporter.requests.request_sums import CostOf, Sums, together
 from spec_decode_exporter.requests.slices import places_by, sums_at
-from spec_decode_exporter.requests.stored_requests import Rows
+from spec_decode_exporter.requests.stored_requests import RequestRows
 
 Costs = Callable[[str, str], Cost | None]
 """From the names of a model and of a target, which may be empty, to what drafting costs there now."""
 
 
 async def window_findings(  # noqa: PLR0917  # each is another thing
-    rows: Rows,
+    rows: RequestRows,
     windows: Sequence[float],
     now: float,
     costs: Costs,
@@ -59,7 +59,7 @@ def cost_of(costs: Costs, model_name: str) -> CostOf:
     return lambda target: costs(model_name, target)
 
 
-async def _places(rows: Rows) -> Mapping[GroupKey, list[int]]:
+async def _places(rows: RequestRows) -> Mapping[GroupKey, list[int]]:
     """Return where the requests of each group are."""
     places: dict[GroupKey, list[int]] = {}
     for group, own in (await places_by(rows.groups)).items():
@@ -67,7 +67,9 @@ async def _places(rows: Rows) -> Mapping[GroupKey, list[int]]:
     return dict(sorted(places.items()))
 
 
-async def _sums_since(rows: Rows, places: Sequence[int], edges: Sequence[int], cost: CostOf) -> list[Sums]:
+async def _sums_since(
+    rows: RequestRows, places: Sequence[int], edges: Sequence[int], cost: CostOf
+) -> list[Sums]:
     """Return the sums of one group from each of the ascending ``edges`` on; each request counts once."""
     begins = [bisect_left(places, edge) for edge in edges]
     found: list[Sums] = []

@@ -11,13 +11,13 @@ from spec_decode_exporter.simulator.histogram import (
     SAMPLES_BOUNDS,
     STEP_BOUNDS,
     TTFT_BOUNDS,
-    Histogram,
+    SimulatedHistogram,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spec_decode_exporter.simulator.simulated_request import Request
+    from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 FINISHED_REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 
@@ -39,21 +39,21 @@ class EngineCounts:
         self.cache_hits = 0
         self.preemptions = 0
         self.finished = dict.fromkeys(FINISHED_REASONS, 0)
-        self.iteration_tokens = Histogram(ITERATION_BOUNDS)
-        self.first_token = Histogram(TTFT_BOUNDS)
-        self.step = Histogram(STEP_BOUNDS)
-        self.time_per_output_token = Histogram(STEP_BOUNDS)
-        self.end_to_end = Histogram(REQUEST_BOUNDS)
-        self.queue = Histogram(REQUEST_BOUNDS)
-        self.inference = Histogram(REQUEST_BOUNDS)
-        self.prefill = Histogram(REQUEST_BOUNDS)
-        self.decode = Histogram(REQUEST_BOUNDS)
-        self.prompt_length = Histogram(token_bounds)
-        self.output_length = Histogram(token_bounds)
-        self.max_tokens = Histogram(token_bounds)
-        self.computed_prefill = Histogram(token_bounds)
-        self.samples = Histogram(SAMPLES_BOUNDS)
-        self.request_preemptions = Histogram(PREEMPTION_BOUNDS)
+        self.iteration_tokens = SimulatedHistogram(ITERATION_BOUNDS)
+        self.first_token = SimulatedHistogram(TTFT_BOUNDS)
+        self.step = SimulatedHistogram(STEP_BOUNDS)
+        self.time_per_output_token = SimulatedHistogram(STEP_BOUNDS)
+        self.end_to_end = SimulatedHistogram(REQUEST_BOUNDS)
+        self.queue = SimulatedHistogram(REQUEST_BOUNDS)
+        self.inference = SimulatedHistogram(REQUEST_BOUNDS)
+        self.prefill = SimulatedHistogram(REQUEST_BOUNDS)
+        self.decode = SimulatedHistogram(REQUEST_BOUNDS)
+        self.prompt_length = SimulatedHistogram(token_bounds)
+        self.output_length = SimulatedHistogram(token_bounds)
+        self.max_tokens = SimulatedHistogram(token_bounds)
+        self.computed_prefill = SimulatedHistogram(token_bounds)
+        self.samples = SimulatedHistogram(SAMPLES_BOUNDS)
+        self.request_preemptions = SimulatedHistogram(PREEMPTION_BOUNDS)
 
     @property
     def drafts(self) -> int:
@@ -76,13 +76,13 @@ class EngineCounts:
         """Prompt tokens of requests that got their first token."""
         return self.computed_prompt_tokens + self.cached_prompt_tokens
 
-    def begin(self, request: Request, moment: float) -> None:
+    def begin(self, request: SimulatedRequest, moment: float) -> None:
         """Count the first token of a request."""
         self.first_token.observe(moment - request.arrived)
         self.computed_prompt_tokens += request.prompt - request.cached
         self.cached_prompt_tokens += request.cached
 
-    def finish(self, request: Request, moment: float) -> None:
+    def finish(self, request: SimulatedRequest, moment: float) -> None:
         """Count a request that got its last token at ``moment``."""
         decode = moment - request.first_token_at
         self.finished["length" if request.output == request.max_tokens else "stop"] += 1

@@ -31,7 +31,7 @@ def token_bounds(largest: int) -> tuple[float, ...]:
     return tuple(bound for bound in series if bound <= largest)
 
 
-class Histogram:
+class SimulatedHistogram:
     """Observations by bucket."""
 
     __slots__ = ("_counts", "bounds", "total")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.simulator.histogram import Histogram
-    from spec_decode_exporter.simulator.simulated_request import Request
+    from spec_decode_exporter.simulator.histogram import SimulatedHistogram
+    from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 PUBLISH_SECONDS: Final = 10.0
 """How long the Rust front end keeps the observations of a stream that goes on."""
@@ -16,11 +16,11 @@ PUBLISH_SECONDS: Final = 10.0
 class Publisher(Protocol):
     """Takes the time since a request's last token, once a decode step."""
 
-    def observe(self, request: Request, moment: float) -> None:
+    def observe(self, request: SimulatedRequest, moment: float) -> None:
         """Take in the step of ``request`` that ended at ``moment``."""
         ...
 
-    def finish(self, request: Request) -> None:
+    def finish(self, request: SimulatedRequest) -> None:
         """Take in that ``request`` is complete."""
         ...
 
@@ -28,14 +28,14 @@ class Publisher(Protocol):
 class AtOnce:
     """The Python front end."""
 
-    def __init__(self, histogram: Histogram) -> None:
+    def __init__(self, histogram: SimulatedHistogram) -> None:
         self._histogram = histogram
 
-    def observe(self, request: Request, moment: float) -> None:
+    def observe(self, request: SimulatedRequest, moment: float) -> None:
         """Count the step at once."""
         self._histogram.observe(moment - request.last_token_at)
 
-    def finish(self, request: Request) -> None:
+    def finish(self, request: SimulatedRequest) -> None:
         """Nothing is kept back."""
 
 
@@ -48,18 +48,18 @@ class _Kept:
 class Late:
     """The Rust front end: a stream's observations are kept and published now and then, and when it ends."""
 
-    def __init__(self, histogram: Histogram) -> None:
+    def __init__(self, histogram: SimulatedHistogram) -> None:
         self._histogram = histogram
-        self._kept: dict[Request, _Kept] = {}
+        self._kept: dict[SimulatedRequest, _Kept] = {}
 
-    def observe(self, request: Request, moment: float) -> None:
+    def observe(self, request: SimulatedRequest, moment: float) -> None:
         """Keep the step, and publish all that are kept if the oldest is old enough."""
         kept = self._kept.setdefault(request, _Kept(request.last_token_at))
         kept.latencies.append(moment - request.last_token_at)
         if moment - kept.since >= PUBLISH_SECONDS:
             self.finish(request)
 
-    def finish(self, request: Request) -> None:
+    def finish(self, request: SimulatedRequest) -> None:
         """Publish what is kept of ``request``."""
         kept = self._kept.pop(request, None)
         for latency in kept.latencies if kept else ():

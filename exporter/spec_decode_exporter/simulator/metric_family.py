@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 
 
-class Kind(StrEnum):
+class FamilyKind(StrEnum):
     """The types that vLLM's pages have."""
 
     COUNTER = "counter"
@@ -20,7 +20,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Sample(NamedTuple):
+class FamilySample(NamedTuple):
     """One line of a page; labels stand as they are written."""
 
     name: str
@@ -29,16 +29,16 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """A family and its samples, creation times apart; a counter's name is without ``_total``."""
 
     name: str
-    kind: Kind
+    kind: FamilyKind
     help: str
-    samples: Sequence[Sample]
-    created: Sequence[Sample] = ()
+    samples: Sequence[FamilySample]
+    created: Sequence[FamilySample] = ()
 
-    def restricted(self, names: Container[str]) -> Family | None:
+    def restricted(self, names: Container[str]) -> MetricFamily | None:
         """Return the family with only the samples of these names; None if there are none."""
         kept = replace(
             self,

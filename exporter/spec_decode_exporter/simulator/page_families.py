@@ -6,33 +6,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.simulator.histogram import Histogram
-from spec_decode_exporter.simulator.metric_family import Kind
+from spec_decode_exporter.simulator.histogram import SimulatedHistogram
+from spec_decode_exporter.simulator.metric_family import FamilyKind
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.simulator.simulated_engine import Engine
+    from spec_decode_exporter.simulator.simulated_engine import SimulatedEngine
 
-Value = float | Histogram | Mapping[str, float]
+Value = float | SimulatedHistogram | Mapping[str, float]
 """A number, a histogram, or one number for each value of the row's label."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FamilyRow:
     """One family of an engine."""
 
     name: str
-    kind: Kind
+    kind: FamilyKind
     help: str
-    read: Callable[[Engine], Value]
+    read: Callable[[SimulatedEngine], Value]
     label: str = ""
     """The label besides engine and model name, if there is one."""
     speculative: bool = False
     """Whether the Python front end has it only with speculation."""
 
 
-COUNTER: Final = Kind.COUNTER
-GAUGE: Final = Kind.GAUGE
-HISTOGRAM: Final = Kind.HISTOGRAM
+COUNTER: Final = FamilyKind.COUNTER
+GAUGE: Final = FamilyKind.GAUGE
+HISTOGRAM: Final = FamilyKind.HISTOGRAM
 
 _FLOPS_USE: Final = "(for Model Flops Utilization calculations)."
 _REASONS: Final = (
@@ -52,24 +52,24 @@ _TIERS: Final = (
 )
 
 
-def _nothing(_: Engine) -> float:
+def _nothing(_: SimulatedEngine) -> float:
     """Stand for what is not simulated and stays at 0."""
     return 0
 
 
-def _by_position(engine: Engine) -> Mapping[str, float]:
+def _by_position(engine: SimulatedEngine) -> Mapping[str, float]:
     return {str(position): tokens for position, tokens in enumerate(engine.counts.accepted_by_position)}
 
 
-def _waiting_by_reason(engine: Engine) -> Mapping[str, float]:
+def _waiting_by_reason(engine: SimulatedEngine) -> Mapping[str, float]:
     return {"capacity": engine.waiting, "deferred": 0}
 
 
-def _sleep_state(_: Engine) -> Mapping[str, float]:
+def _sleep_state(_: SimulatedEngine) -> Mapping[str, float]:
     return {"awake": 1, "weights_offloaded": 0, "discard_all": 0}
 
 
-def _prompt_by_source(engine: Engine) -> Mapping[str, float]:
+def _prompt_by_source(engine: SimulatedEngine) -> Mapping[str, float]:
     counts = engine.counts
     return {
         "local_compute": counts.computed_prompt_tokens,
@@ -78,93 +78,101 @@ def _prompt_by_source(engine: Engine) -> Mapping[str, float]:
     }
 
 
-def _cached_by_tier(engine: Engine) -> Mapping[str, float]:
+def _cached_by_tier(engine: SimulatedEngine) -> Mapping[str, float]:
     tiers: dict[str, float] = dict.fromkeys(("device", "host", "p2p", "disk", "external_unspecified"), 0)
     return {**tiers, "device": engine.counts.cache_hits}
 
 
 # fmt: off
 ROWS: Final = (
-    Row("spec_decode_num_drafts", COUNTER, "Number of spec decoding drafts.",
+    FamilyRow("spec_decode_num_drafts", COUNTER, "Number of spec decoding drafts.",
         lambda engine: engine.counts.drafts, speculative=True),
-    Row("spec_decode_num_draft_tokens", COUNTER, "Number of draft tokens.",
+    FamilyRow("spec_decode_num_draft_tokens", COUNTER, "Number of draft tokens.",
         lambda engine: engine.counts.draft_tokens, speculative=True),
-    Row("spec_decode_num_accepted_tokens", COUNTER, "Number of accepted tokens.",
+    FamilyRow("spec_decode_num_accepted_tokens", COUNTER, "Number of accepted tokens.",
         lambda engine: engine.counts.accepted_tokens, speculative=True),
-    Row("spec_decode_num_accepted_tokens_per_pos", COUNTER, "Accepted tokens per draft position.",
+    FamilyRow("spec_decode_num_accepted_tokens_per_pos", COUNTER, "Accepted tokens per draft position.",
         _by_position, label="position", speculative=True),
-    Row("estimated_flops_per_gpu", COUNTER,
+    FamilyRow("estimated_flops_per_gpu", COUNTER,
         f"Estimated number of floating point operations per GPU {_FLOPS_USE}", _nothing),
-    Row("estimated_read_bytes_per_gpu", COUNTER,
+    FamilyRow("estimated_read_bytes_per_gpu", COUNTER,
         f"Estimated number of bytes read from memory per GPU {_FLOPS_USE}", _nothing),
-    Row("estimated_write_bytes_per_gpu", COUNTER,
+    FamilyRow("estimated_write_bytes_per_gpu", COUNTER,
         f"Estimated number of bytes written to memory per GPU {_FLOPS_USE}", _nothing),
-    Row("num_requests_running", GAUGE, "Number of requests in model execution batches.",
+    FamilyRow("num_requests_running", GAUGE, "Number of requests in model execution batches.",
         lambda engine: engine.running),
-    Row("num_requests_waiting", GAUGE, "Number of requests waiting to be processed.",
+    FamilyRow("num_requests_waiting", GAUGE, "Number of requests waiting to be processed.",
         lambda engine: engine.waiting),
-    Row("num_requests_waiting_by_reason", GAUGE, _REASONS, _waiting_by_reason, label="reason"),
-    Row("engine_sleep_state", GAUGE, _SLEEP, _sleep_state, label="sleep_state"),
-    Row("kv_cache_usage_perc", GAUGE, "KV-cache usage. 1 means 100 percent usage.",
+    FamilyRow("num_requests_waiting_by_reason", GAUGE, _REASONS, _waiting_by_reason, label="reason"),
+    FamilyRow("engine_sleep_state", GAUGE, _SLEEP, _sleep_state, label="sleep_state"),
+    FamilyRow("kv_cache_usage_perc", GAUGE, "KV-cache usage. 1 means 100 percent usage.",
         lambda engine: engine.kv_usage),
-    Row("prefix_cache_queries", COUNTER, "Prefix cache queries, in terms of number of queried tokens.",
+    FamilyRow("prefix_cache_queries", COUNTER, "Prefix cache queries, in terms of number of queried tokens.",
         lambda engine: engine.counts.cache_queries),
-    Row("prefix_cache_hits", COUNTER, "Prefix cache hits, in terms of number of cached tokens.",
+    FamilyRow("prefix_cache_hits", COUNTER, "Prefix cache hits, in terms of number of cached tokens.",
         lambda engine: engine.counts.cache_hits),
-    Row("external_prefix_cache_queries", COUNTER,
+    FamilyRow("external_prefix_cache_queries", COUNTER,
         f"External prefix cache queries {_EXTERNAL} queried tokens.", _nothing),
-    Row("external_prefix_cache_hits", COUNTER,
+    FamilyRow("external_prefix_cache_hits", COUNTER,
         f"External prefix cache hits {_EXTERNAL} cached tokens.", _nothing),
-    Row("mm_cache_queries", COUNTER,
+    FamilyRow("mm_cache_queries", COUNTER,
         "Multi-modal cache queries, in terms of number of queried items.", _nothing),
-    Row("mm_cache_hits", COUNTER,
+    FamilyRow("mm_cache_hits", COUNTER,
         "Multi-modal cache hits, in terms of number of cached items.", _nothing),
-    Row("num_preemptions", COUNTER, "Cumulative number of preemption from the engine.",
+    FamilyRow("num_preemptions", COUNTER, "Cumulative number of preemption from the engine.",
         lambda engine: engine.counts.preemptions),
-    Row("prompt_tokens", COUNTER, "Number of prefill tokens processed.",
+    FamilyRow("prompt_tokens", COUNTER, "Number of prefill tokens processed.",
         lambda engine: engine.counts.prompt_tokens),
-    Row("prompt_tokens_by_source", COUNTER, "Number of prompt tokens by source.",
+    FamilyRow("prompt_tokens_by_source", COUNTER, "Number of prompt tokens by source.",
         _prompt_by_source, label="source"),
-    Row("prompt_tokens_cached", COUNTER, "Number of cached prompt tokens (local + external).",
+    FamilyRow("prompt_tokens_cached", COUNTER, "Number of cached prompt tokens (local + external).",
         lambda engine: engine.counts.cached_prompt_tokens),
-    Row("prompt_tokens_cached_by_source", COUNTER, _TIERS, _cached_by_tier, label="source"),
-    Row("generation_tokens", COUNTER, "Number of generation tokens processed.",
+    FamilyRow("prompt_tokens_cached_by_source", COUNTER, _TIERS, _cached_by_tier, label="source"),
+    FamilyRow("generation_tokens", COUNTER, "Number of generation tokens processed.",
         lambda engine: engine.counts.generation_tokens),
-    Row("request_success", COUNTER, "Count of successfully processed requests.",
+    FamilyRow("request_success", COUNTER, "Count of successfully processed requests.",
         lambda engine: engine.counts.finished, label="finished_reason"),
-    Row("request_prompt_tokens", HISTOGRAM, "Number of prefill tokens processed.",
+    FamilyRow("request_prompt_tokens", HISTOGRAM, "Number of prefill tokens processed.",
         lambda engine: engine.counts.prompt_length),
-    Row("request_generation_tokens", HISTOGRAM, "Number of generation tokens processed.",
+    FamilyRow("request_generation_tokens", HISTOGRAM, "Number of generation tokens processed.",
         lambda engine: engine.counts.output_length),
-    Row("iteration_tokens_total", HISTOGRAM, "Histogram of number of tokens per engine_step.",
+    FamilyRow("iteration_tokens_total", HISTOGRAM, "Histogram of number of tokens per engine_step.",
         lambda engine: engine.counts.iteration_tokens),
-    Row("request_max_num_generation_tokens", HISTOGRAM,
+    FamilyRow("request_max_num_generation_tokens", HISTOGRAM,
         "Histogram of maximum number of requested generation tokens.",
         lambda engine: engine.counts.max_tokens),
-    Row("request_params_n", HISTOGRAM, "Histogram of the n request parameter.",
+    FamilyRow("request_params_n", HISTOGRAM,
+        "Histogram of the n request parameter.",
         lambda engine: engine.counts.samples),
-    Row("request_params_max_tokens", HISTOGRAM, "Histogram of the max_tokens request parameter.",
+    FamilyRow("request_params_max_tokens", HISTOGRAM,
+        "Histogram of the max_tokens request parameter.",
         lambda engine: engine.counts.max_tokens),
-    Row("time_to_first_token_seconds", HISTOGRAM, "Histogram of time to first token in seconds.",
+    FamilyRow("time_to_first_token_seconds", HISTOGRAM, "Histogram of time to first token in seconds.",
         lambda engine: engine.counts.first_token),
-    Row("inter_token_latency_seconds", HISTOGRAM, "Histogram of inter-token latency in seconds.",
+    FamilyRow("inter_token_latency_seconds", HISTOGRAM, "Histogram of inter-token latency in seconds.",
         lambda engine: engine.counts.step),
-    Row("request_time_per_output_token_seconds", HISTOGRAM,
+    FamilyRow("request_time_per_output_token_seconds", HISTOGRAM,
         "Histogram of time_per_output_token_seconds per request.",
         lambda engine: engine.counts.time_per_output_token),
-    Row("e2e_request_latency_seconds", HISTOGRAM, "Histogram of e2e request latency in seconds.",
+    FamilyRow("e2e_request_latency_seconds", HISTOGRAM,
+        "Histogram of e2e request latency in seconds.",
         lambda engine: engine.counts.end_to_end),
-    Row("request_queue_time_seconds", HISTOGRAM, "Histogram of time spent in WAITING phase for request.",
+    FamilyRow("request_queue_time_seconds", HISTOGRAM,
+        "Histogram of time spent in WAITING phase for request.",
         lambda engine: engine.counts.queue),
-    Row("request_inference_time_seconds", HISTOGRAM, "Histogram of time spent in RUNNING phase for request.",
+    FamilyRow("request_inference_time_seconds", HISTOGRAM,
+        "Histogram of time spent in RUNNING phase for request.",
         lambda engine: engine.counts.inference),
-    Row("request_prefill_time_seconds", HISTOGRAM, "Histogram of time spent in PREFILL phase for request.",
+    FamilyRow("request_prefill_time_seconds", HISTOGRAM,
+        "Histogram of time spent in PREFILL phase for request.",
         lambda engine: engine.counts.prefill),
-    Row("request_decode_time_seconds", HISTOGRAM, "Histogram of time spent in DECODE phase for request.",
+    FamilyRow("request_decode_time_seconds", HISTOGRAM,
+        "Histogram of time spent in DECODE phase for request.",
         lambda engine: engine.counts.decode),
-    Row("request_num_preemptions", HISTOGRAM, "Histogram of the number of times a request was preempted.",
+    FamilyRow("request_num_preemptions", HISTOGRAM,
+        "Histogram of the number of times a request was preempted.",
         lambda engine: engine.counts.request_preemptions),
-    Row("request_prefill_kv_computed_tokens", HISTOGRAM,
+    FamilyRow("request_prefill_kv_computed_tokens", HISTOGRAM,
         "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
         lambda engine: engine.counts.computed_prefill),
 )

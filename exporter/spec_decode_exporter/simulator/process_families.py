@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.simulator.metric_family import Family, Kind, Labels, Sample
+from spec_decode_exporter.simulator.metric_family import FamilyKind, FamilySample, Labels, MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ _CACHE_CONFIG: Final = {
 }  # fmt: skip
 
 
-def process_families(started: float, age: float) -> Sequence[Family]:
+def process_families(started: float, age: float) -> Sequence[MetricFamily]:
     """Return what prometheus_client says of its own process.
 
     Args:
@@ -54,27 +54,34 @@ def process_families(started: float, age: float) -> Sequence[Family]:
         _of_generations(
             "python_gc_collections", "Number of times this generation was collected", age, _COLLECTIONS
         ),
-        _one("python_info", Kind.GAUGE, "Python platform information", 1, _PYTHON),
-        _one("process_virtual_memory_bytes", Kind.GAUGE, "Virtual memory size in bytes.", _VIRTUAL_BYTES),
-        _one("process_resident_memory_bytes", Kind.GAUGE, "Resident memory size in bytes.", _RESIDENT_BYTES),
+        _one("python_info", FamilyKind.GAUGE, "Python platform information", 1, _PYTHON),
+        _one(
+            "process_virtual_memory_bytes", FamilyKind.GAUGE, "Virtual memory size in bytes.", _VIRTUAL_BYTES
+        ),
+        _one(
+            "process_resident_memory_bytes",
+            FamilyKind.GAUGE,
+            "Resident memory size in bytes.",
+            _RESIDENT_BYTES,
+        ),
         _one(
             "process_start_time_seconds",
-            Kind.GAUGE,
+            FamilyKind.GAUGE,
             "Start time of the process since unix epoch in seconds.",
             round(started, 2),
         ),
         _one(
             "process_cpu_seconds",
-            Kind.COUNTER,
+            FamilyKind.COUNTER,
             "Total user and system CPU time spent in seconds.",
             round(age * _CPU_SHARE, 2),
         ),
-        _one("process_open_fds", Kind.GAUGE, "Number of open file descriptors.", _OPEN_FILES),
-        _one("process_max_fds", Kind.GAUGE, "Maximum number of open file descriptors.", _MAX_FILES),
+        _one("process_open_fds", FamilyKind.GAUGE, "Number of open file descriptors.", _OPEN_FILES),
+        _one("process_max_fds", FamilyKind.GAUGE, "Maximum number of open file descriptors.", _MAX_FILES),
     )
 
 
-def cache_config(model_len: int, kv_tokens: int, engines: int) -> Family:
+def cache_config(model_len: int, kv_tokens: int, engines: int) -> MetricFamily:
     """Return the configuration of the KV cache as vLLM writes it: all in labels, always 1."""
     blocks = kv_tokens // _CACHE_BLOCK
     sizes = {
@@ -86,21 +93,24 @@ def cache_config(model_len: int, kv_tokens: int, engines: int) -> Family:
     }
     name = "vllm:cache_config_info"
     samples = [
-        Sample(name, tuple(sorted({**_CACHE_CONFIG, **sizes, "engine": str(engine)}.items())), 1)
+        FamilySample(name, tuple(sorted({**_CACHE_CONFIG, **sizes, "engine": str(engine)}.items())), 1)
         for engine in range(engines)
     ]
-    return Family(name, Kind.GAUGE, "Information of the LLMEngine CacheConfig", samples)
+    return MetricFamily(name, FamilyKind.GAUGE, "Information of the LLMEngine CacheConfig", samples)
 
 
-def _one(name: str, kind: Kind, text: str, value: float, labels: Labels = ()) -> Family:
-    return Family(
-        name, kind, text, [Sample(f"{name}_total" if kind is Kind.COUNTER else name, labels, value)]
+def _one(name: str, kind: FamilyKind, text: str, value: float, labels: Labels = ()) -> MetricFamily:
+    return MetricFamily(
+        name,
+        kind,
+        text,
+        [FamilySample(f"{name}_total" if kind is FamilyKind.COUNTER else name, labels, value)],
     )
 
 
-def _of_generations(name: str, text: str, age: float, rates: dict[str, float]) -> Family:
+def _of_generations(name: str, text: str, age: float, rates: dict[str, float]) -> MetricFamily:
     samples = [
-        Sample(f"{name}_total", (("generation", generation),), int(age * rates.get(generation, 0)))
+        FamilySample(f"{name}_total", (("generation", generation),), int(age * rates.get(generation, 0)))
         for generation in _GENERATIONS
     ]
-    return Family(name, Kind.COUNTER, text, samples)
+    return MetricFamily(name, FamilyKind.COUNTER, text, samples)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.utils import floatToGoString
 
-from spec_decode_exporter.simulator.histogram import Histogram
-from spec_decode_exporter.simulator.metric_family import Family, Kind, Labels, Sample
-from spec_decode_exporter.simulator.page_families import ROWS, Row
+from spec_decode_exporter.simulator.histogram import SimulatedHistogram
+from spec_decode_exporter.simulator.metric_family import FamilyKind, FamilySample, Labels, MetricFamily
+from spec_decode_exporter.simulator.page_families import ROWS, FamilyRow
 from spec_decode_exporter.simulator.process_families import cache_config, process_families
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
-    from spec_decode_exporter.simulator.simulated_engine import Engine
+    from spec_decode_exporter.simulator.simulated_engine import SimulatedEngine
     from spec_decode_exporter.simulator.simulation import Simulation
     from spec_decode_exporter.simulator.unix_time import UnixTime
 
@@ -24,7 +24,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CREATION_GAP: Final = 2e-5
 """Series are created one after the other, so each has a time of its own."""
 
-_MERGED_ORDER: Final = (Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM)
+_MERGED_ORDER: Final = (FamilyKind.GAUGE, FamilyKind.COUNTER, FamilyKind.HISTOGRAM)
 """The order of the families where a page is merged from the files of several processes."""
 
 
@@ -43,7 +43,7 @@ def filtered_page(simulation: Simulation, unix: UnixTime, names: Container[str])
     return _text(family for family in kept if family)
 
 
-def python_families(simulation: Simulation, unix: UnixTime) -> list[Family]:
+def python_families(simulation: Simulation, unix: UnixTime) -> list[MetricFamily]:
     """Return the families of a server in one process, in the order of its page."""
     life, scenario = simulation.life, simulation.scenario
     gaps = count()
@@ -55,7 +55,7 @@ def python_families(simulation: Simulation, unix: UnixTime) -> list[Family]:
     return [_with_creation(family, unix.of(life.began), gaps) for family in families]
 
 
-def _merged_families(simulation: Simulation) -> list[Family]:
+def _merged_families(simulation: Simulation) -> list[MetricFamily]:
     scenario = simulation.scenario
     families = [
         *(_sum_first(family) for family in _engine_families(simulation)),
@@ -64,7 +64,7 @@ def _merged_families(simulation: Simulation) -> list[Family]:
     return sorted(families, key=lambda family: _MERGED_ORDER.index(family.kind))
 
 
-def _engine_families(simulation: Simulation) -> Iterator[Family]:
+def _engine_families(simulation: Simulation) -> Iterator[MetricFamily]:
     life, model = simulation.life, simulation.scenario.model_name
     for row in ROWS:
         if life.tokens or not row.speculative:
@@ -73,18 +73,20 @@ def _engine_families(simulation: Simulation) -> Iterator[Family]:
             yield _rejections(model)
 
 
-def _rejections(model: str) -> Family:
+def _rejections(model: str) -> MetricFamily:
     """Return the one family of vLLM's that has no engine; no queue is limited here."""
     name = "vllm:admission_rejections"
     reasons = ("max_num_queued_reqs", "max_num_queued_tokens")
-    samples = [Sample(f"{name}_total", (("model_name", model), ("reason", reason)), 0) for reason in reasons]
+    samples = [
+        FamilySample(f"{name}_total", (("model_name", model), ("reason", reason)), 0) for reason in reasons
+    ]
     text = "Number of admission attempts rejected by a queue limit, by reason."
-    return Family(name, Kind.COUNTER, text, samples)
+    return MetricFamily(name, FamilyKind.COUNTER, text, samples)
 
 
-def _family(row: Row, engines: Sequence[Engine], model: str) -> Family:
+def _family(row: FamilyRow, engines: Sequence[SimulatedEngine], model: str) -> MetricFamily:
     name = f"vllm:{row.name}"
-    written = f"{name}_total" if row.kind is Kind.COUNTER else name
+    written = f"{name}_total" if row.kind is FamilyKind.COUNTER else name
     samples = [
         sample
         for engine, each in enumerate(engines)
@@ -94,28 +96,30 @@ def _family(row: Row, engines: Sequence[Engine], model: str) -> Family:
         # vLLM creates these for all engines reason by reason, but the positions engine by engine.
         values = list(dict.fromkeys(dict(sample.labels)[row.label] for sample in samples))
         samples.sort(key=lambda sample: values.index(dict(sample.labels)[row.label]))
-    return Family(name, row.kind, row.help, samples)
+    return MetricFamily(name, row.kind, row.help, samples)
 
 
-def _samples(row: Row, name: str, index: int, engine: Engine, model: str) -> list[Sample]:
+def _samples(
+    row: FamilyRow, name: str, index: int, engine: SimulatedEngine, model: str
+) -> list[FamilySample]:
     value = row.read(engine)
     labels = (("engine", str(index)), ("model_name", model))
-    if isinstance(value, Histogram):
+    if isinstance(value, SimulatedHistogram):
         return _histogram(name, labels, value)
     if isinstance(value, float | int):
-        return [Sample(name, labels, value)]
-    return [Sample(name, _sorted(labels, row.label, key), number) for key, number in value.items()]
+        return [FamilySample(name, labels, value)]
+    return [FamilySample(name, _sorted(labels, row.label, key), number) for key, number in value.items()]
 
 
-def _histogram(name: str, labels: Labels, histogram: Histogram) -> list[Sample]:
+def _histogram(name: str, labels: Labels, histogram: SimulatedHistogram) -> list[FamilySample]:
     bounds = (*map(str, histogram.bounds), "+Inf")
     return [
         *(
-            Sample(f"{name}_bucket", _sorted(labels, "le", bound), number)
+            FamilySample(f"{name}_bucket", _sorted(labels, "le", bound), number)
             for bound, number in zip(bounds, histogram.cumulative(), strict=True)
         ),
-        Sample(f"{name}_count", labels, histogram.count),
-        Sample(f"{name}_sum", labels, histogram.total),
+        FamilySample(f"{name}_count", labels, histogram.count),
+        FamilySample(f"{name}_sum", labels, histogram.total),
     ]
 
 
@@ -123,37 +127,37 @@ def _sorted(labels: Labels, name: str, value: str) -> Labels:
     return tuple(sorted((*labels, (name, value))))
 
 
-def _with_creation(family: Family, created: float, gaps: count[int]) -> Family:
+def _with_creation(family: MetricFamily, created: float, gaps: count[int]) -> MetricFamily:
     """Add the creation times that prometheus_client keeps of vLLM's counters and histograms."""
-    if family.kind is Kind.GAUGE or not family.name.startswith("vllm:"):
+    if family.kind is FamilyKind.GAUGE or not family.name.startswith("vllm:"):
         return family
-    kept = "_total" if family.kind is Kind.COUNTER else "_count"
+    kept = "_total" if family.kind is FamilyKind.COUNTER else "_count"
     times = [
-        Sample(f"{family.name}_created", sample.labels, created + next(gaps) * _CREATION_GAP)
+        FamilySample(f"{family.name}_created", sample.labels, created + next(gaps) * _CREATION_GAP)
         for sample in family.samples
         if sample.name == family.name + kept
     ]
-    return Family(family.name, family.kind, family.help, family.samples, times)
+    return MetricFamily(family.name, family.kind, family.help, family.samples, times)
 
 
-def _sum_first(family: Family) -> Family:
+def _sum_first(family: MetricFamily) -> MetricFamily:
     """Order a histogram's samples as a merged page has them: the sum of each engine before its buckets."""
-    if family.kind is not Kind.HISTOGRAM:
+    if family.kind is not FamilyKind.HISTOGRAM:
         return family
     rank = {"sum": 0, "bucket": 1, "count": 2}
     samples = sorted(
         family.samples,
         key=lambda sample: (int(dict(sample.labels)["engine"]), rank[sample.name.rsplit("_", 1)[1]]),
     )
-    return Family(family.name, family.kind, family.help, samples)
+    return MetricFamily(family.name, family.kind, family.help, samples)
 
 
-def _text(families: Iterable[Family]) -> bytes:
+def _text(families: Iterable[MetricFamily]) -> bytes:
     return "".join([line for family in families for line in _lines(family)]).encode()
 
 
-def _lines(family: Family) -> Iterator[str]:
-    shown = f"{family.name}_total" if family.kind is Kind.COUNTER else family.name
+def _lines(family: MetricFamily) -> Iterator[str]:
+    shown = f"{family.name}_total" if family.kind is FamilyKind.COUNTER else family.name
     yield f"# HELP {shown} {family.help}\n# TYPE {shown} {family.kind}\n"
     yield from map(_line, family.samples)
     if family.created:
@@ -162,7 +166,7 @@ def _lines(family: Family) -> Iterator[str]:
         yield from map(_line, family.created)
 
 
-def _line(sample: Sample) -> str:
+def _line(sample: FamilySample) -> str:
     labels = ",".join([f'{name}="{value}"' for name, value in sample.labels])
     braces = f"{{{labels}}}" if labels else ""
     return f"{sample.name}{braces} {_written(sample.value)}\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-    from spec_decode_exporter.simulator.scenario import Kind
+    from spec_decode_exporter.simulator.scenario import RequestKind
     from spec_decode_exporter.simulator.timeline import Conditions
 
 
@@ -24,11 +24,11 @@ class Mix:
 
     def change(self, conditions: Conditions) -> None:
         """Let ``conditions`` hold."""
-        self._kinds: list[Kind | None] = [*conditions.mix] or [None]
+        self._kinds: list[RequestKind | None] = [*conditions.mix] or [None]
         self._conditions = [conditions if kind is None else conditions.of(kind) for kind in self._kinds]
         self._shares = [1.0 if kind is None else kind.share for kind in self._kinds]
 
-    def draw(self) -> tuple[Kind | None, Conditions]:
+    def draw(self) -> tuple[RequestKind | None, Conditions]:
         """Return the next request's kind and what it meets."""
         (place,) = self._random.choices(range(len(self._kinds)), self._shares)
         return self._kinds[place], self._conditions[place]

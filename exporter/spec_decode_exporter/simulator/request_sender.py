@@ -28,7 +28,7 @@ _AGAIN: Final = frozenset((429, 503))
 """Statuses of a receiver that wants the same later."""
 
 
-class Sender:
+class RequestSender:
     """Posts what it takes to an exporter in batches, as NDJSON.
 
     What could not be delivered for want of a connection, or was put off, waits; what might have arrived is

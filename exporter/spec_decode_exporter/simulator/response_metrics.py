@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.simulator.simulated_request import Request
+    from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 Answer = dict[str, object]
 """One request, ready to be written as JSON."""
 
 
-def answer(model_name: str, tokens: int, request: Request, moment: float) -> Answer:
+def answer(model_name: str, tokens: int, request: SimulatedRequest, moment: float) -> Answer:
     """Return what the response to ``request`` says, which was complete at ``moment``; ``tokens`` is K."""
     kind = request.kind
     said: Answer = {
@@ -31,7 +31,7 @@ def answer(model_name: str, tokens: int, request: Request, moment: float) -> Ans
     return said
 
 
-def _metrics(tokens: int, request: Request, moment: float) -> dict[str, object]:
+def _metrics(tokens: int, request: SimulatedRequest, moment: float) -> dict[str, object]:
     """Return vLLM's object, its times in milliseconds; without speculation it says nothing of it."""
     decode = moment - request.first_token_at
     timed: dict[str, object] = {
@@ -45,7 +45,7 @@ def _metrics(tokens: int, request: Request, moment: float) -> dict[str, object]:
     return {**timed, "speculative_decoding": _speculation(tokens, request)} if tokens else timed
 
 
-def _speculation(tokens: int, request: Request) -> dict[str, object]:
+def _speculation(tokens: int, request: SimulatedRequest) -> dict[str, object]:
     lengths = request.accepted_lengths
     drafts, draft_tokens = sum(lengths), request.draft_tokens
     accepted = sum(length * times for length, times in enumerate(lengths))

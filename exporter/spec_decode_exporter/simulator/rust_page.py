@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.simulator.histogram import Histogram
-from spec_decode_exporter.simulator.metric_family import Kind
-from spec_decode_exporter.simulator.page_families import ROWS, Row
+from spec_decode_exporter.simulator.histogram import SimulatedHistogram
+from spec_decode_exporter.simulator.metric_family import FamilyKind
+from spec_decode_exporter.simulator.page_families import ROWS, FamilyRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spec_decode_exporter.simulator.simulated_engine import Engine
+    from spec_decode_exporter.simulator.simulated_engine import SimulatedEngine
     from spec_decode_exporter.simulator.simulation import Simulation
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -85,15 +85,15 @@ def _lines(simulation: Simulation) -> Iterator[str]:
             yield from lines
 
 
-def _samples(row: Row, index: int, engine: Engine, model: str) -> Iterator[str]:
+def _samples(row: FamilyRow, index: int, engine: SimulatedEngine, model: str) -> Iterator[str]:
     labels = f'model_name="{model}",engine="{index}"'
     value = row.read(engine)
-    if isinstance(value, Histogram):
+    if isinstance(value, SimulatedHistogram):
         yield from _histogram(f"vllm:{row.name}", labels, value)
         return
     if row.label == "position" and not engine.counts.drafts:
         return
-    name = f"vllm:{row.name}_total" if row.kind is Kind.COUNTER else f"vllm:{row.name}"
+    name = f"vllm:{row.name}_total" if row.kind is FamilyKind.COUNTER else f"vllm:{row.name}"
     if isinstance(value, float | int):
         yield f"{name}{{{labels}}} {value}\n"
         return
@@ -101,7 +101,7 @@ def _samples(row: Row, index: int, engine: Engine, model: str) -> Iterator[str]:
         yield f'{name}{{{labels},{row.label}="{key}"}} {number}\n'
 
 
-def _histogram(name: str, labels: str, histogram: Histogram) -> Iterator[str]:
+def _histogram(name: str, labels: str, histogram: SimulatedHistogram) -> Iterator[str]:
     yield f"{name}_sum{{{labels}}} {float(histogram.total)}\n"
     yield f"{name}_count{{{labels}}} {histogram.count}\n"
     for bound, number in zip((*histogram.bounds, "+Inf"), histogram.cumulative(), strict=True):

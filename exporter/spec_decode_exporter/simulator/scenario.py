@@ -34,13 +34,13 @@ def _quotable(name: str) -> str:
     return name
 
 
-class Part(BaseModel):
+class ScenarioPart(BaseModel):
     """One mapping of a scenario; a key that it does not know is a mistake."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Acceptance(Part):
+class Acceptance(ScenarioPart):
     """How likely a draft token is accepted, given that all before it were; each request has its own mean."""
 
     mean: Share = Field(default=0.75, description="At the first position, the mean over the requests.")
@@ -52,7 +52,7 @@ class Acceptance(Part):
     )
 
 
-class AcceptanceChange(Part):
+class AcceptanceChange(ScenarioPart):
     """What a phase changes of the acceptance; what is left out stays."""
 
     mean: Share = 0.0
@@ -60,7 +60,7 @@ class AcceptanceChange(Part):
     decay: float = Field(default=1.0, gt=0, le=1)
 
 
-class Load(Part):
+class Load(ScenarioPart):
     """Who asks: a fixed number of clients, each with one request at a time, or requests at a rate."""
 
     concurrency: int | None = Field(default=None, ge=0, le=10_000)
@@ -75,7 +75,7 @@ class Load(Part):
         return self
 
 
-class Lengths(Part):
+class Lengths(ScenarioPart):
     """Lengths in tokens, log-normal, from 1 to ``max``."""
 
     mean: float = Field(gt=0, le=1_000_000)
@@ -100,7 +100,7 @@ class Outputs(Lengths):
     max: TokenCount = 1024
 
 
-class Kind(Part):
+class RequestKind(ScenarioPart):
     """One kind of requests in a mix of them: how they are told apart, and how well they are drafted."""
 
     request_type: str = Field(default="", max_length=64, description="What its sender calls it.")
@@ -129,7 +129,7 @@ BatchSize = Annotated[int, Field(ge=1, le=1_000_000)]
 Schedule = Annotated[tuple[tuple[BatchSize, BatchSize, DraftTokens], ...], AfterValidator(_in_order)]
 
 
-class Speculation(Part):
+class SimulatedSpeculation(ScenarioPart):
     """The drafter."""
 
     method: Literal["draft_model", "ngram"] = "draft_model"
@@ -167,7 +167,7 @@ class Speculation(Part):
         return min([tokens, *planned[-1:]])
 
 
-class Machine(Part):
+class Machine(ScenarioPart):
     """How fast the server is and what fits into it; each engine has all of it."""
 
     step: Duration = Field(default=0.025, description="A decode step while it is bound by memory.")
@@ -200,14 +200,14 @@ class Machine(Part):
         return self
 
 
-class Restart(Part):
+class Restart(ScenarioPart):
     """The server stops, its port is closed, and it comes back with new counters."""
 
     down: Duration = Field(default=20.0, description="How long connections are refused.")
     tokens: DraftTokens | None = Field(default=None, description="The new K, kept until the next restart.")
 
 
-class Phase(Part):
+class Phase(ScenarioPart):
     """What changes at one moment; everything else stays as it was."""
 
     at: Duration = Field(description="Time since the scenario's start.")
@@ -219,7 +219,7 @@ class Phase(Part):
     coverage: Share | None = None
     prompts: Prompts | None = None
     outputs: Outputs | None = None
-    mix: tuple[Kind, ...] | None = None
+    mix: tuple[RequestKind, ...] | None = None
     restart: Restart | None = None
 
     @model_validator(mode="after")
@@ -236,7 +236,7 @@ class Phase(Part):
         return self.at + max(self.over or 0.0, self.restart.down if self.restart else 0.0)
 
 
-class Scenario(Part):
+class Scenario(ScenarioPart):
     """A simulated vLLM server and what happens to it."""
 
     description: str = ""
@@ -249,12 +249,12 @@ class Scenario(Part):
         default=1, ge=1, le=MAX_ENGINES, description="More than one changes the page's form."
     )
     dev_mode: bool = Field(default=False, description="Whether it answers to `/server_info`.")
-    speculation: Speculation = Speculation()
+    speculation: SimulatedSpeculation = SimulatedSpeculation()
     acceptance: Acceptance = Acceptance()
     load: Load = Load(concurrency=16)
     prompts: Prompts = Prompts()
     outputs: Outputs = Outputs()
-    mix: tuple[Kind, ...] = Field(
+    mix: tuple[RequestKind, ...] = Field(
         default=(), description="The kinds of requests; without one all are alike, and say nothing of theirs."
     )
     machine: Machine = Machine()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from spec_decode_exporter.config.errors import ConfigError, Problem, dotted
 from spec_decode_exporter.config.explain import explain
-from spec_decode_exporter.config.yaml_tree import Reader, YamlError, find, parse, read_file
+from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, find, parse, read_file
 from spec_decode_exporter.simulator.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def read_scenario(data: bytes, name: str) -> Scenario:
     except YamlError as error:
         place = f"{name}:{error.line}" if error.line else name
         raise ConfigError([Problem(place, "", str(error))]) from None
-    reader = Reader()
+    reader = TreeReader()
     values = {} if root is None else reader.read(root)
     problems = [Problem(f"{name}:{flaw.line}", dotted(flaw.path), flaw.message) for flaw in reader.flaws]
     if not isinstance(values, dict):

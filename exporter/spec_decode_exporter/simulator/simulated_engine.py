@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from spec_decode_exporter.simulator.arrivals import Arrivals
 from spec_decode_exporter.simulator.engine_counts import EngineCounts
 from spec_decode_exporter.simulator.request_mix import Mix
-from spec_decode_exporter.simulator.simulated_request import Request, draw_request
+from spec_decode_exporter.simulator.simulated_request import SimulatedRequest, draw_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from spec_decode_exporter.simulator.histogram import Histogram
+    from spec_decode_exporter.simulator.histogram import SimulatedHistogram
     from spec_decode_exporter.simulator.histogram_publishing import Publisher
-    from spec_decode_exporter.simulator.scenario import Machine, Speculation
+    from spec_decode_exporter.simulator.scenario import Machine, SimulatedSpeculation
     from spec_decode_exporter.simulator.timeline import Conditions
 
 
@@ -28,12 +28,12 @@ class EngineSetup:
     index: int
     engines: int
     machine: Machine
-    speculation: Speculation
+    speculation: SimulatedSpeculation
     tokens: int
     """K; 0 is no speculation."""
     token_bounds: Sequence[float]
-    publisher: Callable[[Histogram], Publisher]
-    answered: Callable[[Request, float], None]
+    publisher: Callable[[SimulatedHistogram], Publisher]
+    answered: Callable[[SimulatedRequest, float], None]
     """Is told each request that is complete, and when it was."""
 
 
@@ -42,10 +42,10 @@ class _Step:
     """A step under way: what it computes of which prompts."""
 
     end: float
-    chunks: Sequence[tuple[Request, int]]
+    chunks: Sequence[tuple[SimulatedRequest, int]]
 
 
-class Engine:
+class SimulatedEngine:
     """A simulated engine that starts empty at ``began``."""
 
     def __init__(
@@ -56,9 +56,9 @@ class Engine:
         self._random = random
         self._mix = mix
         self._publisher = setup.publisher(self.counts.step)
-        self._waiting: deque[Request] = deque()
-        self._prefilling: list[Request] = []
-        self._decoding: list[Request] = []
+        self._waiting: deque[SimulatedRequest] = deque()
+        self._prefilling: list[SimulatedRequest] = []
+        self._decoding: list[SimulatedRequest] = []
         self._held = 0
         self._now = began
         self._step: _Step | None = None
@@ -148,7 +148,7 @@ class Engine:
     def _plan(self) -> _Step:
         decoded = self._decoded_tokens()
         budget = self._setup.machine.max_batched_tokens - decoded
-        chunks: list[tuple[Request, int]] = []
+        chunks: list[tuple[SimulatedRequest, int]] = []
         while budget > 0 and (request := self._next_prefill(len(chunks))):
             chunk = min(budget, request.to_compute)
             chunks.append((request, chunk))
@@ -158,7 +158,7 @@ class Engine:
             self._now + self._duration(self._setup.machine.max_batched_tokens - budget, longest), chunks
         )
 
-    def _next_prefill(self, index: int) -> Request | None:
+    def _next_prefill(self, index: int) -> SimulatedRequest | None:
         """Return the prompt at ``index``: one under way, else the next of the queue if it fits."""
         if index < len(self._prefilling):
             return self._prefilling[index]
@@ -173,7 +173,7 @@ class Engine:
         self._prefilling.append(request)
         return request
 
-    def _fits(self, request: Request) -> bool:
+    def _fits(self, request: SimulatedRequest) -> bool:
         """Tell whether the batch has a place for ``request`` and would still have room for one step more."""
         machine = self._setup.machine
         running = self.running + 1
@@ -201,8 +201,8 @@ class Engine:
     def _decode(self) -> int:
         """Verify all drafts; return the tokens that were generated."""
         before = self._held
-        going_on: list[Request] = []
-        finished: list[Request] = []
+        going_on: list[SimulatedRequest] = []
+        finished: list[SimulatedRequest] = []
         for request in self._decoding:
             self._emit(request, self._verify(request) + 1)
             (going_on if request.generated < request.output else finished).append(request)
@@ -212,7 +212,7 @@ class Engine:
             self._finish(request)
         return generated
 
-    def _verify(self, request: Request) -> int:
+    def _verify(self, request: SimulatedRequest) -> int:
         """Return how many tokens of the draft of ``request`` are accepted, and count them."""
         drafted = request.drafted
         if not drafted:
@@ -227,7 +227,7 @@ class Engine:
         request.draft_tokens += drafted
         return accepted
 
-    def _emit(self, request: Request, tokens: int) -> None:
+    def _emit(self, request: SimulatedRequest, tokens: int) -> None:
         """Give ``request`` the tokens of one step; what is past its end is thrown away."""
         emitted = min(tokens, request.output - request.generated)
         request.generated += emitted
@@ -235,7 +235,7 @@ class Engine:
         self._publisher.observe(request, self._now)
         request.last_token_at = self._now
 
-    def _end_prefill(self, request: Request) -> None:
+    def _end_prefill(self, request: SimulatedRequest) -> None:
         """Give ``request`` the token that a prefill ends with: its first, or the next after a preemption."""
         if request.generated:
             self._emit(request, 1)
@@ -249,7 +249,7 @@ class Engine:
         else:
             self._finish(request)
 
-    def _finish(self, request: Request) -> None:
+    def _finish(self, request: SimulatedRequest) -> None:
         self._held -= request.length
         self._publisher.finish(request)
         self.counts.finish(request, self._now)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from random import Random
 
-    from spec_decode_exporter.simulator.scenario import Kind, Lengths
+    from spec_decode_exporter.simulator.scenario import Lengths, RequestKind
     from spec_decode_exporter.simulator.timeline import Conditions
 
 CACHE_BLOCK: Final = 16
@@ -23,7 +23,7 @@ _NO_SPREAD: Final = 1e-6
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class SimulatedRequest:
     """One request and how far it has come. Times are seconds since the scenario's start."""
 
     arrived: float
@@ -38,7 +38,7 @@ class Request:
     """Tokens to be computed before it decodes: the prompt, after a preemption also what it had generated."""
     accepted_lengths: list[int]
     """Its drafts so far, by how many of their tokens were accepted."""
-    kind: Kind | None = None
+    kind: RequestKind | None = None
     """None where the scenario has no mix."""
     draft_tokens: int = 0
     generated: int = 0
@@ -55,13 +55,15 @@ class Request:
         return self.prompt + self.generated
 
 
-def draw_request(random: Random, conditions: Conditions, moment: float, tokens: int, longest: int) -> Request:
+def draw_request(
+    random: Random, conditions: Conditions, moment: float, tokens: int, longest: int
+) -> SimulatedRequest:
     """Draw a request that arrives at ``moment``; prompt and answer have at most ``longest`` tokens."""
     prompt = min(draw_length(random, conditions.prompts), longest - 1)
     max_tokens = min(conditions.outputs.max, longest - prompt)
     share = draw_share(random, conditions.prompts.cached, _CACHED_SPREAD)
     cached = int(share * (prompt - 1)) // CACHE_BLOCK * CACHE_BLOCK
-    return Request(
+    return SimulatedRequest(
         arrived=moment,
         prompt=prompt,
         cached=cached,

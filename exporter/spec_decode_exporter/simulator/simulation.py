@@ -12,14 +12,14 @@ from spec_decode_exporter.simulator.histogram import token_bounds
 from spec_decode_exporter.simulator.histogram_publishing import AtOnce, Late
 from spec_decode_exporter.simulator.request_mix import Mix
 from spec_decode_exporter.simulator.response_metrics import Answer, answer
-from spec_decode_exporter.simulator.simulated_engine import Engine, EngineSetup
+from spec_decode_exporter.simulator.simulated_engine import EngineSetup, SimulatedEngine
 from spec_decode_exporter.simulator.timeline import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from spec_decode_exporter.simulator.scenario import Restart, Scenario
-    from spec_decode_exporter.simulator.simulated_request import Request
+    from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
     from spec_decode_exporter.simulator.timeline import Change, Conditions
 
 
@@ -32,7 +32,7 @@ class Life:
     process_began: float
     began: float
     """When the counters were created and the port was opened."""
-    engines: tuple[Engine, ...]
+    engines: tuple[SimulatedEngine, ...]
 
 
 class Simulation:
@@ -106,7 +106,7 @@ class Simulation:
         longest = scenario.machine.max_model_len
         rust = scenario.front_end == "rust"
         engines = tuple(
-            Engine(
+            SimulatedEngine(
                 EngineSetup(
                     index,
                     scenario.engines,
@@ -127,7 +127,7 @@ class Simulation:
         )
         return Life(number, tokens, process_began, self.now, engines)
 
-    def _tell(self, tokens: int, request: Request, moment: float) -> None:
+    def _tell(self, tokens: int, request: SimulatedRequest, moment: float) -> None:
         if self._answered is not None:
             self._answered(answer(self.scenario.model_name, tokens, request, moment))
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.scenario import (
         Acceptance,
         AcceptanceChange,
-        Kind,
         Load,
         Outputs,
         Phase,
         Prompts,
+        RequestKind,
         Restart,
         Scenario,
     )
@@ -46,7 +46,7 @@ class Conditions:
     coverage: float
     prompts: Prompts
     outputs: Outputs
-    mix: tuple[Kind, ...] = ()
+    mix: tuple[RequestKind, ...] = ()
     glide: Glide | None = None
 
     def mean_acceptance(self, moment: float) -> float:
@@ -67,7 +67,7 @@ class Conditions:
             glide=None if phase.over is None else Glide(begin, begin + phase.over, self.acceptance.mean),
         )
 
-    def of(self, kind: Kind) -> Conditions:
+    def of(self, kind: RequestKind) -> Conditions:
         """Return what a request of this ``kind`` meets."""
         change = kind.acceptance
         own_mean = change is not None and "mean" in change.model_fields_set

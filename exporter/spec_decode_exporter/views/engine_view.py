@@ -11,13 +11,13 @@ from typing import Final
 
 from spec_decode_exporter.analysis import speedup
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.evaluation import Bounds, Judgement
+from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
 from spec_decode_exporter.figures import acceptance, latency, poll_spread, positions, server_load
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.reads import PERCENTILES, SPREAD_PERCENTILES, window_label
 from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -64,7 +64,7 @@ def id_of(labels: Mapping[str, str]) -> str:
     return engine_id(labels["target"], labels["model_name"], labels["engine"])
 
 
-def engine_view(labels: Mapping[str, str], findings: Findings) -> EngineView:
+def engine_view(labels: Mapping[str, str], findings: EngineSnapshot) -> EngineView:
     """Return what is to be said of one engine; ``labels`` are those of its metrics."""
     judgement, known = findings.judgement, findings.speculation
     return EngineView(
@@ -117,7 +117,7 @@ def _counts(counters: tuple[int | None, ...]) -> dict[str, int | None]:
     return {name: counters[counter] for name, counter in _COUNTERS.items()}
 
 
-def _totals(findings: Findings) -> TotalsView:
+def _totals(findings: EngineSnapshot) -> TotalsView:
     totals = findings.totals
     return TotalsView(
         **_counts(totals.counters),
@@ -126,7 +126,7 @@ def _totals(findings: Findings) -> TotalsView:
     )
 
 
-def _windows(findings: Findings) -> Iterator[WindowView]:
+def _windows(findings: EngineSnapshot) -> Iterator[WindowView]:
     """Show every window, also where a defect of ours left it without a judgement."""
     judgement = findings.judgement
     parts = zip_longest(findings.windows, judgement.bounds, judgement.costs)
@@ -194,7 +194,7 @@ def _cost(cost: Cost | None) -> CostView | None:
     )
 
 
-def _depths(judgement: Judgement) -> Iterator[DepthView]:
+def _depths(judgement: Evaluation) -> Iterator[DepthView]:
     for depth, benefit in zip_longest(judgement.depths, judgement.marginal_benefits):
         yield DepthView(
             tokens=depth.tokens,
@@ -227,7 +227,7 @@ def _bucket(edges: latency.Edges) -> BucketView:
     return BucketView(lower=edges.lower, upper=edges.upper if edges.upper < inf else None)
 
 
-def _reported(findings: Findings, gauge: Gauge) -> float | None:
+def _reported(findings: EngineSnapshot, gauge: Gauge) -> float | None:
     """Return what the engine itself reports, where it has no counters that can be used."""
     sample = findings.reported
     usable = sample is not None and sample[Counter.DRAFTS] is not None

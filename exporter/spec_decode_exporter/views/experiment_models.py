@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.views.engine_models import Estimated, View
 
@@ -22,7 +22,7 @@ class ArmWindowView(View):
         description="Whether the arm does the same work as the baseline, condition by condition; empty of "
         "the baseline itself. What the server does not tell is left out."
     )
-    speedup_ratio: dict[Basis, Estimated] = Field(
+    speedup_ratio: dict[SpeedupBasis, Estimated] = Field(
         description="How many times as fast as the baseline, by basis; empty where they are not comparable."
     )
 
@@ -31,7 +31,7 @@ class ArmView(View):
     """One arm of an experiment."""
 
     arm: str = Field(description="Its name, the label `arm`.")
-    winner: dict[Basis, bool] = Field(
+    winner: dict[SpeedupBasis, bool] = Field(
         description="Whether it is the fastest beyond doubt over the longest window, and was for at least "
         "as long without interruption, by basis."
     )

@@ -9,13 +9,13 @@ from typing import Final
 
 from spec_decode_exporter.figures import acceptance, latency, positions, server_load
 from spec_decode_exporter.metrics.reads import window_label
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.views.engine_view import RATES, counts_view, id_of
 from spec_decode_exporter.views.models import GroupView, GroupWindowView
 from spec_decode_exporter.window.ledger import Window
 
-Engines = Sequence[tuple[Mapping[str, str], Findings]]
+Engines = Sequence[tuple[Mapping[str, str], EngineSnapshot]]
 
 _SPECULATION: Final = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS)
 _DECODED: Final = (Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS)
@@ -42,7 +42,7 @@ _RATES: Final = RATES.keys() & GroupWindowView.model_fields.keys()
 
 def grouped(engines: Engines, names: Sequence[str]) -> list[tuple[Mapping[str, str], Engines]]:
     """Return the engines of each combination of the values of the labels ``names``, with that combination."""
-    groups: dict[tuple[str, ...], list[tuple[Mapping[str, str], Findings]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[Mapping[str, str], EngineSnapshot]]] = {}
     for labels, findings in engines:
         groups.setdefault(tuple(labels.get(name, "") for name in names), []).append((labels, findings))
     return [(dict(zip(names, values, strict=True)), groups[values]) for values in sorted(groups)]
@@ -58,7 +58,7 @@ def group_view(labels: Mapping[str, str], members: Engines) -> GroupView:
     )
 
 
-def _windows(members: Sequence[Findings]) -> Iterator[GroupWindowView]:
+def _windows(members: Sequence[EngineSnapshot]) -> Iterator[GroupWindowView]:
     by_length: dict[float, list[Window]] = {}
     for findings in members:
         for window in findings.windows:

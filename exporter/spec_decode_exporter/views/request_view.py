@@ -13,12 +13,12 @@ from spec_decode_exporter.requests.request_findings import (
     GroupFindings,
     GroupKey,
     GroupTotals,
-    Histogram,
     ModelFindings,
     Percentiles,
     RequestFindings,
+    RequestHistogram,
+    RequestTotals,
     Summary,
-    Totals,
     UserFindings,
     WindowFindings,
 )
@@ -124,7 +124,7 @@ def _user(each: UserFindings) -> View:
     return RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
 
 
-def _totals(totals: Totals) -> dict[str, Any]:
+def _totals(totals: RequestTotals) -> dict[str, Any]:
     return {
         "requests": totals.requests,
         "drafts": totals.drafts,
@@ -151,7 +151,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _histogram(found: Histogram) -> HistogramView:
+def _histogram(found: RequestHistogram) -> HistogramView:
     return HistogramView(upper_bounds=tuple(found.upper_bounds), counts=tuple(found.counts), sum=found.sum)
 
 

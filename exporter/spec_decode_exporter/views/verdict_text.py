@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window
 
 STATES: Final = {
@@ -35,7 +35,7 @@ _VERDICTS: Final = {
 }
 
 
-def verdict_text(findings: Findings) -> str:
+def verdict_text(findings: EngineSnapshot) -> str:
     """Return the state, or else the verdict with the figure it rests on."""
     judgement = findings.judgement
     if judgement.state in STATES:
@@ -45,7 +45,7 @@ def verdict_text(findings: Findings) -> str:
     return f"{_VERDICTS[judgement.verdict]}: {_figure(findings)}."
 
 
-def _figure(findings: Findings) -> str:
+def _figure(findings: EngineSnapshot) -> str:
     """Say the speed-up or, where the cost is unknown, the acceptance length."""
     window, judgement = findings.windows[-1], findings.judgement
     bounds = judgement.bounds[-1]
@@ -75,24 +75,24 @@ _COLLECT: Final = {
 _UNKNOWN: Final = "No advice: too little is known of how it drafts now."
 
 
-def recommendation_text(findings: Findings) -> str:
+def recommendation_text(findings: EngineSnapshot) -> str:
     """Return what to do."""
     return _RECOMMENDATIONS[findings.judgement.action](findings)
 
 
-def _keep(findings: Findings) -> str:
+def _keep(findings: EngineSnapshot) -> str:
     return f"Keep drafting {_tokens(findings.tokens)} at a time." if findings.tokens else "Keep it as it is."
 
 
-def _increase(findings: Findings) -> str:
+def _increase(findings: EngineSnapshot) -> str:
     return _change(findings, "more")
 
 
-def _decrease(findings: Findings) -> str:
+def _decrease(findings: EngineSnapshot) -> str:
     return _change(findings, "fewer")
 
 
-def _change(findings: Findings, direction: str) -> str:
+def _change(findings: EngineSnapshot, direction: str) -> str:
     """Name the number of tokens, as far as it is known; none is not to speculate."""
     best, now = findings.judgement.recommended, findings.tokens
     if best is None:
@@ -102,13 +102,13 @@ def _change(findings: Findings, direction: str) -> str:
     return f"Try {_tokens(best.tokens)} instead of {now} (num_speculative_tokens)."
 
 
-def _limit_batch(findings: Findings) -> str:
+def _limit_batch(findings: EngineSnapshot) -> str:
     crossover = findings.judgement.crossover
     load = "few" if crossover is None else f"fewer than {crossover:.0f}"
     return f"Speculate only while {load} requests run (num_speculative_tokens_per_batch_size)."
 
 
-def _switch_method(findings: Findings) -> str:
+def _switch_method(findings: EngineSnapshot) -> str:
     """Name the method; what a server calls it is left out where it may be more than a name."""
     rival = findings.judgement.rival
     if rival is None:  # it was one a moment ago: advice does not change at once
@@ -123,7 +123,7 @@ def _tokens(number: int) -> str:
     return "1 token" if number == 1 else f"{number} tokens"
 
 
-_RECOMMENDATIONS: Final[Mapping[Action, Callable[[Findings], str]]] = {
+_RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.KEEP: _keep,
     Action.INCREASE: _increase,
     Action.DECREASE: _decrease,

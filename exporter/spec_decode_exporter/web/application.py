@@ -21,8 +21,12 @@ from spec_decode_exporter.web.metrics_page import SharedPage, send
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import host_guard
-from spec_decode_exporter.web.server.concurrency_limit import MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT, Slots
-from spec_decode_exporter.web.server.fair_scheduler import LARGE_SHARE, Turns
+from spec_decode_exporter.web.server.concurrency_limit import (
+    MOST_SCRAPES,
+    MOST_SCRAPES_PER_CLIENT,
+    ConcurrencyLimit,
+)
+from spec_decode_exporter.web.server.fair_scheduler import LARGE_SHARE, FairScheduler
 from spec_decode_exporter.web.server.headers import HEADERS
 from spec_decode_exporter.web.state import STATE, AppState
 
@@ -79,10 +83,10 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 
 def _add_routes(app: web.Application, telemetry_path: str) -> None:
-    large_turns = Turns(share=LARGE_SHARE)
-    scrapes = Slots(MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT)
-    large = Slots(turns=large_turns)
-    bodies = Slots(MOST_BODIES, MOST_BODIES_PER_CLIENT, large_turns)
+    large_turns = FairScheduler(share=LARGE_SHARE)
+    scrapes = ConcurrencyLimit(MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT)
+    large = ConcurrencyLimit(turns=large_turns)
+    bodies = ConcurrencyLimit(MOST_BODIES, MOST_BODIES_PER_CLIENT, large_turns)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
         if path == INTAKE and methods != _GET:
             handler = counted(bodies.limit(handler))  # noqa: PLW2901

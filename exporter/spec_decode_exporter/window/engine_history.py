@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.window.increments import Counts, Increment, Reset, Step, first, step
+from spec_decode_exporter.window.increments import Counts, Increment, PollStep, Reset, first, step
 from spec_decode_exporter.window.latency_histograms import HistogramLedger
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Known, Ledger, Window
 from spec_decode_exporter.window.poll_histogram import PollHistogram
@@ -20,7 +20,7 @@ _REMEMBERED_CREATIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class EngineTotals:
     """All increments since the exporter first saw the engine, over the server's restarts."""
 
     counters: tuple[int, ...]
@@ -122,7 +122,7 @@ class EngineHistory:
         counted = self._sample is not None and self._sample[Counter.DECODE_STEPS] is not None
         return counted and not self.late_steps and not self.counts_tokens_as_steps
 
-    def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> Step:
+    def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> PollStep:
         """Take the sample of a poll at ``moment`` (monotonic) and ``wall`` (Unix time).
 
         ``interval`` is the one at which the target is polled now, in seconds.
@@ -130,7 +130,7 @@ class EngineHistory:
         self._interval = interval
         self._sample = sample
         if self._counts is None:
-            taken = Step(first(sample, moment, wall), None)
+            taken = PollStep(first(sample, moment, wall), None)
             self._process_since = moment
         else:
             taken = step(self._counts, sample, moment, wall)
@@ -170,10 +170,10 @@ class EngineHistory:
         """Return the sums over the last ``length`` seconds before the newest poll."""
         return self._ledger.window(length, self._interval, self.last_seen, self._known())
 
-    def totals(self) -> Totals:
+    def totals(self) -> EngineTotals:
         """Return everything counted so far; every position that is known is there from the start."""
         missing = max(0, self._most_tokens - len(self._position_totals))
-        return Totals(
+        return EngineTotals(
             tuple(self._totals),
             (*self._position_totals, *(0,) * missing),
             self._covered / NANO,
@@ -201,7 +201,7 @@ class EngineHistory:
             self.late_steps,
         )
 
-    def _reset(self, taken: Step, reset: Reset) -> None:
+    def _reset(self, taken: PollStep, reset: Reset) -> None:
         self._resets[reset] += 1
         if reset is Reset.RESTART and taken.counts.created in self._creations:
             self._alternated = taken.counts.moment

@@ -70,7 +70,7 @@ class Increment:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PollStep:
     """From one poll to the next."""
 
     counts: Counts
@@ -91,7 +91,7 @@ def first(sample: Sample, moment: float, wall: float) -> Counts:
     )
 
 
-def step(before: Counts, sample: Sample, moment: float, wall: float) -> Step:
+def step(before: Counts, sample: Sample, moment: float, wall: float) -> PollStep:
     """Compare a sample with the counts of the poll before it."""
     reset = _reset(before, sample)
     if reset:
@@ -111,8 +111,8 @@ def step(before: Counts, sample: Sample, moment: float, wall: float) -> Step:
         _difference(before.positions, counts.positions),
     )
     if _contradicts(increment, before, counts):
-        return Step(first(sample, moment, wall), None, Reset.DECREASE)
-    return Step(counts, increment)
+        return PollStep(first(sample, moment, wall), None, Reset.DECREASE)
+    return PollStep(counts, increment)
 
 
 def _reset(before: Counts, sample: Sample) -> Reset | None:
@@ -125,18 +125,18 @@ def _reset(before: Counts, sample: Sample) -> Reset | None:
     return Reset.DECREASE if fell else None
 
 
-def _restart(before: Counts, counts: Counts, reset: Reset) -> Step:
+def _restart(before: Counts, counts: Counts, reset: Reset) -> PollStep:
     """Count a new process' values only if it began after the last poll.
 
     Otherwise they are another server's, behind the same address, or a worker vanished from a sum:
     lifetime totals, of which nobody can say what is new.
     """
     if reset is not Reset.RESTART or counts.created is None or counts.created <= before.wall:
-        return Step(counts, None, reset)
+        return PollStep(counts, None, reset)
     begin = counts.moment - (counts.wall - counts.created)
     if not before.moment < begin <= counts.moment or _leaps(counts.counters + counts.positions):
-        return Step(counts, None, reset)
-    return Step(counts, Increment(begin, counts.moment, counts.counters, counts.positions), reset)
+        return PollStep(counts, None, reset)
+    return PollStep(counts, Increment(begin, counts.moment, counts.counters, counts.positions), reset)
 
 
 def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:

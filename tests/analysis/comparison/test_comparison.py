@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.comparison.comparison import Outcome, Reason, compare
-from spec_decode_exporter.analysis.comparison.measurement import Histogram, Measured, Measurement, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import (
+    MeasuredFigure,
+    MeasuredHistogram,
+    Measurement,
+    Quantity,
+)
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
 
 def exactly(value, half=0.0):
-    return Measured(value=value, lower=value - half, upper=value + half)
+    return MeasuredFigure(value=value, lower=value - half, upper=value + half)
 
 
 def measurement(rate=None, half=0.0, tokens=4, **more):
@@ -22,7 +27,7 @@ def measurement(rate=None, half=0.0, tokens=4, **more):
         for name, value in more.items()
     }
     if rate is not None:
-        found = Measured(value=rate) if half is None else exactly(rate, half)
+        found = MeasuredFigure(value=rate) if half is None else exactly(rate, half)
         quantities[Quantity.DRAFT_ACCEPTANCE_RATIO] = found
     shares = tuple(exactly(0.8 - 0.1 * place) for place in range(tokens))
     return Measurement(
@@ -128,7 +133,7 @@ def test_figures_that_one_side_lacks_are_left_out():
 
 def test_quantiles_are_compared_that_both_have():
     def with_queue(latency, p50):
-        histogram = Histogram(bounds=(0.5,), counts=(3, 3), p50=p50, p95=exactly(0.4), p99=None)
+        histogram = MeasuredHistogram(bounds=(0.5,), counts=(3, 3), p50=p50, p95=exactly(0.4), p99=None)
         return measurement(0.7).model_copy(update={"latency_seconds": {latency: histogram}})
 
     before = with_queue(Latency.QUEUE, None)

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.comparison.difference import difference
-from spec_decode_exporter.analysis.comparison.measurement import Measured
+from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure
 from spec_decode_exporter.analysis.statistics.student_t import t_quantile
 
 VALUES = st.floats(-1e4, 1e4)
@@ -19,14 +19,14 @@ DEGREES = st.integers(2, 12)
 def sure(value, error, degrees=12):
     """A figure with an error, and bounds that would be its own."""
     half = t_quantile(degrees) * error
-    return Measured(
+    return MeasuredFigure(
         value=value, lower=value - half, upper=value + half, standard_error=error, degrees=degrees
     )
 
 
 def between(value, below, above):
     """A figure of which the bounds alone are known."""
-    return Measured(value=value, lower=value - below, upper=value + above)
+    return MeasuredFigure(value=value, lower=value - below, upper=value + above)
 
 
 FIGURES = st.builds(sure, VALUES, WIDTHS, DEGREES) | st.builds(between, VALUES, WIDTHS, WIDTHS)
@@ -51,9 +51,9 @@ def test_of_two_quantiles_the_distances_add_up_each_in_its_own_direction():
     assert (found.change, found.lower, found.upper) == (10.0, 10 - sqrt(4 + 1), 10 + 5.0)
 
 
-@pytest.mark.parametrize("one", [sure(1.0, 0.1), between(1.0, 0.1, 0.1), Measured(value=1.0)])
+@pytest.mark.parametrize("one", [sure(1.0, 0.1), between(1.0, 0.1, 0.1), MeasuredFigure(value=1.0)])
 def test_without_bounds_on_one_side_there_are_none_of_the_difference(one):
-    other = Measured(value=2.0)
+    other = MeasuredFigure(value=2.0)
     for found in (difference(one, other), difference(other, one)):
         assert (abs(found.change), found.lower, found.upper) == (1.0, None, None)
         assert not found.is_beyond_chance
@@ -90,7 +90,9 @@ def test_a_difference_is_less_sure_than_either_figure_and_surer_than_both_togeth
 @given(FIGURES, FIGURES, st.floats(0.01, 100))
 def test_it_has_the_figures_unit(before, after, factor):
     scaled = [
-        Measured(**{name: value and (value if name == "degrees" else value * factor) for name, value in each})
+        MeasuredFigure(
+            **{name: value and (value if name == "degrees" else value * factor) for name, value in each}
+        )
         for each in (before, after)
     ]
     found, other = difference(before, after), difference(*scaled)

@@ -10,7 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.comparison.measure import added, measure
-from spec_decode_exporter.analysis.comparison.measurement import Histogram, Measured, Measurement, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import (
+    MeasuredFigure,
+    MeasuredHistogram,
+    Measurement,
+    Quantity,
+)
 from spec_decode_exporter.analysis.statistics import ratio_bounds
 from spec_decode_exporter.figures.latency import quantile
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
@@ -153,8 +158,8 @@ HUNDREDS = Buckets((0.1, 0.2, 0.4, inf), (400, 600, 1000, 1000))
 def test_a_quantile_lies_between_the_edges_of_the_buckets_of_its_ranks(make_window):
     """The median's ranks are 500 ± 31: both in the second bucket. p95's are 950 ± 14: in the third."""
     found = measure(make_window(), {Latency.END_TO_END: HUNDREDS}).latency_seconds[Latency.END_TO_END]
-    assert found.p50 == Measured(value=quantile(0.5, HUNDREDS), lower=0.1, upper=0.2)
-    assert found.p95 == Measured(value=quantile(0.95, HUNDREDS), lower=0.2, upper=0.4)
+    assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS), lower=0.1, upper=0.2)
+    assert found.p95 == MeasuredFigure(value=quantile(0.95, HUNDREDS), lower=0.2, upper=0.4)
     assert (found.bounds, found.counts) == ((0.1, 0.2, 0.4), (400, 600, 1000, 1000))
 
 
@@ -163,12 +168,12 @@ def test_a_quantile_without_a_last_rank_or_a_last_edge_has_no_bounds(make_window
     measured = measure(make_window(), {Latency.QUEUE: few, Latency.END_TO_END: beyond}).latency_seconds
     assert measured[Latency.QUEUE].p50.upper == 0.1
     assert measured[Latency.QUEUE].p99.upper is None  # 99 ± 1.95 of 100
-    assert measured[Latency.END_TO_END].p50 == Measured(value=0.1)
+    assert measured[Latency.END_TO_END].p50 == MeasuredFigure(value=0.1)
 
 
 def test_steps_of_a_request_depend_on_one_another_and_have_no_bounds(make_window):
     found = measure(make_window(), {Latency.DECODE_STEP: HUNDREDS}).latency_seconds[Latency.DECODE_STEP]
-    assert found.p50 == Measured(value=quantile(0.5, HUNDREDS))
+    assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
 
 
 def test_nothing_observed_has_no_quantiles(make_window):
@@ -203,15 +208,15 @@ def test_what_was_measured_is_the_same_after_it_was_written_and_read(window):
 @pytest.mark.parametrize(
     ("model", "fields"),
     [
-        (Measured, {"value": float("nan")}),
-        (Measured, {"value": 1.0, "lower": 0.5}),
-        (Measured, {"value": 1.0, "lower": 1.5, "upper": 2.0}),
-        (Measured, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": 0.1}),
-        (Measured, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": -0.1, "degrees": 3}),
-        (Measured, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": 0.1, "degrees": 13}),
-        (Measured, {"value": 1.0, "more": 1}),
-        (Histogram, {"bounds": [0.1], "counts": [3], "p50": None, "p95": None, "p99": None}),
-        (Histogram, {"bounds": [0.1], "counts": [3, 2], "p50": None, "p95": None, "p99": None}),
+        (MeasuredFigure, {"value": float("nan")}),
+        (MeasuredFigure, {"value": 1.0, "lower": 0.5}),
+        (MeasuredFigure, {"value": 1.0, "lower": 1.5, "upper": 2.0}),
+        (MeasuredFigure, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": 0.1}),
+        (MeasuredFigure, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": -0.1, "degrees": 3}),
+        (MeasuredFigure, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": 0.1, "degrees": 13}),
+        (MeasuredFigure, {"value": 1.0, "more": 1}),
+        (MeasuredHistogram, {"bounds": [0.1], "counts": [3], "p50": None, "p95": None, "p99": None}),
+        (MeasuredHistogram, {"bounds": [0.1], "counts": [3, 2], "p50": None, "p95": None, "p99": None}),
     ],
 )
 def test_what_cannot_have_been_measured_is_refused(model, fields):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.drops.cusum import Cusum, least_threshold, threshold
-from spec_decode_exporter.analysis.drops.interval import Stretch
+from spec_decode_exporter.analysis.drops.interval import Interval
 from spec_decode_exporter.analysis.drops.noise import LENGTHS, Variance
 
 WEEK = 7 * 86_400
@@ -67,16 +67,16 @@ def test_no_threshold_is_above_that_of_the_noisiest_length(values, allowance, dr
 def test_the_sum_is_the_highest_that_any_beginning_gives(steps):
     cusum = Cusum()
     for place, step in enumerate(steps):
-        cusum.add(step, 1e9, Stretch(1.0, 2, 3))
+        cusum.add(step, 1e9, Interval(1.0, 2, 3))
         highest = max(0, *(sum(steps[first : place + 1]) for first in range(place + 1)))
         assert cusum.sum == highest
 
 
 def test_it_remembers_what_was_drafted_since_it_was_0():
     cusum = Cusum()
-    assert not cusum.add(5, 10, Stretch(1.0, 20, 30))
-    assert not cusum.add(-6, 10, Stretch(1.0, 20, 40))
-    assert cusum.since == Stretch()
-    assert not cusum.add(10, 10, Stretch(1.0, 20, 10))
-    assert cusum.add(1, 10, Stretch(2.0, 30, 25))
-    assert cusum.since == Stretch(3.0, 50, 35)
+    assert not cusum.add(5, 10, Interval(1.0, 20, 30))
+    assert not cusum.add(-6, 10, Interval(1.0, 20, 40))
+    assert cusum.since == Interval()
+    assert not cusum.add(10, 10, Interval(1.0, 20, 10))
+    assert cusum.add(1, 10, Interval(2.0, 30, 25))
+    assert cusum.since == Interval(3.0, 50, 35)

@@ -7,48 +7,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.drops.baseline import Baseline
-from spec_decode_exporter.analysis.drops.interval import Stretch, Stretches
+from spec_decode_exporter.analysis.drops.interval import Interval, IntervalSplitter
 
 increments = st.lists(
-    st.builds(Stretch, st.floats(0.1, 60), st.integers(0, 1000), st.integers(0, 3000), st.integers(0, 9000)),
+    st.builds(Interval, st.floats(0.1, 60), st.integers(0, 1000), st.integers(0, 3000), st.integers(0, 9000)),
     max_size=60,
 )
 
 
 def test_a_stretch_is_complete_when_it_is_long_enough_and_silence_does_not_count():
-    stretches = Stretches()
-    assert stretches.add(Stretch(3.0, 10, 12, 20), 5.0) is None
-    assert stretches.add(Stretch(100.0), 5.0) is None
-    assert stretches.add(Stretch(2.0, 5, 6, 9), 5.0) == Stretch(5.0, 15, 18, 29, end=105.0)
+    stretches = IntervalSplitter()
+    assert stretches.add(Interval(3.0, 10, 12, 20), 5.0) is None
+    assert stretches.add(Interval(100.0), 5.0) is None
+    assert stretches.add(Interval(2.0, 5, 6, 9), 5.0) == Interval(5.0, 15, 18, 29, end=105.0)
     assert (stretches.elapsed, stretches.drafted) == (105.0, 5.0)
 
 
 def test_stretches_are_held_back_until_they_are_old_enough():
-    stretches = Stretches()
+    stretches = IntervalSplitter()
     for _ in range(4):
-        stretches.add(Stretch(5.0, 10, 12), 5.0)
+        stretches.add(Interval(5.0, 10, 12), 5.0)
     assert [one.end for one in stretches.older_than(10.0)] == [5.0, 10.0]
     assert [one.end for one in stretches.older_than(10.0)] == []
-    stretches.add(Stretch(60.0), 5.0)
+    stretches.add(Interval(60.0), 5.0)
     assert [one.end for one in stretches.older_than(10.0)] == [15.0, 20.0]
 
 
 def test_what_is_recent_is_what_is_held_back_and_what_is_under_way():
-    stretches = Stretches()
+    stretches = IntervalSplitter()
     assert stretches.newer_than(30.0) is None
-    stretches.add(Stretch(5.0, 10, 12), 5.0)
-    stretches.add(Stretch(3.0, 20, 10), 5.0)
-    assert stretches.newer_than(30.0) == Stretch(8.0, 30, 22)
-    stretches.add(Stretch(28.0), 5.0)
-    assert stretches.newer_than(30.0) == Stretch(3.0, 20, 10)
-    stretches.add(Stretch(2.0), 5.0)
+    stretches.add(Interval(5.0, 10, 12), 5.0)
+    stretches.add(Interval(3.0, 20, 10), 5.0)
+    assert stretches.newer_than(30.0) == Interval(8.0, 30, 22)
+    stretches.add(Interval(28.0), 5.0)
+    assert stretches.newer_than(30.0) == Interval(3.0, 20, 10)
+    stretches.add(Interval(2.0), 5.0)
     assert stretches.newer_than(30.0) is None
 
 
 @given(increments)
 def test_no_draft_is_lost_or_counted_twice(given_increments):
-    stretches = Stretches()
-    passed = Stretch()
+    stretches = IntervalSplitter()
+    passed = Interval()
     for one in given_increments:
         stretches.add(one, 5.0)
         for old in stretches.older_than(20.0):
@@ -63,8 +63,8 @@ def test_no_draft_is_lost_or_counted_twice(given_increments):
 
 def test_a_baseline_by_hand():
     baseline = Baseline()
-    baseline.add(Stretch(5.0, 100, 100, 300), memory=5.0)
-    baseline.add(Stretch(5.0, 50, 110, 400), memory=5.0)
+    baseline.add(Interval(5.0, 100, 100, 300), memory=5.0)
+    baseline.add(Interval(5.0, 50, 110, 400), memory=5.0)
     kept = exp(-1)
     assert baseline.mean == pytest.approx((kept * 100 + 110) / (kept * 100 + 50))
     assert baseline.length == baseline.mean + 1

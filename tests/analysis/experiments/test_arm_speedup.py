@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.experiments.arm import Pace
+from spec_decode_exporter.analysis.experiments.arm import ArmPace
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup, arm_speedup
 from tests.fixtures.arms import TIME, arm_with, second_of, window_of
 
 
 class TestSpeedup:
     def test_by_hand(self):
-        found = arm_speedup(Pace(0.025, 0.03, 12), Pace(0.0125, 0.04, 12))
+        found = arm_speedup(ArmPace(0.025, 0.03, 12), ArmPace(0.0125, 0.04, 12))
         # √(0.03² + 0.04²) = 0.05. Welch: 0.05⁴ / (0.03⁴ + 0.04⁴) · 12 = 22.3, rounded down.
         assert found.value == 2.0
         assert found.estimate.lower == pytest.approx(2.0 * exp(-2.074 * 0.05))
@@ -25,15 +25,15 @@ class TestSpeedup:
         assert found.estimate.standard_error == pytest.approx(0.1)
 
     def test_the_freedom_is_that_of_the_arm_that_makes_most_of_the_error(self):
-        found = arm_speedup(Pace(1.0, 0.1, 2), Pace(1.0, 0.0, 12))
+        found = arm_speedup(ArmPace(1.0, 0.1, 2), ArmPace(1.0, 0.0, 12))
         assert log(found.estimate.upper) == pytest.approx(4.303 * 0.1)
 
     def test_without_bounds_of_both_there_are_none(self):
-        assert arm_speedup(Pace(2.0, None, 0), Pace(1.0, 0.1, 5)) == ArmSpeedup(2.0, None)
-        assert arm_speedup(Pace(2.0, 0.1, 5), Pace(1.0, None, 0)) == ArmSpeedup(2.0, None)
+        assert arm_speedup(ArmPace(2.0, None, 0), ArmPace(1.0, 0.1, 5)) == ArmSpeedup(2.0, None)
+        assert arm_speedup(ArmPace(2.0, 0.1, 5), ArmPace(1.0, None, 0)) == ArmSpeedup(2.0, None)
 
     def test_what_never_varies_is_beyond_doubt(self):
-        estimate = arm_speedup(Pace(3.0, 0.0, 12), Pace(1.0, 0.0, 12)).estimate
+        estimate = arm_speedup(ArmPace(3.0, 0.0, 12), ArmPace(1.0, 0.0, 12)).estimate
         assert (estimate.lower, estimate.upper) == (3.0, 3.0)
 
     @given(
@@ -42,7 +42,7 @@ class TestSpeedup:
         *[st.integers(1, 12)] * 2,
     )
     def test_to_change_sides_inverts_it_and_its_bounds(self, mine, its, my_error, its_error, freedom, other):
-        one, two = Pace(mine, my_error, freedom), Pace(its, its_error, other)
+        one, two = ArmPace(mine, my_error, freedom), ArmPace(its, its_error, other)
         there, back = arm_speedup(one, two).estimate, arm_speedup(two, one).estimate
         assert there.lower <= there.value <= there.upper
         assert there.value * back.value == pytest.approx(1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.experiments.arm import Basis
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmWindow, Member, arm_of, compare, winner
@@ -53,8 +53,8 @@ class TestExperiment:
             END: pytest.approx(3.2 / 1.7),
             THROUGHPUT: pytest.approx(2.0),
         }
-        assert found.arms["eagle"].wins == dict.fromkeys(Basis, True)
-        assert found.arms["off"].wins == dict.fromkeys(Basis, False)
+        assert found.arms["eagle"].wins == dict.fromkeys(SpeedupBasis, True)
+        assert found.arms["off"].wins == dict.fromkeys(SpeedupBasis, False)
 
     def test_the_baseline_has_no_speedup_and_an_empty_arm_nothing(self):
         found = compared(member("off", window_of(PLAIN)))

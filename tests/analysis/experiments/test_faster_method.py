@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.experiments.experiment import arm_of, compare
-from spec_decode_exporter.analysis.experiments.faster_method import Rival, rival
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, times, window_of
@@ -18,12 +18,12 @@ class TestRival:
 
     def rival_of(self, engine, *others):
         experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
-        return rival(experiment, arm_of(SETTINGS, engine), engine)
+        return faster_method(experiment, arm_of(SETTINGS, engine), engine)
 
     def test_a_faster_method_for_the_same_model_is_one(self):
         ngram = member("ngram", window_of(self.NGRAM))
         found = self.rival_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
-        assert isinstance(found, Rival)
+        assert isinstance(found, FasterMethod)
         assert (found.experiment, found.arm, found.method) == ("drafter", "eagle", "eagle")
         assert found.speedup.value == pytest.approx(2.0)
         assert found.own.value == pytest.approx(1.5)
@@ -55,7 +55,7 @@ class TestRival:
         for method, is_one in (("eagle", False), ("", False), ("off", False), ("mtp", True)):
             five = member(method, window_of(EAGLE), k="five")
             found = compare(settings, (*members, five), (300.0,), NOW)
-            assert (rival(found, "three", members[1]) is not None) is is_one
+            assert (faster_method(found, "three", members[1]) is not None) is is_one
 
     def test_an_arm_of_two_methods_is_none(self):
         settings = ExperimentSettings.model_validate(
@@ -68,13 +68,13 @@ class TestRival:
         slow = member("ngram", window_of(self.NGRAM), k="slow")
         fast = [member(method, window_of(EAGLE), k="fast") for method in ("eagle", "mtp")]
         members = (member("off", window_of(PLAIN), k="off"), slow, *fast)
-        assert rival(compare(settings, members, (300.0,), NOW), "slow", slow) is None
-        assert rival(compare(settings, members[:-1], (300.0,), NOW), "slow", slow) is not None
+        assert faster_method(compare(settings, members, (300.0,), NOW), "slow", slow) is None
+        assert faster_method(compare(settings, members[:-1], (300.0,), NOW), "slow", slow) is not None
 
     def test_against_a_baseline_that_speculates_itself_it_needs_a_gain(self):
         settings = SETTINGS.model_copy(update={"baseline": "ngram"})
         ngram = member("ngram", window_of(self.NGRAM))
         members = (ngram, self.EAGLE_ENGINE)
-        found = rival(compare(settings, members, (300.0,), NOW), "ngram", ngram)
+        found = faster_method(compare(settings, members, (300.0,), NOW), "ngram", ngram)
         assert found.own == Estimate(1.0, 1.0, 1.0, 0.0)
         assert found.speedup.value == pytest.approx(4 / 3)

@@ -13,10 +13,10 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.drops.noise import variance_of
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus, DropWatch, squares
+from spec_decode_exporter.monitor.drops.drop_watch import DropDetector, DropStatus, squares
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.window.engine_history import EngineHistory
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -28,7 +28,7 @@ SUDDEN, SLOW = DropKind.SUDDEN, DropKind.SLOW
 
 def replayed(name, model, engine="0"):
     """Replay a trace as the exporter does; return the watch, and the changes by their moments."""
-    reader, history, watch, changes = Reader(), EngineHistory(300.0), DropWatch(DropPolicy()), []
+    reader, history, watch, changes = SampleReader(), EngineHistory(300.0), DropDetector(DropPolicy()), []
     with gzip.open(TRACES / f"{name}.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "page" in row]
     for row in rows:
@@ -57,7 +57,7 @@ def polls(watch, seconds, accepted=11, drafts=10, begin=0):
 @pytest.fixture
 def watch():
     """An hour with a length of 2.1 at ten drafts a second."""
-    watch = DropWatch(DropPolicy())
+    watch = DropDetector(DropPolicy())
     assert polls(watch, 3600) == []
     return watch
 
@@ -94,7 +94,7 @@ def test_a_recorded_engine_without_acceptance_does_not_drop(engine):
 
 
 def test_before_anything_is_known_there_is_nothing_to_say():
-    watch = DropWatch(DropPolicy())
+    watch = DropDetector(DropPolicy())
     assert watch.status() == DropStatus(None, None, None, {}, {SUDDEN: 0, SLOW: 0})
     polls(watch, 59)
     assert watch.status() == DropStatus()
@@ -127,7 +127,7 @@ def test_sigma_has_no_value_in_silence_and_the_baseline_stays(watch):
 
 
 def test_both_kinds_are_watched_and_counted():
-    watch = DropWatch(DropPolicy())
+    watch = DropDetector(DropPolicy())
     polls(watch, 4 * 3600)
     assert watch.status().dropped == {SUDDEN: False, SLOW: False}
     found = polls(watch, 1800, accepted=4)
@@ -148,7 +148,7 @@ def test_starting_anew_forgets_the_baseline_and_the_drop_but_not_how_many_there_
     assert watch.status().dropped[SUDDEN]
     watch.start_anew()
     assert watch.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
-    assert watch.saved() == DropWatch(DropPolicy()).saved()
+    assert watch.saved() == DropDetector(DropPolicy()).saved()
     assert polls(watch, 3600, accepted=4) == []
 
 
@@ -160,7 +160,7 @@ def test_another_policy_is_for_both_kinds(watch):
 
 def test_what_is_saved_is_json_and_what_is_restored_goes_on(watch):
     saved = json.loads(json.dumps(watch.saved()))
-    other = DropWatch(DropPolicy())
+    other = DropDetector(DropPolicy())
     assert other.restore(saved)
     assert other.status() == watch.status()
     assert other.saved() == watch.saved()
@@ -169,7 +169,7 @@ def test_what_is_saved_is_json_and_what_is_restored_goes_on(watch):
 
 def test_what_was_counted_is_this_process_own(watch):
     polls(watch, 10, accepted=4)
-    other = DropWatch(DropPolicy())
+    other = DropDetector(DropPolicy())
     other.restore(watch.saved())
     assert other.status().dropped[SUDDEN]
     assert other.status().drops == {SUDDEN: 0, SLOW: 0}
@@ -203,7 +203,7 @@ def test_what_is_not_understood_changes_nothing(watch, mistake):
 
 
 def test_what_turns_out_to_be_impossible_later_is_forgotten_then():
-    watch = DropWatch(DropPolicy())
+    watch = DropDetector(DropPolicy())
     polls(watch, 40)
     saved = watch.saved()
     in_no_time = {"seconds": 0.0, "drafts": 1000.0, "accepted": 1100.0, "squares": 1300.0, "end": 1.0}
@@ -215,7 +215,7 @@ def test_what_turns_out_to_be_impossible_later_is_forgotten_then():
 
 
 def test_nothing_saved_is_nothing_restored():
-    assert not DropWatch(DropPolicy()).restore({})
+    assert not DropDetector(DropPolicy()).restore({})
 
 
 counts = st.integers(0, 5)
@@ -236,11 +236,11 @@ def test_squares_follow_from_the_positions(accepted):
     )
 )
 def test_whatever_is_counted_the_status_can_be_told_and_saved(increments):
-    watch, now = DropWatch(DropPolicy()), 0.0
+    watch, now = DropDetector(DropPolicy()), 0.0
     for seconds, drafts, positions in increments:
         watch.observe(now, now + seconds, drafts, sum(positions), positions)
         now += seconds
         watch.status()
-    other = DropWatch(DropPolicy())
+    other = DropDetector(DropPolicy())
     assert other.restore(json.loads(json.dumps(watch.saved())))
     assert other.status().dropped == watch.status().dropped

@@ -8,9 +8,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.interval import Stretch
+from spec_decode_exporter.analysis.drops.interval import Interval
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.slow_drop import FROZEN_SECONDS, SlowDrop, SlowState
+from spec_decode_exporter.monitor.drops.slow_drop import FROZEN_SECONDS, SlowDropDetector, SlowState
 
 STATE = TypeAdapter(SlowState)
 HOUR = 6
@@ -19,7 +19,7 @@ HOUR = 6
 
 def stretch(length, drafts=60_000):
     """Ten minutes."""
-    return Stretch(600.0, drafts, (length - 1) * drafts)
+    return Interval(600.0, drafts, (length - 1) * drafts)
 
 
 def fed(detector, lengths, drafts=60_000):
@@ -32,7 +32,7 @@ def usual(hours=12):
 
 
 def dropped():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())
     [(_, change)] = fed(detector, [1.785] * 6)
     assert change.dropped
@@ -40,7 +40,7 @@ def dropped():
 
 
 def carried(detector):
-    other = SlowDrop(detector.policy)
+    other = SlowDropDetector(detector.policy)
     other.restore(
         STATE.validate_python(json.loads(json.dumps(STATE.dump_python(detector.state, mode="json"))))
     )
@@ -48,7 +48,7 @@ def carried(detector):
 
 
 def test_a_sink_of_15_per_cent_over_3_hours_is_found_before_it_ends():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     assert fed(detector, usual()) == []
     # With many drafts a deviation is a third of 15 %, 0.105. Stretch i is lower by i · 0.0175, or i/6 deviations, of
     # which 0.5 are allowed: 1/6 + 2/6 + … exceeds 7 with the ninth, the twelfth of the sink. By then the baseline,
@@ -63,7 +63,7 @@ def test_a_sink_of_15_per_cent_over_3_hours_is_found_before_it_ends():
 
 def test_a_lasting_fall_by_15_per_cent_is_found_in_half_an_hour():
     # 3 deviations less 0.5 are 2.5 a stretch: the third makes 7.5.
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())
     assert fed(detector, [1.785] * 3) == [
         (3, DropChange(DropKind.SLOW, True, pytest.approx(2.1), pytest.approx(1.785), 1800.0))
@@ -71,14 +71,14 @@ def test_a_lasting_fall_by_15_per_cent_is_found_in_half_an_hour():
 
 
 def test_a_lasting_fall_by_4_per_cent_is_no_drop():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())
     assert fed(detector, [2.1 * 0.96] * 24 * HOUR) == []
 
 
 def test_with_few_drafts_chance_decides_how_much_is_a_drop():
     chance = random.Random(1)
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     noisy = [chance.gauss(2.1, 0.3) for _ in range(24 * HOUR)]
     assert fed(detector, noisy, drafts=100) == []
     # 0.3² = V (1/100): the variance per draft is 9, with a few per cent because it is not known better.
@@ -88,7 +88,7 @@ def test_with_few_drafts_chance_decides_how_much_is_a_drop():
 
 
 def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, [2.6, 1.6] * HOUR, drafts=100)
     state = detector.state
     expected = state.differences.variance() * (1 / 50 + 1 / state.baseline.effective_drafts)
@@ -96,17 +96,17 @@ def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
 
 
 def test_nothing_is_said_in_the_first_two_hours():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     assert fed(detector, [2.1] * 10 + [1.2]) == []
     assert detector.state.alarm.sums[0].sum == 0
-    late = SlowDrop(DropPolicy())
+    late = SlowDropDetector(DropPolicy())
     assert fed(late, [2.1] * 12 + [1.2]) != []
 
 
 def test_silence_is_not_a_drop_and_no_time():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())
-    assert all(detector.observe(Stretch(60.0)) is None for _ in range(24 * 60))
+    assert all(detector.observe(Interval(60.0)) is None for _ in range(24 * 60))
     before = detector.state.baseline.mean
     assert fed(detector, [2.1]) == []
     assert detector.state.baseline.mean == pytest.approx(before)
@@ -148,9 +148,9 @@ def test_after_eight_hours_a_drop_is_what_is_usual():
 
 def test_a_restart_of_the_exporter_changes_nothing_in_quiet_times():
     chance = random.Random(1)
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, [chance.gauss(2.1, 0.02) for _ in range(40)])
-    detector.observe(Stretch(100.0, 1000, 1100))
+    detector.observe(Interval(100.0, 1000, 1100))
     other = carried(detector)
     assert STATE.dump_python(other.state) == STATE.dump_python(detector.state)
     rest = [chance.gauss(2.1, 0.02) for _ in range(40)] + [1.5] * 5
@@ -158,13 +158,13 @@ def test_a_restart_of_the_exporter_changes_nothing_in_quiet_times():
 
 
 def test_after_a_restart_old_evidence_is_worth_at_most_half():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, usual() + [1.785] * 2)
     assert detector.state.alarm.sums[0].sum == pytest.approx(5.0)
     assert carried(detector).state.alarm.sums[0].sum == 3.5
 
 
 def test_the_state_stays_small():
-    detector = SlowDrop(DropPolicy())
+    detector = SlowDropDetector(DropPolicy())
     fed(detector, [2.1, 2.0] * 24 * HOUR + [1.0] * 20)
     assert len(json.dumps(STATE.dump_python(detector.state, mode="json"))) < 4000

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.interval import Stretch
+from spec_decode_exporter.analysis.drops.interval import Interval
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.sudden_drop import FROZEN_SECONDS, SuddenDrop, SuddenState
+from spec_decode_exporter.monitor.drops.sudden_drop import FROZEN_SECONDS, SuddenDropDetector, SuddenState
 
 HOUR = 3600
 WEEK = 7 * 86_400
@@ -21,7 +21,7 @@ STATE = TypeAdapter(SuddenState)
 
 def second(accepted, drafts=10, seconds=1.0):
     """An increment whose drafts vary by 1 if they are independent."""
-    return Stretch(seconds, drafts, accepted, drafts + accepted**2 / drafts if drafts else 0)
+    return Interval(seconds, drafts, accepted, drafts + accepted**2 / drafts if drafts else 0)
 
 
 def fed(detector, increments):
@@ -37,7 +37,7 @@ def usual(seconds=HOUR, accepted=11):
 
 def dropped():
     """A detector that has just found a drop from 2.1 to 1.4."""
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     assert fed(detector, usual()) == []
     [(_, change)] = fed(detector, usual(6, accepted=4))
     assert change.dropped
@@ -46,7 +46,7 @@ def dropped():
 
 def carried(detector):
     """The same detector in another process."""
-    other = SuddenDrop(detector.policy)
+    other = SuddenDropDetector(detector.policy)
     other.restore(
         STATE.validate_python(json.loads(json.dumps(STATE.dump_python(detector.state, mode="json"))))
     )
@@ -59,7 +59,7 @@ def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds()
     # = 3.85, less what the baseline is not known exactly: the sixth passes it.
     # V is 1, that of independent drafts, times 1: an hour's drafts are all alike.
     assert log(1 + 2 * 0.315**2 * 10 * WEEK) / 0.63 == pytest.approx(22.2, abs=0.05)
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     found = fed(detector, usual(100, accepted=4))
     assert found == [(6, DropChange(DropKind.SUDDEN, True, pytest.approx(2.1), pytest.approx(1.4), 6.0))]
@@ -68,7 +68,7 @@ def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds()
 def test_a_fall_by_15_per_cent_is_found_by_the_first_sum():
     # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 6 048 000) ≈ 40.0. Of 100 drafts, 110 - 31.5 tokens remain, and
     # 9.425 a second are expected where 7.85 come: 25.4 seconds, and the baseline's own error.
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     error = sqrt(1 / detector.state.baseline.effective_drafts)
     seconds = log(1 + 2 * 0.1575**2 * 10 * WEEK) / 0.315 / (10 * (0.1575 - error))
@@ -78,13 +78,13 @@ def test_a_fall_by_15_per_cent_is_found_by_the_first_sum():
 
 
 def test_a_fall_by_less_than_half_of_15_per_cent_is_no_drop():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     assert fed(detector, usual() + [second(9.5)] * 120) == []
 
 
 def test_drops_are_looked_for_after_60_seconds_with_drafts():
-    early, late = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy())
-    silence = [Stretch(1.0)] * 100
+    early, late = SuddenDropDetector(DropPolicy()), SuddenDropDetector(DropPolicy())
+    silence = [Interval(1.0)] * 100
     assert fed(early, usual(30) + silence + usual(29)) == []
     assert early.variances == []
     assert fed(late, usual(30) + silence + usual(31)) == []
@@ -92,7 +92,7 @@ def test_drops_are_looked_for_after_60_seconds_with_drafts():
 
 
 def test_a_longer_warm_up_is_kept():
-    detector = SuddenDrop(DropPolicy(warm_up=2 * HOUR))
+    detector = SuddenDropDetector(DropPolicy(warm_up=2 * HOUR))
     assert fed(detector, usual(2 * HOUR - 1)) == []
     assert detector.variances == []
     fed(detector, usual(10))
@@ -100,10 +100,10 @@ def test_a_longer_warm_up_is_kept():
 
 
 def test_silence_is_not_a_drop_and_changes_nothing():
-    detector = SuddenDrop(DropPolicy())
-    fed(detector, [*usual(), *[Stretch(1.0)] * 60])
+    detector = SuddenDropDetector(DropPolicy())
+    fed(detector, [*usual(), *[Interval(1.0)] * 60])
     before, limits = detector.state.baseline, detector._limits
-    assert fed(detector, [Stretch(1.0)] * 3 * HOUR) == []
+    assert fed(detector, [Interval(1.0)] * 3 * HOUR) == []
     assert detector.state.baseline is before
     assert detector._limits == limits
     assert [place for place, _ in fed(detector, usual(100, accepted=4))] == [6]
@@ -143,14 +143,14 @@ def test_what_was_before_a_drop_is_not_compared_with_what_is_after_it():
 
 
 def test_the_baseline_follows_with_half_an_hour():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual(5 * HOUR))
     fed(detector, usual(1800 + 20, accepted=12))
     assert detector.state.baseline.length == pytest.approx(2.2 - 0.1 / e, abs=1e-3)
 
 
 def test_sums_over_more_than_a_quarter_of_an_hour_do_not_matter():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual(3 * HOUR))
     assert [one.drafts for one in detector.variances] == [32 << power for power in range(8, -1, -1)]
 
@@ -174,28 +174,28 @@ def test_after_half_an_hour_a_drop_is_what_is_usual():
 
 def test_half_an_hour_passes_in_silence_too():
     detector = dropped()
-    [(_, change)] = fed(detector, [Stretch(10.0)] * 180)
+    [(_, change)] = fed(detector, [Interval(10.0)] * 180)
     assert change.learnt_anew
 
 
 def test_it_does_not_matter_how_often_an_engine_is_polled():
-    often, rarely = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy())
+    often, rarely = SuddenDropDetector(DropPolicy()), SuddenDropDetector(DropPolicy())
     fed(often, usual())
-    fed(rarely, [Stretch(15.0, 150, 165, 15 * (10 + 12.1))] * (HOUR // 15))
+    fed(rarely, [Interval(15.0, 150, 165, 15 * (10 + 12.1))] * (HOUR // 15))
     assert rarely.state.baseline.mean == pytest.approx(often.state.baseline.mean)
     assert rarely._limits[0].threshold == pytest.approx(often._limits[0].threshold, rel=1e-3)
     assert [place for place, _ in fed(rarely, [second(60, 150, 15.0)])] == [1]
 
 
 def test_an_increment_over_an_outage_counts_as_what_it_is():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     assert fed(detector, [*usual(), second(6600, 6000, 600.0)]) == []
     [(_, change)] = fed(detector, [second(2400, 6000, 600.0)])
     assert (change.length, change.seconds) == (pytest.approx(1.4), 600.0)
 
 
 def test_where_requests_differ_more_evidence_is_needed():
-    alike, different = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy())
+    alike, different = SuddenDropDetector(DropPolicy()), SuddenDropDetector(DropPolicy())
     chance = random.Random(1)
     fed(alike, usual())
     fed(different, [one for _ in range(HOUR // 10) for one in [second(chance.choice((8, 14)))] * 10])
@@ -205,27 +205,27 @@ def test_where_requests_differ_more_evidence_is_needed():
 
 def test_a_variance_from_ten_minutes_is_taken_twice():
     chance = random.Random(1)
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, [second(chance.gauss(11, 6)) for _ in range(600)])
     measured = detector.state.noise.variances(900 * 10)
     assert [one.value for one in detector.variances] == pytest.approx([2 * one.value for one in measured])
 
 
 def test_an_engine_that_never_misses_may_miss_a_token():
-    detector = SuddenDrop(DropPolicy())
-    fed(detector, [Stretch(1.0, 10, 30, 90)] * HOUR)
-    assert fed(detector, [Stretch(1.0, 10, 27, 81), *[Stretch(1.0, 10, 30, 90)] * 100]) == []
-    assert fed(detector, [Stretch(1.0, 10, 10, 10)] * 10) != []
+    detector = SuddenDropDetector(DropPolicy())
+    fed(detector, [Interval(1.0, 10, 30, 90)] * HOUR)
+    assert fed(detector, [Interval(1.0, 10, 27, 81), *[Interval(1.0, 10, 30, 90)] * 100]) == []
+    assert fed(detector, [Interval(1.0, 10, 10, 10)] * 10) != []
 
 
 def test_where_next_to_nothing_is_accepted_nothing_can_drop():
-    detector = SuddenDrop(DropPolicy())
-    assert fed(detector, [Stretch(1.0, 10, place % 2, place % 2) for place in range(HOUR)]) == []
-    assert fed(detector, [Stretch(1.0, 10)] * HOUR) == []
+    detector = SuddenDropDetector(DropPolicy())
+    assert fed(detector, [Interval(1.0, 10, place % 2, place % 2) for place in range(HOUR)]) == []
+    assert fed(detector, [Interval(1.0, 10)] * HOUR) == []
 
 
 def test_another_policy_takes_effect_while_it_watches():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     detector.policy = DropPolicy(ratio=0.8)
     fed(detector, usual(10))
@@ -233,7 +233,10 @@ def test_another_policy_takes_effect_while_it_watches():
 
 
 def test_rarer_false_alarms_take_longer_to_be_sure():
-    weekly, yearly = SuddenDrop(DropPolicy()), SuddenDrop(DropPolicy(false_alarm_period=52 * WEEK))
+    weekly, yearly = (
+        SuddenDropDetector(DropPolicy()),
+        SuddenDropDetector(DropPolicy(false_alarm_period=52 * WEEK)),
+    )
     for detector in (weekly, yearly):
         fed(detector, usual())
     difference = yearly._limits[0].threshold - weekly._limits[0].threshold
@@ -241,7 +244,7 @@ def test_rarer_false_alarms_take_longer_to_be_sure():
 
 
 def test_after_a_restart_the_baseline_is_there_at_once():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     other = carried(detector)
     assert other.variances == detector.variances
@@ -249,7 +252,7 @@ def test_after_a_restart_the_baseline_is_there_at_once():
 
 
 def test_after_a_restart_old_evidence_is_worth_at_most_half():
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual() + usual(5, accepted=4))
     other = carried(detector)
     assert other.state.alarm.sums[1].sum == other._limits[1].threshold / 2
@@ -270,7 +273,7 @@ near_the_usual = st.lists(
 @settings(max_examples=25, deadline=None)
 @given(before=near_the_usual, after=near_the_usual)
 def test_a_restart_in_quiet_times_changes_nothing(before, after):
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual(200) + before)
     other = carried(detector)
     assert STATE.dump_python(other.state) == STATE.dump_python(detector.state)
@@ -281,7 +284,7 @@ def test_a_restart_in_quiet_times_changes_nothing(before, after):
 
 anything = st.lists(
     st.builds(
-        lambda seconds, drafts, share: Stretch(
+        lambda seconds, drafts, share: Interval(
             seconds, drafts, int(share * drafts), int(share**2 * drafts) + 1
         ),
         st.floats(0.001, 1000),
@@ -295,7 +298,7 @@ anything = st.lists(
 @settings(max_examples=50, deadline=None)
 @given(anything)
 def test_whatever_comes_changes_alternate_and_the_state_stays_small(increments):
-    detector = SuddenDrop(DropPolicy())
+    detector = SuddenDropDetector(DropPolicy())
     changes = [change.dropped for _, change in fed(detector, increments)]
     assert changes == [place % 2 == 0 for place in range(len(changes))]
     assert all(one.sum >= 0 for one in detector.state.alarm.sums)

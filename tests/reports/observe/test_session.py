@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.load import ConfigError
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.reports.observe import observe_report
 from spec_decode_exporter.reports.observe import session as module
 from spec_decode_exporter.reports.observe.exit_status import exit_status
@@ -314,7 +314,7 @@ class TestInternalErrors:
         watches = []
         self.fails(
             monkeypatch,
-            (EngineWatch, "findings_over"),
+            (EngineMonitor, "findings_over"),
             lambda engine, *_: watches.append(engine) or engine is not watches[0],
         )
         seen = await observed(clock, 30, told("steady"), told("steady", "b:1"))

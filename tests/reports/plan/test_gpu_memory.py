@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.reports.plan.attention import cache_layers
-from spec_decode_exporter.reports.plan.deployment_plan import Outcome
+from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.dtype import DTYPES, dtype_of
-from spec_decode_exporter.reports.plan.gpu_memory import Gpus, Part, room
+from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart, room
 from spec_decode_exporter.reports.plan.model_config import Configuration
 from spec_decode_exporter.reports.plan.planned_model import counted_model
 from tests.reports.plan.conftest import LLAMA_8B, planned
@@ -125,11 +125,11 @@ def test_gpus_beyond_the_targets_hold_another_engine():
 @pytest.mark.parametrize(
     ("words", "outcome"),
     [
-        (("--gpus", "4"), Outcome.FITS),
-        (("--gpus", "4", "--batch", "400"), Outcome.TIGHT),
-        (("--gpus", "2", "--gpu-memory", "80GB"), Outcome.DOES_NOT_FIT),
-        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "2000"), Outcome.TIGHT),
-        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "131072"), Outcome.DOES_NOT_FIT),
+        (("--gpus", "4"), PlanOutcome.FITS),
+        (("--gpus", "4", "--batch", "400"), PlanOutcome.TIGHT),
+        (("--gpus", "2", "--gpu-memory", "80GB"), PlanOutcome.DOES_NOT_FIT),
+        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "2000"), PlanOutcome.TIGHT),
+        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "131072"), PlanOutcome.DOES_NOT_FIT),
     ],
 )  # fmt: skip
 def test_it_fits_if_a_whole_sequence_does(llamas, words, outcome):
@@ -139,27 +139,27 @@ def test_it_fits_if_a_whole_sequence_does(llamas, words, outcome):
 def test_without_a_config_nobody_knows_whether_a_sequence_fits():
     """However little is left; but if what is known is too large already, none does."""
     words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
-    assert planned(*words, "--gpu-memory", "78.000000001GB").outcome is Outcome.WEIGHTS_FIT
-    assert planned(*words, "--gpu-memory", "78GB").outcome is Outcome.DOES_NOT_FIT
+    assert planned(*words, "--gpu-memory", "78.000000001GB").outcome is PlanOutcome.WEIGHTS_FIT
+    assert planned(*words, "--gpu-memory", "78GB").outcome is PlanOutcome.DOES_NOT_FIT
     one_known = (*words, "--gpu-memory", "80GB", "--target.kv-bytes-per-token", "327680")
-    assert planned(*one_known, "--context", "12207").outcome is Outcome.WEIGHTS_FIT
-    assert planned(*one_known, "--context", "12208").outcome is Outcome.DOES_NOT_FIT
+    assert planned(*one_known, "--context", "12207").outcome is PlanOutcome.WEIGHTS_FIT
+    assert planned(*one_known, "--context", "12208").outcome is PlanOutcome.DOES_NOT_FIT
 
 
 def test_what_vllm_refuses_is_refused_if_there_is_room(llamas, folder):
     odd = folder("odd", {**LLAMA_8B, "num_attention_heads": 30, "head_dim": 128})
-    assert planned(*llamas, "--draft.tensor-parallel", "1").outcome is Outcome.REFUSED
-    assert planned("--target", odd, "--draft", "1B", "--gpus", "4").outcome is Outcome.REFUSED
-    assert planned("--target", odd, "--draft", "1B", "--gpus", "2").outcome is Outcome.WEIGHTS_FIT
+    assert planned(*llamas, "--draft.tensor-parallel", "1").outcome is PlanOutcome.REFUSED
+    assert planned("--target", odd, "--draft", "1B", "--gpus", "4").outcome is PlanOutcome.REFUSED
+    assert planned("--target", odd, "--draft", "1B", "--gpus", "2").outcome is PlanOutcome.WEIGHTS_FIT
     other = folder("other", {**LLAMA_8B, "vocab_size": 128320})
-    assert planned("--target", llamas[1], "--draft", other, "--gpus", "4").outcome is Outcome.REFUSED
-    assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is Outcome.DOES_NOT_FIT
+    assert planned("--target", llamas[1], "--draft", other, "--gpus", "4").outcome is PlanOutcome.REFUSED
+    assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is PlanOutcome.DOES_NOT_FIT
 
 
 def test_a_head_may_be_on_one_gpu(folder):
     words = ("--target", folder("t", LLAMA_8B), "--method", "eagle3", "--gpus", "4")
-    assert planned(*words, "--draft.tensor-parallel", "1").outcome is Outcome.FITS
-    assert planned(*words, "--draft.tensor-parallel", "2").outcome is Outcome.REFUSED
+    assert planned(*words, "--draft.tensor-parallel", "1").outcome is PlanOutcome.FITS
+    assert planned(*words, "--draft.tensor-parallel", "2").outcome is PlanOutcome.REFUSED
 
 
 sizes = st.integers(10**6, 10**12)
@@ -171,7 +171,10 @@ def test_more_utilisation_is_never_less_cache(target, draft, gpus, one, other, p
     less, more = (
         room(
             Gpus(gpus, 80 * GB, share, 2 * GB),
-            [Part(counted_model("m", size, dtype_of("bf16"), per_token), gpus) for size in (target, draft)],
+            [
+                MemoryPart(counted_model("m", size, dtype_of("bf16"), per_token), gpus)
+                for size in (target, draft)
+            ],
             8192,
             2,
         )
@@ -193,8 +196,8 @@ def test_half_the_bits_are_half_the_weights(units):
 
 @given(sizes, sizes, st.integers(1, 8), dtypes, dtypes)
 def test_nothing_is_lost_between_the_parts(target, draft, gpus, of_target, of_draft):
-    parts = [Part(counted_model("t", target, dtype_of(of_target), None), gpus),
-             Part(counted_model("d", draft, dtype_of(of_draft), None), gpus)]  # fmt: skip
+    parts = [MemoryPart(counted_model("t", target, dtype_of(of_target), None), gpus),
+             MemoryPart(counted_model("d", draft, dtype_of(of_draft), None), gpus)]  # fmt: skip
     found = room(Gpus(gpus, 80 * GB, 0.9, GB), parts, 1, 2)
     assert found.weight_bytes + found.cache_bytes + gpus * GB == gpus * 72 * GB
     assert found.weight_bytes == sum(part.model.weight_bytes for part in parts)

@@ -13,8 +13,8 @@ from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.observed_models import measured, read
 from spec_decode_exporter.reports.plan.plan_json import as_json
 from spec_decode_exporter.reports.plan.plan_report import report
-from spec_decode_exporter.reports.plan.plan_warnings import cautions
-from spec_decode_exporter.reports.plan.planned_cost import Basis
+from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
+from spec_decode_exporter.reports.plan.planned_cost import CostBasis
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.reports.observe.conftest import observed
@@ -42,7 +42,7 @@ async def test_what_was_accepted_and_what_it_cost_are_taken_from_it(seen):
     view, file = await seen("harmful")
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
-    assert found.costs.basis is Basis.MEASURED
+    assert found.costs.basis is CostBasis.MEASURED
     assert found.costs.at(4).draft_cost_ratio == view.engines[0].cost.draft_cost_ratio == 0.3
     assert found.drafts.reached[:4] == window.position_acceptance_ratio
     assert found.drafts.measured == 4
@@ -77,8 +77,10 @@ async def test_as_many_tokens_are_planned_as_were_drafted_unless_others_are_aske
 
 async def test_an_observation_of_another_method_is_warned_of(seen):
     _, file = await seen("harmful")
-    assert "other_method" not in {str(each.name) for each in cautions(planned(*PAIR, "--measured", file))}
-    found = cautions(planned("--target", "8B", "--method", "ngram", "--measured", file))
+    assert "other_method" not in {
+        str(each.name) for each in plan_warnings(planned(*PAIR, "--measured", file))
+    }
+    found = plan_warnings(planned("--target", "8B", "--method", "ngram", "--measured", file))
     assert "The observation is not of ngram" in str(found)
 
 
@@ -103,7 +105,7 @@ async def test_an_observation_that_does_not_say_its_method_is_warned_of(seen):
     engines = tuple(engine.model_copy(update={"method": ""}) for engine in view.engines)
     unknown = measured(view.model_copy(update={"engines": engines}))
     found = plan(replace(planned(*PAIR).wanted, measured=unknown))
-    assert "does not say how it drafted. It is taken to be of draft_model." in str(cautions(found))
+    assert "does not say how it drafted. It is taken to be of draft_model." in str(plan_warnings(found))
     assert "method unknown" in text_report(report(found), Paint())
 
 
@@ -136,7 +138,7 @@ async def test_a_harmful_draft_returns_less_than_nothing(seen):
 async def test_where_the_cost_was_unknown_the_estimate_stands_in(seen):
     _, file = await seen("harmful", cost=False)
     found = planned(*PAIR, "--measured", file)
-    assert found.costs.basis is Basis.ESTIMATED_BY_WEIGHTS
+    assert found.costs.basis is CostBasis.ESTIMATED_BY_WEIGHTS
     assert found.payoff.speedup == found.depths[3].speedup
     assert found.payoff.bounds is None
     assert not found.payoff.measured

@@ -11,14 +11,14 @@ import pytest
 
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.parts import Tone
-from spec_decode_exporter.reports.plan.deployment_plan import Outcome
+from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.draft_method import METHODS
 from spec_decode_exporter.reports.plan.dtype import DTYPES
 from spec_decode_exporter.reports.plan.model_families import FAMILIES
 from spec_decode_exporter.reports.plan.plan_json import PlanView, as_json, view
 from spec_decode_exporter.reports.plan.plan_report import report
 from spec_decode_exporter.reports.plan.plan_text import parameters
-from spec_decode_exporter.reports.plan.plan_warnings import CautionName
+from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.reports.plan.conftest import LLAMA_8B, planned
@@ -127,7 +127,7 @@ def test_the_figures_in_the_documentation_are_those_of_the_plan():
         assert figures == [f"{size // 10**9} GB" for size in found]
 
 
-@pytest.mark.parametrize("word", [*CautionName, *Outcome, *FAMILIES, *METHODS, *DTYPES])
+@pytest.mark.parametrize("word", [*PlanWarningName, *PlanOutcome, *FAMILIES, *METHODS, *DTYPES])
 def test_every_word_is_explained(word):
     assert re.search(rf"\b{word}\b", DOCUMENTATION.read_text(encoding="utf-8"))
 

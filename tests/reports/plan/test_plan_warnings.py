@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.reports.plan.plan_warnings import CautionName, cautions
+from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName, plan_warnings
 from tests.reports.plan.conftest import LLAMA_8B, LLAMA_70B, planned
 from tests.reports.plan.test_checkpoint import tokenizer
 
 
 def warned(*words):
-    return {str(each.name) for each in cautions(planned(*words))}
+    return {str(each.name) for each in plan_warnings(planned(*words))}
 
 
 QUIET = ("--target", "70B", "--draft", "7B", "--gpus", "2", "--gpu-memory", "141GB", "--batch", "8")
@@ -67,8 +67,8 @@ def test_little_memory_for_a_cache_of_unknown_use_is_warned_of(size, says):
 )
 def test_gpus_have_more_memory_than_their_name_says(words, says):
     """81559MiB are 85.5 GB: of two such GPUs a 70B is given 153.9 GB, of which 140 are weights and 4 overhead."""
-    found = {each.name: each.text for each in cautions(planned(*QUIET, "--draft", "8B", *words))}
-    assert (says in found[CautionName.GPU_MEMORY]) if says else CautionName.GPU_MEMORY not in found
+    found = {each.name: each.text for each in plan_warnings(planned(*QUIET, "--draft", "8B", *words))}
+    assert (says in found[PlanWarningName.GPU_MEMORY]) if says else PlanWarningName.GPU_MEMORY not in found
 
 
 def test_more_memory_may_be_room_for_the_wanted_sequences(llamas):
@@ -78,7 +78,8 @@ def test_more_memory_may_be_room_for_the_wanted_sequences(llamas):
 
 def test_a_pair_that_loses_says_what_to_do_instead():
     worst, better = (
-        str(cautions(planned(*QUIET, "--tokens", "8", "--acceptance", share))) for share in ("0.1", "0.5")
+        str(plan_warnings(planned(*QUIET, "--tokens", "8", "--acceptance", share)))
+        for share in ("0.1", "0.5")
     )
     assert "At the assumed acceptance of 0.1, 8 tokens at a time make it slower, 0.52 times as fast" in worst
     assert "without: do not speculate." in worst
@@ -86,7 +87,7 @@ def test_a_pair_that_loses_says_what_to_do_instead():
 
 
 def test_a_target_that_lacks_a_sequence_is_not_told_to_have_fewer_bits(llamas):
-    found = str(cautions(planned(*llamas, "--context", "1000000")))
+    found = str(plan_warnings(planned(*llamas, "--context", "1000000")))
     assert "Not one sequence of 1,000,000 tokens fits without a draft either: a shorter --context" in found
     assert "fewer bits a weight" not in found
 
@@ -104,7 +105,7 @@ def test_heads_must_divide(folder):
 
 def test_vocabularies_of_another_size_do_not_go_together(folder, llamas):
     other = folder("other", {**LLAMA_8B, "vocab_size": 32000})
-    found = cautions(planned("--target", llamas[1], "--draft", other, "--gpus", "4"))
+    found = plan_warnings(planned("--target", llamas[1], "--draft", other, "--gpus", "4"))
     assert "The draft has 32,000 tokens and the target 128,256" in str(found)
     assert "vocabulary" not in warned(*llamas)
 
@@ -124,9 +125,9 @@ def test_a_head_of_another_width_is_another_models(folder, more, says):
 
 
 def test_a_ratio_beyond_the_usual_is_not_written_as_the_usual():
-    assert "is 1:7.9 of" in str(cautions(planned(*QUIET, "--draft", "8.76B")))
-    assert "is 1:70.0 of" in str(cautions(planned(*QUIET, "--draft", "1B")))
-    assert "is 1:12.1 of" in str(cautions(planned(*QUIET, "--draft", "5.833B")))
+    assert "is 1:7.9 of" in str(plan_warnings(planned(*QUIET, "--draft", "8.76B")))
+    assert "is 1:70.0 of" in str(plan_warnings(planned(*QUIET, "--draft", "1B")))
+    assert "is 1:12.1 of" in str(plan_warnings(planned(*QUIET, "--draft", "5.833B")))
 
 
 def test_a_head_may_have_fewer_tokens_than_its_target(folder):
@@ -136,9 +137,9 @@ def test_a_head_may_have_fewer_tokens_than_its_target(folder):
 
 
 def test_a_batch_that_the_draft_crowds_out_is_said(llamas):
-    found = {each.name: each.text for each in cautions(planned(*llamas, "--batch", "40"))}
-    assert CautionName.BATCH in found
+    found = {each.name: each.text for each in plan_warnings(planned(*llamas, "--batch", "40"))}
+    assert PlanWarningName.BATCH in found
     assert (
         "Of 40 sequences of 8,192 tokens 32 fit at a time; without the draft 40 would"
-        in found[CautionName.BATCH]
+        in found[PlanWarningName.BATCH]
     )

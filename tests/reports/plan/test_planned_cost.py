@@ -14,8 +14,8 @@ from spec_decode_exporter.reports.plan.draft_method import (
     VERIFY_COST_RATIO,
     fixed_cost_ratio,
 )
-from spec_decode_exporter.reports.plan.gpu_memory import Part
-from spec_decode_exporter.reports.plan.planned_cost import Basis
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
+from spec_decode_exporter.reports.plan.planned_cost import CostBasis
 from tests.reports.plan.conftest import LLAMA_8B, planned
 
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
@@ -28,7 +28,7 @@ def ratio(*words):
 
 def test_of_weights_alone_it_is_their_ratio_and_what_verifying_costs():
     found = planned("--target", "70B", "--draft", "8B", "--draft.dtype", "int8")
-    assert found.costs.basis is Basis.ESTIMATED_BY_WEIGHTS
+    assert found.costs.basis is CostBasis.ESTIMATED_BY_WEIGHTS
     assert ratio("--target", "70B", "--draft", "8B") == pytest.approx(8 / 70 + 0.03)
     assert ratio("--target", "70B", "--draft", "8B", "--draft.dtype", "int8") == pytest.approx(4 / 70 + 0.03)
 
@@ -42,7 +42,7 @@ def test_the_cache_is_read_too(llamas):
     )
     tokens = found.costs.reading.batch * 8192
     expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens) + 0.03
-    assert found.costs.basis is Basis.ESTIMATED
+    assert found.costs.basis is CostBasis.ESTIMATED
     assert found.costs.at(4).draft_cost_ratio == pytest.approx(expected)
 
 
@@ -84,7 +84,7 @@ def test_what_is_given_holds():
         "0",
     )
     found = planned(*words)
-    assert (found.costs.basis, ratio(*words), found.costs.at(4).fixed_cost_ratio) == (Basis.GIVEN, 0.2, 0)
+    assert (found.costs.basis, ratio(*words), found.costs.at(4).fixed_cost_ratio) == (CostBasis.GIVEN, 0.2, 0)
     assert found.depth.break_even_acceptance == 0.2
 
 
@@ -112,6 +112,6 @@ def test_a_larger_draft_is_never_cheaper(one, other, batch):
 
 def test_a_part_knows_its_cache_only_if_the_model_does():
     assert (
-        Part(planned("--target", "8B", "--draft", "1B").wanted.target.model, 1).sequence_bytes(1, 8, 2)
+        MemoryPart(planned("--target", "8B", "--draft", "1B").wanted.target.model, 1).sequence_bytes(1, 8, 2)
         is None
     )

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from spec_decode_exporter.core.checksummed_file import Seal
+from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.reports.reference import reference_file
 from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
 
@@ -92,7 +92,7 @@ def test_a_failure_leaves_what_was_there(path, document, monkeypatch):
 
 
 def sealed(data):
-    return Seal("spec-decode-exporter reference", 1, "").written(data)
+    return ChecksummedFile("spec-decode-exporter reference", 1, "").written(data)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,14 @@ def sealed(data):
     [
         (b"", "is not a usable reference: it is not JSON; save a new one"),
         (b"{}", "is not a usable reference: it is not a reference of this exporter; save a new one"),
-        (Seal("spec-decode-exporter state", 1, "").written({}), "it is not a reference of this exporter"),
-        (Seal("spec-decode-exporter reference", 2, "").written({}), "it has the version 2; 1 is known here"),
+        (
+            ChecksummedFile("spec-decode-exporter state", 1, "").written({}),
+            "it is not a reference of this exporter",
+        ),
+        (
+            ChecksummedFile("spec-decode-exporter reference", 2, "").written({}),
+            "it has the version 2; 1 is known here",
+        ),
         (sealed({}).replace(b'"data":{}', b'"data":{"a":1}'), "it was changed or damaged"),
         (sealed({"seconds": -1}), "is not a usable reference: ended: Field required"),
     ],

@@ -12,7 +12,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.remembered_engines import Baselines
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
 
 
@@ -58,7 +58,7 @@ async def test_names_that_hang_hold_up_no_other_resolver_and_no_thread_of_the_ev
 
 
 async def test_the_targets_of_a_list_share_threads_with_no_other_target(clock):
-    fleet = Fleet(Config(), clock, Baselines(), EventLog("1"))
+    fleet = Fleet(Config(), clock, RememberedEngines(), EventLog("1"))
     own, one, two, other = (
         fleet._shared(Target(f"http://{name}:1/m", name, found_by=found_by)).resolver
         for name, found_by in (("a", ""), ("b", "http x"), ("c", "http x"), ("d", "http y"))

@@ -9,9 +9,9 @@ from spec_decode_exporter.scrape.page.engine_table import (
     ENGINES,
     MEANINGS,
     Counter,
+    EngineMark,
     Gauge,
     Latency,
-    Mark,
 )
 
 
@@ -38,7 +38,7 @@ def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
     endings = {
         Counter: ("_total", "_count", "_sum"),
         Latency: ("_bucket",),
-        Mark: ("_total", "_created", "_efficiency"),
+        EngineMark: ("_total", "_created", "_efficiency"),
         Gauge: ("",),
     }
     for series in kind.series:
@@ -47,7 +47,7 @@ def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
 
 def test_every_counter_and_gauge_can_be_told_by_some_engine():
     told = {(type(meaning.quantity), meaning.quantity) for meaning in MEANINGS.values()}
-    assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *Mark)}
+    assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *EngineMark)}
 
 
 def test_what_is_read_only_now_and_then_is_the_buckets():

@@ -23,7 +23,7 @@ from spec_decode_exporter.scrape.page.parser import (
     MOST_NUMBER,
     MOST_SERIES,
     SLICE,
-    Series,
+    ParsedSeries,
     read_page,
     read_values,
 )
@@ -38,7 +38,7 @@ NAMES = frozenset(MEANINGS)
 DRAFTS = b"vllm:spec_decode_num_drafts_total"
 
 
-def samples(page: bytes, names=NAMES) -> dict[Series, float]:
+def samples(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
     layout, values = finish(read_page(page, names))
     return dict(zip(layout.series, values, strict=True))
 
@@ -58,10 +58,10 @@ def one(line: bytes) -> tuple[dict[str, str], float]:
     return dict(series.labels), value
 
 
-def oracle(page: bytes, names=NAMES) -> dict[Series, float]:
+def oracle(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
     parse = parse_open_metrics if page.endswith(b"# EOF\n") else parse_text
     return {
-        Series(sample.name.encode(), tuple(sorted(sample.labels.items()))): float(sample.value)
+        ParsedSeries(sample.name.encode(), tuple(sorted(sample.labels.items()))): float(sample.value)
         for family in parse(page.decode())
         for sample in family.samples
         if sample.name.encode() in names
@@ -152,7 +152,7 @@ def test_space_timestamps_and_exemplars_change_nothing(line):
     "page", [DRAFTS + b" 2\n", DRAFTS + b"{} 2\n", DRAFTS + b"\t2\r\n", b"\r\n" + DRAFTS + b" 2\n"]
 )
 def test_a_sample_may_have_no_labels(page):
-    assert samples(page) == {Series(DRAFTS, ()): 2.0}
+    assert samples(page) == {ParsedSeries(DRAFTS, ()): 2.0}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
 
 def test_what_is_not_wanted_need_not_be_readable():
     page = b'other{a="\xff"} 1\nbroken{a="b 1\nlonely\n{"quoted.name",a="b"} 5\n' + DRAFTS + b" 1\n"
-    assert samples(page) == {Series(DRAFTS, ()): 1.0}
+    assert samples(page) == {ParsedSeries(DRAFTS, ()): 1.0}
 
 
 def test_open_metrics_is_known_by_its_end():

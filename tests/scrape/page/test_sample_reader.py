@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.page.sample_reader import (
     MOST_COUNT,
     MOST_REQUESTS,
     SMALL_LAYOUT,
-    Reader,
+    SampleReader,
 )
 from spec_decode_exporter.scrape.poll_errors import PageError
 
@@ -39,7 +39,7 @@ DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
 
 def read(page: bytes | str, *, with_latencies=False):
     page = page if isinstance(page, bytes) else (PAGES / page).read_bytes()
-    return finish(Reader().read(page, with_latencies=with_latencies))
+    return finish(SampleReader().read(page, with_latencies=with_latencies))
 
 
 def only(page: bytes | str, *, with_latencies=False):
@@ -575,10 +575,10 @@ def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused(
 
 def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
     lines = [f'vllm:num_preemptions_total{{engine="0",n="{number}"}} 1\n' for number in range(8 * SLICE)]
-    large = Reader().read("".join(lines).encode(), with_latencies=False)
+    large = SampleReader().read("".join(lines).encode(), with_latencies=False)
     # To find them, to see what they are, to sort them, to note what is shown; the rest is between those.
     assert 4 * 8 <= sum(1 for _ in large) <= 4 * 8 + 4
-    assert not list(Reader().read(NGRAM, with_latencies=True))
+    assert not list(SampleReader().read(NGRAM, with_latencies=True))
 
 
 def test_so_many_positions_are_watched_and_no_more():
@@ -623,7 +623,7 @@ def first_readings(monkeypatch):
 
 
 def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
-    reader = Reader()
+    reader = SampleReader()
     for with_latencies in (True, False, False, True, False):
         reading = finish(reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies))
         assert reading == read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
@@ -631,7 +631,7 @@ def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
 
 
 def test_both_tiers_share_what_is_large_of_a_whole_page():
-    reader = Reader()
+    reader = SampleReader()
     for with_latencies in (True, False):
         finish(reader.read(NGRAM, with_latencies=with_latencies))
     assert reader._known[True].layout.starts is reader._known[False].layout.starts
@@ -640,7 +640,7 @@ def test_both_tiers_share_what_is_large_of_a_whole_page():
 def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
     # A page of its own: what another test in this process still holds of NGRAM would live on.
     page = NGRAM.replace(b'"tiny-llama"', b'"a-model-of-replicas"')
-    replicas = [Reader(), Reader()]
+    replicas = [SampleReader(), SampleReader()]
     for number, reader in enumerate(replicas):
         finish(reader.read(page.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True))
     assert replicas[0]._known[True] is replicas[1]._known[True]
@@ -655,7 +655,7 @@ def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
 def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(reader_module, "hash", lambda _: 0, raising=False)
     pages = [NGRAM, NGRAM.replace(b'"tiny-llama"', b'"other-llama"')]
-    readers = [Reader() for _ in pages]
+    readers = [SampleReader() for _ in pages]
     names = [
         [name.model_name for name in finish(reader.read(page, with_latencies=True)).samples]
         for reader, page in zip(readers, pages, strict=True)
@@ -664,7 +664,7 @@ def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
 
 
 def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_readings):
-    reader = Reader()
+    reader = SampleReader()
     finish(reader.read(NGRAM, with_latencies=True))
     for _ in range(3):
         finish(reader.read(FILTERED, with_latencies=False))
@@ -673,7 +673,7 @@ def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_re
 
 
 def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
-    reader = Reader()
+    reader = SampleReader()
     more = (
         NGRAM
         + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny-llama",position="4"} 6\n'
@@ -690,7 +690,7 @@ def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
 
 
 def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
-    reader = Reader()
+    reader = SampleReader()
     finish(reader.read(NGRAM, with_latencies=False))
     shown = reader.shown
     for page in (b"", b"<html>\n", NGRAM[:-5], NGRAM.replace(b" 41.0\n", b" -41.0\n")):
@@ -701,7 +701,7 @@ def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
 
 
 def test_what_a_page_shows_is_its_own_engines_series():
-    reader = Reader()
+    reader = SampleReader()
     finish(
         reader.read(
             FILTERED + b"process_start_time_seconds 1\nray_vllm_num_requests_running 1\nother 1\n",
@@ -726,7 +726,7 @@ _pages = st.sampled_from([path.read_bytes() for path in sorted(PAGES.glob("*.[op
 
 @given(st.lists(st.tuples(_pages, st.booleans()), max_size=6))
 def test_what_was_read_before_makes_no_difference(polls):
-    reader = Reader()
+    reader = SampleReader()
     for page, with_latencies in polls:
         assert finish(reader.read(page, with_latencies=with_latencies)) == read(
             page, with_latencies=with_latencies
@@ -780,7 +780,7 @@ def test_a_histogram_of_too_many_buckets_is_refused():
 
 
 def test_the_old_layout_is_released_before_a_new_one_is_read():
-    reader = Reader()
+    reader = SampleReader()
     finish(reader.read(b"# of no other reader\n" + NGRAM, with_latencies=True))
     old = weakref.ref(reader._known[True])
     reading = reader.read(NGRAM + b"#\n" * 5000, with_latencies=True)
@@ -802,7 +802,7 @@ def labelled(names, pages):
 
 def test_layouts_of_large_pages_are_kept_as_long_as_all_have_room():
     pages = labelled([b"a", b"b"], 200)
-    readers = [Reader(lambda: 10 * SMALL_LAYOUT) for _ in pages]
+    readers = [SampleReader(lambda: 10 * SMALL_LAYOUT) for _ in pages]
     for reader, page in zip(readers, pages, strict=True):
         assert len(page) > SMALL_LAYOUT
         finish(reader.read(page, with_latencies=True))
@@ -811,8 +811,8 @@ def test_layouts_of_large_pages_are_kept_as_long_as_all_have_room():
 
 def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each_time(first_readings):
     pages = labelled([b"c", b"d", b"e"], 200)
-    readers = [Reader(lambda: 2 * SMALL_LAYOUT) for _ in pages]
-    small = Reader(lambda: 2 * SMALL_LAYOUT)
+    readers = [SampleReader(lambda: 2 * SMALL_LAYOUT) for _ in pages]
+    small = SampleReader(lambda: 2 * SMALL_LAYOUT)
     finish(small.read(labelled([b"f"], 3)[0], with_latencies=True))
     for _ in range(2):
         for reader, page in zip(readers, pages, strict=True):

@@ -7,7 +7,7 @@ import pytest
 
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.layout_map import Shown
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.filtered_page import PageChoice, filtered_url, wanted_names
 
 PAGES = Path(__file__).parents[2] / "pages"
@@ -15,7 +15,7 @@ URL = "http://vllm:8000/metrics"
 
 
 def shown(name: str, *, with_latencies=True) -> Shown:
-    reader = Reader()
+    reader = SampleReader()
     finish(reader.read((PAGES / name).read_bytes(), with_latencies=with_latencies))
     return reader.shown
 

@@ -18,7 +18,7 @@ from spec_decode_exporter.scrape.poll.poll_schedule import (
     REMEMBERED_SECONDS,
     DutyCycle,
     ProcessingCost,
-    Seldom,
+    Throttle,
     back_off,
     next_beat,
     phase,
@@ -264,20 +264,20 @@ def times_due(seldom, moments, early=0.0):
 
 
 def test_what_is_done_seldom_is_due_at_once_and_then_every_so_often():
-    assert times_due(Seldom(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
+    assert times_due(Throttle(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
 
 
 def test_the_second_time_comes_earlier_by_the_phase_and_the_others_keep_the_interval():
-    assert times_due(Seldom(8.0, phase=0.75), range(100, 121)) == [100, 102, 110, 118]
+    assert times_due(Throttle(8.0, phase=0.75), range(100, 121)) == [100, 102, 110, 118]
 
 
 def test_a_poll_that_is_a_little_early_counts_where_that_is_allowed():
-    assert times_due(Seldom(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
-    assert times_due(Seldom(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
+    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
+    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
 
 
 def test_what_begins_anew_is_due_at_once_and_spread_anew():
-    seldom = Seldom(8.0, phase=0.5)
+    seldom = Throttle(8.0, phase=0.5)
     assert times_due(seldom, range(100, 106)) == [100, 104]
     seldom.begin_anew()
     assert times_due(seldom, range(106, 120)) == [106, 110, 118]
@@ -286,5 +286,5 @@ def test_what_begins_anew_is_due_at_once_and_spread_anew():
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_no_phase_makes_it_rarer(phases):
     for own in phases:
-        found = times_due(Seldom(5.0, own), [100 + 0.25 * poll for poll in range(200)])
+        found = times_due(Throttle(5.0, own), [100 + 0.25 * poll for poll in range(200)])
         assert max(after - before for before, after in pairwise(found)) <= 5.25

@@ -16,8 +16,8 @@ from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PERMITS, PR
 from spec_decode_exporter.scrape.poll.poller import (
     DETAILS_EVERY,
     SAID_AGAIN,
-    Pace,
     Poller,
+    PollPace,
     PollRecord,
     beside,
 )
@@ -135,7 +135,7 @@ def make(server, clock, received):
             "vllm",
             url,
             client=server,
-            pace=Pace(**whole | pace),
+            pace=PollPace(**whole | pace),
             clock=clock,
             receive=take,
             tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),

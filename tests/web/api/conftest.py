@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.metrics.collector import Snapshot
-from spec_decode_exporter.monitor.engine_monitor import EngineWatch
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
@@ -26,7 +26,7 @@ def watched(make_sample):
     """A function that gives a watch that was polled once a second."""
 
     def watched(position_gains):
-        watch = EngineWatch((30.0, 300.0))
+        watch = EngineMonitor((30.0, 300.0))
         for n in range(POLLS):
             sample = make_sample(
                 40 * n,

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.web.api.problems import ProblemView, RequestError
 from spec_decode_exporter.web.api.queries import (
     MOST_PARAMETERS,
+    ApiQuery,
     EngineQuery,
     EventsQuery,
     HistoryQuery,
-    Query,
     SnapshotQuery,
     read,
 )
@@ -125,7 +125,7 @@ NO_TYPE = "is no type of event; there are engine_found, engine_reset, acceptance
         (EngineQuery, [("match", "zone=eu\n")], NO_MATCH),
         (SnapshotQuery, [("verdict", "good")], "is no verdict; there are optimal, healthy, "),
         (SnapshotQuery, [("group_by", "a-b")], "is not the name of a label, such as model_name"),
-        (Query, [("x", "")], "is not known here; known are none"),
+        (ApiQuery, [("x", "")], "is not known here; known are none"),
     ],
 )
 def test_what_is_wrong_is_named_and_said_in_a_sentence(model, query, problem):

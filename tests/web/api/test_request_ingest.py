@@ -13,7 +13,7 @@ from aiohttp import web
 from spec_decode_exporter.config.request_settings import RequestSettings, RequestUsers
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.request_receiver import Intake
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web.api import request_ingest
@@ -47,7 +47,7 @@ class NoFleet:
 @pytest.fixture
 def intake(clock):
     settings = RequestSettings(ingest=True, rate=100)
-    return Intake(settings, NoFleet(), EventLog("a1"), clock)
+    return RequestReceiver(settings, NoFleet(), EventLog("a1"), clock)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.requests.request_store import RequestBoard
+from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.simulator.response_metrics import Answer
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -35,7 +35,7 @@ async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFi
     scenario = load_scenario("mixed")
     answers: list[tuple[float, Answer]] = []
     simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))
-    board = RequestBoard(RequestSettings(ingest=True))
+    board = RequestStore(RequestSettings(ingest=True))
     begin = 1000.0
     while simulation.now < seconds:
         simulation.advance(1.0)

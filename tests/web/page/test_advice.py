@@ -10,7 +10,7 @@ from spec_decode_exporter.web.page.advice import Advice, advice
 from spec_decode_exporter.web.page.engine_detail import detail
 from spec_decode_exporter.web.page.fleet_table import row
 from spec_decode_exporter.web.page.page_data import PageData
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from tests.web.page.conftest import changed
 
 
@@ -45,7 +45,7 @@ def test_the_row_and_the_chart_say_the_same_of_k(engines, action, in_the_row, in
         engines[0], configured_tokens=4, recommended_tokens=3, recommendation=action, depths=depths
     )
     page = PageData(100.0, iter(()), (), ())
-    said = re.sub("<[^>]+>", "", row(engine, Query(), page))
+    said = re.sub("<[^>]+>", "", row(engine, PageQuery(), page))
     assert in_the_row in said
     remarks = re.findall('class="remark[^"]*">([^<]+)<', detail(engine, page))
     assert remarks == [in_the_chart, "now"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 from spec_decode_exporter.views.trace import Piece, Trace
-from spec_decode_exporter.web.page.charts import Mark, bar, line_chart
+from spec_decode_exporter.web.page.charts import ChartMark, bar, line_chart
 
 
 def paths(drawing):
@@ -31,7 +31,7 @@ def test_now_is_said_only_of_what_is_known_now():
 
 
 def test_what_happened_is_marked_where_it_was():
-    marks = [Mark(75, "drop", "it < dropped"), Mark(301, "reset", "too long ago")]
+    marks = [ChartMark(75, "drop", "it < dropped"), ChartMark(301, "reset", "too long ago")]
     drawing = line_chart(Trace(300, ()), marks)
     assert 'class="event drop"><title>it &lt; dropped</title><line x1="450" x2="450"' in drawing
     assert "reset" not in drawing

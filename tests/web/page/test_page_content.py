@@ -16,7 +16,7 @@ from spec_decode_exporter.web.page import page_content
 from spec_decode_exporter.web.page.fleet_summary import sentence
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from tests.web.page.conftest import changed
 from tests.web.page.test_markup import Reading
 
@@ -50,14 +50,14 @@ def test_the_fleet_is_summed_up_in_a_sentence(standings, says):
 
 
 async def test_without_any_target_it_says_what_to_do():
-    html = await content(Query(), PageData(100.0, iter(()), (), ()))
+    html = await content(PageQuery(), PageData(100.0, iter(()), (), ()))
     assert "spec-decode-exporter --target http://localhost:8000/metrics" in html
     assert 'id="filter"' not in html
 
 
 async def test_targets_that_are_down_come_first_and_say_why():
     targets = [target("up"), *(target(f"down-{number}", up=False, error="refused") for number in range(4))]
-    html = await content(Query(), PageData(100.0, iter(()), targets, ()))
+    html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))
     assert "4 targets are down." in html
     assert "… and 1 more, below" in html
     table = html[html.index('class="targets"') :]
@@ -67,17 +67,17 @@ async def test_targets_that_are_down_come_first_and_say_why():
 
 async def test_only_the_engines_that_are_open_are_shown_whole(engines):
     page = PageData(100.0, iter(engines), [target()], ())
-    closed = await content(Query(), page)
+    closed = await content(PageQuery(), page)
     assert closed.count('class="panel"') == 0
     chat = engines[0].view.id
-    opened = await content(Query("", (chat,)), PageData(100.0, iter(engines), [target()], ()))
+    opened = await content(PageQuery("", (chat,)), PageData(100.0, iter(engines), [target()], ()))
     assert opened.count('class="panel"') == 1
     assert f'href="./?engine={chat}#e-{chat}"' in closed
     assert 'aria-expanded="true"' in opened
 
 
 async def test_a_filter_leaves_the_counts_of_the_whole_fleet(engines):
-    html = await content(Query("method=eagle3"), PageData(100.0, iter(engines), [target()], ()))
+    html = await content(PageQuery("method=eagle3"), PageData(100.0, iter(engines), [target()], ()))
     assert html.count('class="engine"') == 1
     assert "1 of 2</output>" in html
     assert "Speculation pays." in html
@@ -85,7 +85,7 @@ async def test_a_filter_leaves_the_counts_of_the_whole_fleet(engines):
 
 async def test_of_a_large_fleet_so_many_are_shown(engines, monkeypatch):
     monkeypatch.setattr(page_content, "MOST_ROWS", 3)
-    html = await content(Query(), PageData(100.0, iter(engines * 4), [target()], ()))
+    html = await content(PageQuery(), PageData(100.0, iter(engines * 4), [target()], ()))
     assert html.count('class="engine"') == 3
     assert "8, the first 3 shown" in html
 
@@ -93,7 +93,7 @@ async def test_of_a_large_fleet_so_many_are_shown(engines, monkeypatch):
 async def test_an_engine_that_is_gone_has_a_row_without_numbers(engines):
     gone = engines[0].view.model_copy(update={"windows": (), "state": State.UNREACHABLE})
     html = await content(
-        Query("", (gone.id,)), PageData(100.0, iter([ShownEngine(gone, None)]), [target()], ())
+        PageQuery("", (gone.id,)), PageData(100.0, iter([ShownEngine(gone, None)]), [target()], ())
     )
     assert "Unreachable" in html
     assert "Since the exporter first saw the engine" in html
@@ -112,14 +112,14 @@ class Counted(list):
 async def test_events_are_not_gone_through_for_each_engine(engines):
     events = Counted()
     rows = [changed(engines[0], id=str(number)) for number in range(20)]
-    await content(Query("", ("1", "2")), PageData(100.0, iter(rows), [target()], events))
+    await content(PageQuery("", ("1", "2")), PageData(100.0, iter(rows), [target()], events))
     assert events.readings <= 2
 
 
 async def test_a_verdict_says_of_its_engine_what_it_rests_on(engines):
     text = "Speculation pays very well: a draft gives 3.10 tokens, at an unknown cost."
     chat = changed(engines[0], verdict=Verdict.OPTIMAL, verdict_text=text)
-    html = await content(Query(), PageData(100.0, iter([chat]), [target()], ()))
+    html = await content(PageQuery(), PageData(100.0, iter([chat]), [target()], ()))
     assert f'class="verdict optimal" title="{text}"' in html
     assert "twice" not in html
 
@@ -147,12 +147,12 @@ async def test_the_filter_finds_what_is_shown(engines, text, found):
                 configured_tokens=4),
         changed(off, id="3"),
     ]  # fmt: skip
-    html = await content(Query(text), PageData(100.0, iter(shown), [target()], ()))
+    html = await content(PageQuery(text), PageData(100.0, iter(shown), [target()], ()))
     assert re.findall('<tbody id="e-(.)"', html) == [str(each) for each in found]
 
 
 async def test_an_engine_of_the_address_that_is_not_there_is_said_to_be_missing(engines):
-    asked = Query("", (engines[0].view.id, "<gone>"))
+    asked = PageQuery("", (engines[0].view.id, "<gone>"))
     html = await content(asked, PageData(100.0, iter(engines), [target()], ()))
     assert "There is no engine <q><bdi>&lt;gone&gt;</bdi></q>" in html
     assert html.count("There is no engine") == 1
@@ -160,7 +160,7 @@ async def test_an_engine_of_the_address_that_is_not_there_is_said_to_be_missing(
 
 
 async def test_without_an_engine_one_thing_is_said_once_and_there_is_no_filter():
-    html = await content(Query(), PageData(100.0, iter(()), [target()], ()))
+    html = await content(PageQuery(), PageData(100.0, iter(()), [target()], ()))
     assert html.count("No engine was seen yet.") == 1
     assert "a moment after its server's first answer" in unescape(html)
     assert 'id="filter"' not in html
@@ -177,7 +177,7 @@ async def test_whoever_has_to_be_looked_at_comes_first(engines, monkeypatch):
         fine[8],
         changed(chat, id="dropped", drops=slow),
     ]
-    html = await content(Query("", ("fine7",)), PageData(100.0, iter(shown), [target()], ()))
+    html = await content(PageQuery("", ("fine7",)), PageData(100.0, iter(shown), [target()], ()))
     assert re.findall('<tbody id="e-([^"]+)"', html) == ["harmful", "dropped", "fine0", "fine7"]
 
 
@@ -191,6 +191,6 @@ async def test_no_name_changes_the_structure_of_the_page(engines, text):
 
     async def elements(name):
         page = PageData(100.0, iter([shown(name)]), [target(name, up=False, error=name)], ())
-        return Reading(await content(Query("", (engines[0].view.id,)), page)).elements
+        return Reading(await content(PageQuery("", (engines[0].view.id,)), page)).elements
 
     assert await elements(text) == await elements("plain" if text != "target" else text)

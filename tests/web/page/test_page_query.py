@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import MultiDict
 
-from spec_decode_exporter.web.page.page_query import Query, folded
+from spec_decode_exporter.web.page.page_query import PageQuery, folded
 
 WORDS = folded(
     [
@@ -22,21 +22,21 @@ WORDS = folded(
 
 
 def read(address):
-    return Query.read(MultiDict(parse_qsl(address)))
+    return PageQuery.read(MultiDict(parse_qsl(address)))
 
 
 def test_an_address_is_read_and_written():
     query = read("q=verdict%3Dpoor&engine=a&engine=b&engine=a&other=1")
-    assert query == Query("verdict=poor", ("a", "b"))
+    assert query == PageQuery("verdict=poor", ("a", "b"))
     assert query.href == "./?q=verdict%3Dpoor&engine=a&engine=b"
-    assert Query().href == "./"
+    assert PageQuery().href == "./"
 
 
 def test_an_engine_is_opened_and_closed():
-    query = Query("x", ("a",))
+    query = PageQuery("x", ("a",))
     assert query.toggled("b").opened == ("a", "b")
     assert query.toggled("a").opened == ()
-    assert query.filtered("y") == Query("y", ("a",))
+    assert query.filtered("y") == PageQuery("y", ("a",))
 
 
 def test_only_so_many_engines_are_open_and_the_oldest_close():
@@ -66,10 +66,13 @@ def test_only_so_many_engines_are_open_and_the_oldest_close():
     ],
 )
 def test_every_word_of_a_filter_must_be_found(text, matches):
-    assert Query(text).matches(WORDS) is matches
+    assert PageQuery(text).matches(WORDS) is matches
 
 
 @given(st.text(), st.lists(st.text(), max_size=5))
 def test_what_is_written_is_read_again(text, opened):
-    query = Query.read(MultiDict([("q", text), *(("engine", each) for each in opened)]))
-    assert read(urlsplit(query.href).query) in {query, Query(query.text, tuple(filter(None, query.opened)))}
+    query = PageQuery.read(MultiDict([("q", text), *(("engine", each) for each in opened)]))
+    assert read(urlsplit(query.href).query) in {
+        query,
+        PageQuery(query.text, tuple(filter(None, query.opened))),
+    }

@@ -18,14 +18,14 @@ from spec_decode_exporter.requests.request_findings import (
     Modes,
     Percentiles,
     RequestFindings,
+    RequestTotals,
     Summary,
-    Totals,
     WindowFindings,
 )
 from spec_decode_exporter.web.page import request_panel as module
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from tests.web.page.mixed_requests import mixed_requests
 from tests.web.page.test_markup import Reading
 
@@ -38,7 +38,7 @@ async def requests(findings):
 
 def summary(number=10, speed=None, **changes):
     said = Summary(
-        totals=Totals(number, 20 * number, 80 * number, 40 * number),
+        totals=RequestTotals(number, 20 * number, 80 * number, 40 * number),
         acceptance_ratio=Percentiles(0.25, 0.5, 0.75),
         mean_acceptance_ratio=0.5,
         acceptance_length_tokens=Percentiles(2.0, 3.0, 4.0),
@@ -75,7 +75,7 @@ def rows(html):
 
 async def test_where_requests_are_not_taken_there_is_nothing():
     assert await requests(RequestFindings()) == ""
-    html = await content(Query(), PageData(100.0, iter(()), (), ()))
+    html = await content(PageQuery(), PageData(100.0, iter(()), (), ()))
     assert "requests-title" not in html
     assert "requests.ingest" in html  # one line of the glossary says how to switch it on
 

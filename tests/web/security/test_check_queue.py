@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.security.check_queue import BusyError, Check, CheckQueue
+from spec_decode_exporter.web.security.check_queue import CheckQueue, CheckQueueFullError, PasswordCheck
 
 
 class Client:
@@ -16,7 +16,7 @@ class Client:
         self.gone = False
 
     def asks(self, queue, password, address="a", user=b"prometheus"):
-        check = Check(password, "hash", password)
+        check = PasswordCheck(password, "hash", password)
         queue.add(check, address, user)
         return check.asked(lambda: self.gone)
 
@@ -80,10 +80,10 @@ async def test_of_the_passwords_for_one_name_from_one_address_any_may_be_next():
 async def test_a_full_queue_drops_a_check_of_the_address_with_most_of_them():
     queue, client = CheckQueue(4, first), Client()
     results = [client.asks(queue, b"%d" % guess, "hostile") for guess in range(4)]
-    with pytest.raises(BusyError):
+    with pytest.raises(CheckQueueFullError):
         client.asks(queue, b"one more", "hostile")
     client.asks(queue, b"right", "prometheus")
-    assert isinstance(results[-1].exception(), BusyError)
+    assert isinstance(results[-1].exception(), CheckQueueFullError)
     assert taken(queue) == [b"0", b"right", b"1", b"2"]
 
 
@@ -93,19 +93,19 @@ async def test_who_is_gone_is_not_checked_and_takes_no_place():
     gone.gone = True
     client.asks(queue, b"right", "hostile")
     assert len(queue) == 1
-    assert all(isinstance(result.exception(), BusyError) for result in results)
+    assert all(isinstance(result.exception(), CheckQueueFullError) for result in results)
     assert taken(queue) == [b"right"]
 
 
 async def test_a_check_that_somebody_still_waits_for_is_done():
     queue, gone = CheckQueue(), Client()
-    check = Check(b"key", "hash", b"password")
+    check = PasswordCheck(b"key", "hash", b"password")
     queue.add(check, "a", b"user")
     left, stays = check.asked(lambda: gone.gone), check.asked(lambda: False)
     gone.gone = True
     assert queue.take() is check
     check.end(outcome=True)
-    assert isinstance(left.exception(), BusyError)
+    assert isinstance(left.exception(), CheckQueueFullError)
     assert stays.result()
 
 
@@ -119,7 +119,7 @@ def test_every_check_is_done_once_or_rejected(asked, most):
         for number, (address, user, take) in enumerate(asked):
             try:
                 results.append(client.asks(queue, b"%d" % number, address, user))
-            except BusyError:
+            except CheckQueueFullError:
                 results.append(None)
             assert len(queue) <= most
             if take and (check := queue.take()) is not None:

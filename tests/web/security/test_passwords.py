@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from spec_decode_exporter.web.security import passwords as module
-from spec_decode_exporter.web.security.check_queue import MOST_WAITING, BusyError
+from spec_decode_exporter.web.security.check_queue import MOST_WAITING, CheckQueueFullError
 from spec_decode_exporter.web.security.passwords import Passwords
 
 
@@ -118,7 +118,7 @@ async def test_who_comes_when_too_many_wait_is_told_so_unless_the_result_is_know
         asyncio.create_task(passwords.match(users, "alice", b"%d" % each)) for each in range(MOST_WAITING)
     ]
     await asyncio.sleep(0)
-    with pytest.raises(BusyError):
+    with pytest.raises(CheckQueueFullError):
         await passwords.match(users, "alice", b"one more")
     assert await passwords.match(users, "alice", b"wonderland")
     ended.set()
@@ -224,7 +224,7 @@ async def test_with_the_address_and_the_name_of_those_who_guess_it_is_checked_am
 
 async def test_a_password_whose_client_is_gone_is_not_compared(users, compared):
     passwords = Passwords()
-    with pytest.raises(BusyError):
+    with pytest.raises(CheckQueueFullError):
         await passwords.match(users, "alice", b"wonderland", gone=lambda: True)
     assert compared == []
 

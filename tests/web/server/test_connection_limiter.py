@@ -20,7 +20,7 @@ from spec_decode_exporter.web.server.client_connection import (
     MOST_HEAD,
     MOST_RECEIVED,
     STALLED_SECONDS,
-    Connection,
+    ClientConnection,
 )
 from spec_decode_exporter.web.server.listen import parse_listen_address, serve
 
@@ -51,7 +51,7 @@ def pass_time(monkeypatch):
             timer.action()
         return len(due)
 
-    monkeypatch.setattr(Connection, "_later", later)
+    monkeypatch.setattr(ClientConnection, "_later", later)
     return over
 
 
@@ -455,7 +455,9 @@ async def test_no_more_is_read_in_one_go_than_the_bound(serving, monkeypatch):
     await serving.start()
     received = []
     monkeypatch.setattr(
-        Connection, "buffer_updated", lambda connection, nbytes: received.append(nbytes) or connection.abort()
+        ClientConnection,
+        "buffer_updated",
+        lambda connection, nbytes: received.append(nbytes) or connection.abort(),
     )
     reader, _ = await serving.connect(b"x" * 10 * MOST_RECEIVED)
     assert await hung_up(reader)

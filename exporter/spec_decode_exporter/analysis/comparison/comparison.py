@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.comparison.difference import Difference, difference
 from spec_decode_exporter.analysis.comparison.measure import PERCENTILES
-from spec_decode_exporter.analysis.comparison.measurement import Measured, Measurement, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure, Measurement, Quantity
 from spec_decode_exporter.figures.latency import Edges, edges
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -130,7 +130,7 @@ def _outcome(
 
 
 def _each(
-    before: Sequence[Measured | None], after: Sequence[Measured | None]
+    before: Sequence[MeasuredFigure | None], after: Sequence[MeasuredFigure | None]
 ) -> tuple[Difference | None, ...]:
     pairs = zip(before, after, strict=False)
     return tuple(None if one is None or two is None else difference(one, two) for one, two in pairs)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import hypot, sqrt
 
-from spec_decode_exporter.analysis.comparison.measurement import Measured
+from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure
 from spec_decode_exporter.analysis.statistics.student_t import degrees_of_sum, t_quantile
 
 
@@ -24,8 +24,8 @@ from spec_decode_exporter.analysis.statistics.student_t import degrees_of_sum, t
 class Difference:
     """A figure before and after, in its own unit."""
 
-    before: Measured
-    after: Measured
+    before: MeasuredFigure
+    after: MeasuredFigure
     change: float
     """After less before."""
     lower: float | None
@@ -43,7 +43,7 @@ class Difference:
         return self.after.value / self.before.value if self.before.value else None
 
 
-def difference(before: Measured, after: Measured) -> Difference:
+def difference(before: MeasuredFigure, after: MeasuredFigure) -> Difference:
     """Return how far a figure has moved."""
     change = after.value - before.value
     distances = _by_errors(before, after) or _by_bounds(before, after)
@@ -52,7 +52,7 @@ def difference(before: Measured, after: Measured) -> Difference:
     return Difference(before, after, change, change - distances[0], change + distances[1])
 
 
-def _by_errors(before: Measured, after: Measured) -> tuple[float, float] | None:
+def _by_errors(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, float] | None:
     if before.standard_error is None or after.standard_error is None:
         return None
     variances = before.standard_error**2, after.standard_error**2
@@ -61,7 +61,7 @@ def _by_errors(before: Measured, after: Measured) -> tuple[float, float] | None:
     return half, half
 
 
-def _by_bounds(before: Measured, after: Measured) -> tuple[float, float] | None:
+def _by_bounds(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, float] | None:
     if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
         return None
     return (

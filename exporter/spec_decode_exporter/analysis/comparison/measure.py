@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.comparison.measurement import Histogram, Measured, Measurement, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import (
+    MeasuredFigure,
+    MeasuredHistogram,
+    Measurement,
+    Quantity,
+)
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
@@ -157,7 +162,7 @@ _ROWS: Final[Mapping[Quantity, _Row]] = {
 }
 
 
-def _quantities(window: Window) -> Iterator[tuple[Quantity, Measured]]:
+def _quantities(window: Window) -> Iterator[tuple[Quantity, MeasuredFigure]]:
     judged = {
         Quantity.DRAFT_ACCEPTANCE_RATIO: (acceptance.draft_acceptance_ratio, acceptance_ratio_estimate),
         Quantity.ACCEPTANCE_LENGTH: (acceptance.acceptance_length_tokens, acceptance_length_estimate),
@@ -165,11 +170,14 @@ def _quantities(window: Window) -> Iterator[tuple[Quantity, Measured]]:
     for quantity, (value_of, estimate_of) in judged.items():
         value = value_of(window)
         if value is not None:
-            yield quantity, Measured.of(value, estimate_of(window))
+            yield quantity, MeasuredFigure.of(value, estimate_of(window))
     for quantity, row in _ROWS.items():
         value = row.value(window)
         if value is not None:
-            yield quantity, Measured.of(value, _estimate(window, row.numerator, row.denominator, row.highest))
+            yield (
+                quantity,
+                MeasuredFigure.of(value, _estimate(window, row.numerator, row.denominator, row.highest)),
+            )
 
 
 def _estimate(
@@ -186,12 +194,12 @@ def _estimate(
     )
 
 
-def _positions(window: Window) -> Iterator[Measured | None]:
+def _positions(window: Window) -> Iterator[MeasuredFigure | None]:
     for position, share in enumerate(positions.position_acceptance_ratios(window)):
         yield _share(window, share, _position(position), _counter(Counter.DRAFTS), window[Counter.DRAFTS])
 
 
-def _conditional(window: Window) -> Iterator[Measured | None]:
+def _conditional(window: Window) -> Iterator[MeasuredFigure | None]:
     reached: tuple[int | None, ...] = (window[Counter.DRAFTS], *window.positions)
     for position, share in enumerate(positions.conditional_acceptance_ratios(window)):
         before = _position(position - 1) if position else _counter(Counter.DRAFTS)
@@ -204,21 +212,21 @@ def _position(position: int) -> Column:
 
 def _share(
     window: Window, share: float | None, numerator: Column, denominator: Column, trials: int | None
-) -> Measured | None:
+) -> MeasuredFigure | None:
     """Return a share of drafts with its bounds, which are never surer than those of independent drafts."""
     if share is None or not trials:
         return None
     alone = sqrt(max(0.0, share * (1 - share)) / trials)
-    return Measured.of(share, _estimate(window, numerator, denominator, 1.0, alone))
+    return MeasuredFigure.of(share, _estimate(window, numerator, denominator, 1.0, alone))
 
 
-def _histogram(name: Latency, buckets: Buckets) -> Histogram:
+def _histogram(name: Latency, buckets: Buckets) -> MeasuredHistogram:
     quantiles = {key: _quantile(name, share, buckets) for key, share in PERCENTILES}
     finite = tuple(bound for bound in buckets.bounds if bound < inf)
-    return Histogram(bounds=finite, counts=buckets.counts, **quantiles)
+    return MeasuredHistogram(bounds=finite, counts=buckets.counts, **quantiles)
 
 
-def _quantile(name: Latency, share: float, buckets: Buckets) -> Measured | None:
+def _quantile(name: Latency, share: float, buckets: Buckets) -> MeasuredFigure | None:
     """Return a quantile between the edges of the buckets that its 95 % ranks fall into.
 
     The ranks are n·q ± 1.96·√(n·q·(1 - q)), which needs no assumption but that requests do not depend on one
@@ -230,8 +238,8 @@ def _quantile(name: Latency, share: float, buckets: Buckets) -> Measured | None:
     half = _NORMAL * sqrt(share * (1 - share) / buckets.counts[-1])
     edges = _bucket(share - half, buckets), _bucket(share + half, buckets)
     if name is Latency.DECODE_STEP or edges[0] is None or edges[1] is None:
-        return Measured(value=value)
-    return Measured(value=value, lower=min(value, edges[0][0]), upper=max(value, edges[1][1]))
+        return MeasuredFigure(value=value)
+    return MeasuredFigure(value=value, lower=min(value, edges[0][0]), upper=max(value, edges[1][1]))
 
 
 def _bucket(share: float, buckets: Buckets) -> tuple[float, float] | None:

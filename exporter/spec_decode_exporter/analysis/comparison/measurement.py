@@ -41,13 +41,13 @@ class Quantity(StrEnum):
     PREFIX_CACHE_HITS = "prefix_cache_hit_ratio"
 
 
-class Part(BaseModel):
+class MeasurementPart(BaseModel):
     """A part of what was measured: frozen, complete, and of finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Measured(Part):
+class MeasuredFigure(MeasurementPart):
     """A figure. Its bounds are null where too few requests passed through the window to say."""
 
     value: float
@@ -71,9 +71,9 @@ class Measured(Part):
             degrees=estimate.degrees,
         )
 
-    def divided(self, number: int) -> Measured:
+    def divided(self, number: int) -> MeasuredFigure:
         """Return the same for one of so many engines that it is the sum of."""
-        return Measured(
+        return MeasuredFigure(
             value=self.value / number,
             lower=None if self.lower is None else self.lower / number,
             upper=None if self.upper is None else self.upper / number,
@@ -92,16 +92,16 @@ class Measured(Part):
         return self
 
 
-class Histogram(Part):
+class MeasuredHistogram(MeasurementPart):
     """One of the server's own histograms, and its quantiles in seconds."""
 
     bounds: tuple[float, ...]
     """The upper bounds of the buckets; that of the last bucket, which is infinite, is left out."""
     counts: tuple[Count, ...]
     """How many observations were no greater than each bound, and how many there were."""
-    p50: Measured | None
-    p95: Measured | None
-    p99: Measured | None
+    p50: MeasuredFigure | None
+    p95: MeasuredFigure | None
+    p99: MeasuredFigure | None
 
     @model_validator(mode="after")
     def _cumulative(self) -> Self:
@@ -110,12 +110,12 @@ class Histogram(Part):
         return self
 
     @property
-    def quantiles(self) -> dict[str, Measured | None]:
+    def quantiles(self) -> dict[str, MeasuredFigure | None]:
         """The quantiles by their names."""
         return {"p50": self.p50, "p95": self.p95, "p99": self.p99}
 
 
-class Measurement(Part):
+class Measurement(MeasurementPart):
     """Everything that was measured of one engine, or of several as one."""
 
     seconds: Annotated[float, Field(ge=0)]
@@ -125,11 +125,11 @@ class Measurement(Part):
     """How far each counter moved; one that the engine does not have is absent."""
     position_accepted_tokens: tuple[Count, ...]
     """The draft tokens that were accepted at each of the K draft positions."""
-    quantities: Mapping[Quantity, Measured]
+    quantities: Mapping[Quantity, MeasuredFigure]
     """The figures that there are."""
-    position_acceptance_ratio: tuple[Measured | None, ...]
-    position_conditional_acceptance_ratio: tuple[Measured | None, ...]
-    latency_seconds: Mapping[Latency, Histogram]
+    position_acceptance_ratio: tuple[MeasuredFigure | None, ...]
+    position_conditional_acceptance_ratio: tuple[MeasuredFigure | None, ...]
+    latency_seconds: Mapping[Latency, MeasuredHistogram]
 
     @property
     def tokens(self) -> int:

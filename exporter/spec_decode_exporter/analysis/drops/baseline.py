@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp
 
-from spec_decode_exporter.analysis.drops.interval import Amount, Stretch
+from spec_decode_exporter.analysis.drops.interval import Amount, Interval
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Baseline:
     weighted_drafts: Amount = 0.0
     """Σ w² D over the stretches, w being their weights now."""
 
-    def add(self, stretch: Stretch, memory: float) -> None:
+    def add(self, stretch: Interval, memory: float) -> None:
         """Take in a stretch; what was there before loses weight by exp(-seconds / ``memory``)."""
         kept = exp(-stretch.seconds / memory)
         self.seconds = kept * self.seconds + stretch.seconds

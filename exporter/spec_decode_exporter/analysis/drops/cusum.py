@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log1p, sqrt
 
-from spec_decode_exporter.analysis.drops.interval import Amount, Stretch
+from spec_decode_exporter.analysis.drops.interval import Amount, Interval
 from spec_decode_exporter.analysis.drops.noise import Variance
 
 
@@ -55,10 +55,10 @@ class Cusum:
     """One sum that never falls below 0."""
 
     sum: Amount = 0.0
-    since: Stretch = field(default_factory=Stretch)
+    since: Interval = field(default_factory=Interval)
     """What was drafted since it was last 0: the likeliest beginning of a change."""
 
-    def add(self, evidence: float, threshold: float, increment: Stretch) -> bool:
+    def add(self, evidence: float, threshold: float, increment: Interval) -> bool:
         """Add what an increment says; return whether the sum is now above the threshold."""
         total = self.sum + evidence
         if total > 0:
@@ -72,4 +72,4 @@ class Cusum:
     def reset(self) -> None:
         """Start at 0."""
         self.sum = 0.0
-        self.since = Stretch()
+        self.since = Interval()

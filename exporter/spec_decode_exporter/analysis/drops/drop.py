@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from spec_decode_exporter.analysis.drops.cusum import Cusum
-from spec_decode_exporter.analysis.drops.interval import Amount, Stretch
+from spec_decode_exporter.analysis.drops.interval import Amount, Interval
 
 
 class DropKind(StrEnum):
@@ -34,7 +34,7 @@ class DropChange:
     """Acceptance is not back: the drop has lasted so long that it is what is usual now."""
 
 
-class Step(NamedTuple):
+class DropStep(NamedTuple):
     """What an increment adds to a sum, and where the sum is high enough."""
 
     evidence: float
@@ -49,7 +49,7 @@ class Alarm:
     sums: list[Cusum]
     found: Amount | None = None
     """When the drop was found, by ``Stretches.elapsed``; None if there is none."""
-    drop: Stretch = field(default_factory=Stretch)
+    drop: Interval = field(default_factory=Interval)
     """What was drafted since it began."""
 
     @property
@@ -57,7 +57,7 @@ class Alarm:
         """Whether there is a drop."""
         return self.found is not None
 
-    def observe(self, steps: Sequence[Step], increment: Stretch, now: float) -> Stretch | None:
+    def observe(self, steps: Sequence[DropStep], increment: Interval, now: float) -> Interval | None:
         """Add an increment; if that begins or ends a drop, return what was drafted since the change."""
         return self._begin(steps, increment, now) if self.found is None else self._end(steps[0], increment)
 
@@ -66,7 +66,7 @@ class Alarm:
         for one, threshold in zip(self.sums, thresholds, strict=True):
             one.sum = min(one.sum, threshold / 2)
 
-    def _begin(self, steps: Sequence[Step], increment: Stretch, now: float) -> Stretch | None:
+    def _begin(self, steps: Sequence[DropStep], increment: Interval, now: float) -> Interval | None:
         since = None
         for one, (evidence, threshold) in zip(self.sums, steps, strict=True):
             if one.add(evidence, threshold, increment):
@@ -76,7 +76,7 @@ class Alarm:
             self._reset()
         return since
 
-    def _end(self, step: Step, increment: Stretch) -> Stretch | None:
+    def _end(self, step: DropStep, increment: Interval) -> Interval | None:
         self.drop.add(increment)
         one = self.sums[0]
         if not one.add(-step.evidence, step.threshold, increment):

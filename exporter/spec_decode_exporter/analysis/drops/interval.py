@@ -16,7 +16,7 @@ Amount = Annotated[float, Field(ge=0, le=1e100, allow_inf_nan=False)]
 
 
 @dataclass(slots=True)
-class Stretch:
+class Interval:
     """What was drafted over some seconds. Silence is left out: only time with drafts counts."""
 
     seconds: Amount = 0.0
@@ -32,7 +32,7 @@ class Stretch:
         """The acceptance length in tokens, 1 + A / D."""
         return 1 + self.accepted / self.drafts
 
-    def add(self, more: Stretch) -> None:
+    def add(self, more: Interval) -> None:
         """Go on by another one."""
         self.seconds += more.seconds
         self.drafts += more.drafts
@@ -41,18 +41,18 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Stretches:
+class IntervalSplitter:
     """Cuts time into stretches, and holds them back until they are old enough to be learnt from."""
 
     elapsed: Amount = 0.0
     """How many seconds the engine was watched. There is no other clock, so that a file can hold it."""
     drafted: Amount = 0.0
     """How many of them had drafts."""
-    filling: Stretch = field(default_factory=Stretch)
-    held: list[Stretch] = field(default_factory=list)
+    filling: Interval = field(default_factory=Interval)
+    held: list[Interval] = field(default_factory=list)
     """Oldest first."""
 
-    def add(self, increment: Stretch, length: float) -> Stretch | None:
+    def add(self, increment: Interval, length: float) -> Interval | None:
         """Add an increment; return the stretch that it completes, of at least ``length`` seconds."""
         self.elapsed += increment.seconds
         if increment.drafts <= 0:
@@ -63,18 +63,18 @@ class Stretches:
         filling.end = self.elapsed
         if filling.seconds < length:
             return None
-        self.filling = Stretch()
+        self.filling = Interval()
         self.held.append(filling)
         return filling
 
-    def older_than(self, age: float) -> Iterator[Stretch]:
+    def older_than(self, age: float) -> Iterator[Interval]:
         """Let go of the stretches that ended at least ``age`` seconds ago."""
         while self.held and self.held[0].end <= self.elapsed - age:
             yield self.held.pop(0)
 
-    def newer_than(self, age: float) -> Stretch | None:
+    def newer_than(self, age: float) -> Interval | None:
         """Add up what ended less than ``age`` seconds ago and is not let go of; None if that is nothing."""
-        recent = Stretch()
+        recent = Interval()
         for one in (*self.held, self.filling):
             if one.drafts and one.end > self.elapsed - age:
                 recent.add(one)

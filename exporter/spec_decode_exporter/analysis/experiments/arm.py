@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import LEAST_INCREMENTS, Increments, Window
 
 
-class Basis(StrEnum):
+class SpeedupBasis(StrEnum):
     """By what arms are compared; the value is the ``basis`` label."""
 
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - a token of text
@@ -38,7 +38,7 @@ class Basis(StrEnum):
     """Generation tokens a second of each running request; here its inverse, request seconds a token."""
 
 
-class Pace(NamedTuple):
+class ArmPace(NamedTuple):
     """What an arm takes by one basis: less is faster. The unit is the basis' own."""
 
     value: float
@@ -120,7 +120,7 @@ class Arm:
         passing = ratio(sum(started or 0 for started, _ in told), sum(running for _, running in told))
         return cosines_of(max(window.seconds for window in self.windows), passing)
 
-    def measures(self) -> dict[Basis, Pace]:
+    def measures(self) -> dict[SpeedupBasis, ArmPace]:
         """Return what the arm takes by each basis that an engine tells, and by which anything happened."""
         edges = _grid(self.length, self.newest)
         cells = [_cells(window, edges) for window in self.windows]
@@ -144,13 +144,13 @@ def _added(engines: Iterable[_Columns]) -> _Columns:
     return _Columns(above, below)
 
 
-def _pace(columns: _Columns, cosines: int) -> Pace:
+def _pace(columns: _Columns, cosines: int) -> ArmPace:
     above, below = columns
     estimate = ratio_estimate(above, below, cosines, lowest=0.0, highest=inf)
     value = sum(above) / sum(below)
     if estimate is None:
-        return Pace(value, None, 0)
-    return Pace(value, estimate.standard_error / value, estimate.degrees)
+        return ArmPace(value, None, 0)
+    return ArmPace(value, estimate.standard_error / value, estimate.degrees)
 
 
 def _worked(window: Window) -> bool:
@@ -198,8 +198,8 @@ def _request_seconds(engine: _Cells) -> _Columns | None:
     )
 
 
-_READS: Final[Mapping[Basis, Callable[[_Cells], _Columns | None]]] = {
-    Basis.TIME_PER_OUTPUT_TOKEN: _decoding,
-    Basis.END_TO_END: _end_to_end,
-    Basis.THROUGHPUT_PER_REQUEST: _request_seconds,
+_READS: Final[Mapping[SpeedupBasis, Callable[[_Cells], _Columns | None]]] = {
+    SpeedupBasis.TIME_PER_OUTPUT_TOKEN: _decoding,
+    SpeedupBasis.END_TO_END: _end_to_end,
+    SpeedupBasis.THROUGHPUT_PER_REQUEST: _request_seconds,
 }

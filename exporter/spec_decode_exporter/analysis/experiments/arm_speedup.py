@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, sqrt
 
-from spec_decode_exporter.analysis.experiments.arm import Pace
+from spec_decode_exporter.analysis.experiments.arm import ArmPace
 from spec_decode_exporter.analysis.statistics.student_t import degrees_of_sum, t_quantile
 from spec_decode_exporter.figures.estimate import Estimate
 
@@ -29,7 +29,7 @@ class ArmSpeedup:
     """The same with its 95 % bounds; None where one of the arms has none."""
 
 
-def arm_speedup(baseline: Pace, arm: Pace) -> ArmSpeedup:
+def arm_speedup(baseline: ArmPace, arm: ArmPace) -> ArmSpeedup:
     """Return how much faster ``arm`` is; both take something, and less is faster."""
     value = baseline.value / arm.value
     if baseline.relative_error is None or arm.relative_error is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Final
 
-from spec_decode_exporter.analysis.experiments.arm import Arm, Basis, Pace
+from spec_decode_exporter.analysis.experiments.arm import Arm, ArmPace, SpeedupBasis
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup, arm_speedup
 from spec_decode_exporter.analysis.experiments.comparability import Conditions, comparable, conditions
 from spec_decode_exporter.analysis.recommendation import is_better
@@ -48,7 +48,7 @@ class ArmWindow:
     """In tokens, the bonus token included; None without drafts."""
     conditions: Conditions = field(default_factory=dict)
     """Which conditions of a comparison hold; none of the baseline itself."""
-    speedups: Mapping[Basis, ArmSpeedup] = field(default_factory=dict)
+    speedups: Mapping[SpeedupBasis, ArmSpeedup] = field(default_factory=dict)
     """Against the baseline, where the two can be compared."""
 
 
@@ -58,7 +58,7 @@ class ArmFindings:
 
     windows: tuple[ArmWindow, ...]
     """Ascending by length; at least one."""
-    wins: Mapping[Basis, bool]
+    wins: Mapping[SpeedupBasis, bool]
     """Whether it is the fastest beyond doubt, over the longest window. Of one look alone: see ``Contest``."""
     serves: frozenset[tuple[str, str]] = frozenset()
     """The model names and methods of its engines."""
@@ -102,19 +102,21 @@ def compare(
         for name, each in sums.items()
     }
     longest = {name: each[-1] for name, each in windows.items()}
-    winners = {basis: winner(settings.baseline, longest, basis) for basis in Basis}
+    winners = {basis: winner(settings.baseline, longest, basis) for basis in SpeedupBasis}
     return Experiment(
         settings.name,
         settings.baseline,
         {
-            name: ArmFindings(each, {basis: winners[basis] == name for basis in Basis}, _serves(arms[name]))
+            name: ArmFindings(
+                each, {basis: winners[basis] == name for basis in SpeedupBasis}, _serves(arms[name])
+            )
             for name, each in windows.items()
         },
         _faster(settings.baseline, longest),
     )
 
 
-def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: Basis) -> str | None:
+def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) -> str | None:
     """Return the arm that is faster than all others beyond doubt; None if there is none.
 
     Its lower bound is above 1 and above the upper bounds of the others. The baseline wins where all upper
@@ -142,7 +144,7 @@ def speedup_of(experiment: Experiment, name: str) -> Estimate | None:
 
 
 def _gain(baseline: str, name: str, arm: ArmWindow) -> Estimate | None:
-    return _NO_GAIN if name == baseline else _estimate(arm, Basis.TIME_PER_OUTPUT_TOKEN)
+    return _NO_GAIN if name == baseline else _estimate(arm, SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
 
 
 def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
@@ -152,7 +154,7 @@ def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str
     )
 
 
-def _estimate(arm: ArmWindow, basis: Basis) -> Estimate | None:
+def _estimate(arm: ArmWindow, basis: SpeedupBasis) -> Estimate | None:
     speedup = arm.speedups.get(basis)
     return None if speedup is None else speedup.estimate
 
@@ -171,7 +173,7 @@ def _baseline_window(arm: Arm) -> ArmWindow:
     return ArmWindow(arm.length, len(arm.windows), arm.total(Counter.FIRST_TOKENS), arm.acceptance_length)
 
 
-def _window(arm: Arm, baseline: Arm, held: Mapping[Basis, Pace]) -> ArmWindow:
+def _window(arm: Arm, baseline: Arm, held: Mapping[SpeedupBasis, ArmPace]) -> ArmWindow:
     """Hold an arm against what its baseline takes by each basis."""
     found = conditions(arm, baseline)
     mine = arm.measures() if comparable(found) else {}

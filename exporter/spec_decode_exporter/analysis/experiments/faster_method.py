@@ -13,7 +13,7 @@ OFF: Final = "off"
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class FasterMethod:
     """An arm that is faster than an engine's own, by the time per output token over the longest window."""
 
     experiment: str
@@ -27,7 +27,7 @@ class Rival:
     """Of the engine's own arm."""
 
 
-def rival(experiment: Experiment, arm: str, member: Member) -> Rival | None:
+def faster_method(experiment: Experiment, arm: str, member: Member) -> FasterMethod | None:
     """Return the fastest arm that is better than ``arm``, which ``member`` is in; None if there is none.
 
     It serves the same model, all of it, by one method that is known to be another one. To stop speculating is
@@ -37,7 +37,7 @@ def rival(experiment: Experiment, arm: str, member: Member) -> Rival | None:
     if own is None or member.labels["method"] in {"", OFF}:
         return None
     others = [
-        Rival(experiment.name, name, method, speedup, own)
+        FasterMethod(experiment.name, name, method, speedup, own)
         for name, findings in experiment.arms.items()
         if (name, arm) in experiment.faster
         and (method := _other_method(findings, member))

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import ClientError
 from pydantic import ValidationError
 
-from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.group_reader import MOST_TARGETS
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError, ExpiredError, refused
@@ -176,7 +176,7 @@ class PodDiscovery:
             # A connection that breaks is as good as one that ends: the next watch goes on where it was.
             with suppress(ClientError, OSError):
                 async for together in events:
-                    changed = await giving_way(self._take(together))
+                    changed = await cooperatively(self._take(together))
                     self._is_well()
                     if changed:
                         return True

@@ -54,35 +54,35 @@ class UnusablePodError(Exception):
     """A pod that should be a target cannot be one; the text says why."""
 
 
-class _Part(BaseModel):
+class _PodPart(BaseModel):
     """A part of the API's answer. What is not of interest is passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
-class _Port(_Part):
+class _Port(_PodPart):
     name: str = ""
     container_port: int
 
 
-class _Variable(_Part):
+class _Variable(_PodPart):
     # Absent if it is too long: Kubernetes has no bound for it, and one pod must not make the list unreadable.
     name: str = ""
     value: str | None = None
 
 
-class _Container(_Part):
+class _Container(_PodPart):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: tuple[_Variable, ...] = ()
     ports: tuple[_Port, ...] = ()
 
 
-class _Spec(_Part):
+class _Spec(_PodPart):
     containers: tuple[_Container, ...] = ()
 
 
-class _Metadata(_Part):
+class _Metadata(_PodPart):
     # Kubernetes guarantees these names: another one does not come from its API.
     name: str = Field(pattern=r"^[a-z0-9.-]{1,253}$")
     namespace: str = Field(pattern=r"^[a-z0-9-]{1,63}$")
@@ -91,18 +91,18 @@ class _Metadata(_Part):
     annotations: Mapping[str, str] = Field(default_factory=dict)
 
 
-class _Condition(_Part):
+class _Condition(_PodPart):
     type: str = ""
     status: str = ""
 
 
-class _Status(_Part):
+class _Status(_PodPart):
     phase: str = ""
     pod_ip: str = Field(default="", alias="podIP")
     conditions: tuple[_Condition, ...] = ()
 
 
-class Pod(_Part):
+class Pod(_PodPart):
     """A pod of the core API, version v1."""
 
     metadata: _Metadata

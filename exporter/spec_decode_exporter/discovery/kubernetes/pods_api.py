@@ -21,7 +21,7 @@ from spec_decode_exporter.config.http_settings import Authorization, HttpSetting
 from spec_decode_exporter.config.kubernetes_settings import NAMESPACE
 from spec_decode_exporter.config.url import host_and_port
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
-from spec_decode_exporter.core.cooperative_yield import giving_way
+from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.core.json_reader import Shape
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.kubernetes.api_objects import (
@@ -151,7 +151,7 @@ class PodsApi:
         """
         more = ""
         for _ in range(_MOST_PAGES):
-            metadata = await giving_way(page_of(await self._page(more), shape, put))
+            metadata = await cooperatively(page_of(await self._page(more), shape, put))
             more = token_of(metadata, "continue")
             if not more:
                 return version_of(metadata)
@@ -254,4 +254,4 @@ async def _events(answer: ClientResponse, shape: Mapping[str, Shape]) -> AsyncIt
         if end:
             lines = bytes(rest[:end]).split(b"\n")
             del rest[:end]
-            yield await giving_way(events_of(lines, shape))
+            yield await cooperatively(events_of(lines, shape))

@@ -11,11 +11,11 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.interval import Stretch
+from spec_decode_exporter.analysis.drops.interval import Interval
 from spec_decode_exporter.analysis.drops.noise import variance_of
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.slow_drop import SlowDrop, SlowState
-from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDrop, SuddenState
+from spec_decode_exporter.monitor.drops.slow_drop import SlowDropDetector, SlowState
+from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDropDetector, SuddenState
 from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
 
 RECENT_SECONDS: Final = 30.0
@@ -51,13 +51,13 @@ class DropStatus:
     """How many were found since the watch began."""
 
 
-class DropWatch:
+class DropDetector:
     """Watches one engine, as long as it drafts with one method and one K."""
 
     def __init__(self, policy: DropPolicy) -> None:
         """Watch by a policy."""
-        self._sudden = SuddenDrop(policy)
-        self._slow = SlowDrop(policy)
+        self._sudden = SuddenDropDetector(policy)
+        self._slow = SlowDropDetector(policy)
         self._drops = dict.fromkeys(DropKind, 0)
 
     @property
@@ -77,7 +77,7 @@ class DropWatch:
         ``begin`` and ``end`` are seconds, of which only the difference counts. ``accepted`` are the accepted
         tokens of all positions, ``positions`` those of each.
         """
-        increment = Stretch(end - begin, drafts, accepted, squares(accepted, positions))
+        increment = Interval(end - begin, drafts, accepted, squares(accepted, positions))
         try:
             changes = self._sudden.observe(increment), self._slow.observe(increment)
         except ArithmeticError:  # what was remembered is what no engine can have done
@@ -123,7 +123,7 @@ class DropWatch:
 
     def restore(self, saved: Mapping[str, Any]) -> bool:
         """Go on with what ``saved`` returned; return whether it was understood. If not, nothing changes."""
-        sudden, slow = SuddenDrop(self.policy), SlowDrop(self.policy)
+        sudden, slow = SuddenDropDetector(self.policy), SlowDropDetector(self.policy)
         try:
             state = _STATE.validate_python(saved)
             sudden.restore(state.sudden)

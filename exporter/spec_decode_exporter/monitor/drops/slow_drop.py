@@ -8,8 +8,8 @@ from typing import Final
 
 from spec_decode_exporter.analysis.drops.baseline import Baseline
 from spec_decode_exporter.analysis.drops.cusum import Cusum
-from spec_decode_exporter.analysis.drops.drop import Alarm, DropChange, DropKind, Step
-from spec_decode_exporter.analysis.drops.interval import Stretch, Stretches
+from spec_decode_exporter.analysis.drops.drop import Alarm, DropChange, DropKind, DropStep
+from spec_decode_exporter.analysis.drops.interval import Interval, IntervalSplitter
 from spec_decode_exporter.analysis.drops.noise import LEAST_DIFFERENCES, Differences
 from spec_decode_exporter.config.policy import DropPolicy
 
@@ -31,14 +31,14 @@ FROZEN_SECONDS: Final = 8 * 3600.0
 class SlowState:
     """Everything that is remembered."""
 
-    stretches: Stretches = field(default_factory=Stretches)
+    stretches: IntervalSplitter = field(default_factory=IntervalSplitter)
     baseline: Baseline = field(default_factory=Baseline)
     differences: Differences = field(default_factory=Differences)
     """Between neighbouring stretches."""
     alarm: Alarm = field(default_factory=lambda: Alarm([Cusum()]))
 
 
-class SlowDrop:
+class SlowDropDetector:
     """Watches for slow drops."""
 
     def __init__(self, policy: DropPolicy) -> None:
@@ -52,7 +52,7 @@ class SlowDrop:
         enough = self.state.differences.number >= LEAST_DIFFERENCES
         return self.state.alarm.dropped if enough else None
 
-    def observe(self, increment: Stretch) -> DropChange | None:
+    def observe(self, increment: Interval) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
         complete = self.state.stretches.add(increment, STRETCH_SECONDS)
         return (self._take(complete) if complete else None) or self._grown_old()
@@ -62,20 +62,20 @@ class SlowDrop:
         self.state = state
         state.alarm.halve([THRESHOLD])
 
-    def _take(self, stretch: Stretch) -> DropChange | None:
+    def _take(self, stretch: Interval) -> DropChange | None:
         state = self.state
         self._learn()
         if self.dropped is None:
             return None
         usual = state.baseline.length
-        step = Step((usual - stretch.length) / self._deviation(stretch) - ALLOWANCE, THRESHOLD)
+        step = DropStep((usual - stretch.length) / self._deviation(stretch) - ALLOWANCE, THRESHOLD)
         since = state.alarm.observe([step], stretch, state.stretches.elapsed)
         if not since:
             return None
         self._forget_the_last_hour()
         return DropChange(DropKind.SLOW, state.alarm.dropped, usual, since.length, since.seconds)
 
-    def _deviation(self, stretch: Stretch) -> float:
+    def _deviation(self, stretch: Interval) -> float:
         """Return how far the acceptance length of a stretch usually lies from the baseline, in tokens."""
         baseline = self.state.baseline
         per_draft = self.state.differences.variance()

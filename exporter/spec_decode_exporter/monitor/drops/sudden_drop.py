@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.drops.baseline import Baseline
 from spec_decode_exporter.analysis.drops.cusum import Cusum, least_threshold
-from spec_decode_exporter.analysis.drops.drop import Alarm, DropChange, DropKind, Step
-from spec_decode_exporter.analysis.drops.interval import Amount, Stretch, Stretches
+from spec_decode_exporter.analysis.drops.drop import Alarm, DropChange, DropKind, DropStep
+from spec_decode_exporter.analysis.drops.interval import Amount, Interval, IntervalSplitter
 from spec_decode_exporter.analysis.drops.noise import Noise, Variance
 from spec_decode_exporter.config.policy import DropPolicy
 
@@ -33,7 +33,7 @@ SIZES: Final = (1, 2)
 The false alarms of one are mostly those of the other too, and both are rarer than the formula has them."""
 
 
-class Limits(NamedTuple):
+class DropLimits(NamedTuple):
     """What one sum is held against."""
 
     accepted: float
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
 class SuddenState:
     """Everything that is remembered."""
 
-    stretches: Stretches = field(default_factory=Stretches)
+    stretches: IntervalSplitter = field(default_factory=IntervalSplitter)
     baseline: Baseline = field(default_factory=Baseline)
     noise: Noise = field(default_factory=Noise)
     alarm: Alarm = field(default_factory=lambda: Alarm([Cusum() for _ in SIZES]))
@@ -54,7 +54,7 @@ class SuddenState:
     """Nothing is learnt from what began before this, by ``Stretches.elapsed``: it was a drop."""
 
 
-class SuddenDrop:
+class SuddenDropDetector:
     """Watches for sudden drops."""
 
     def __init__(self, policy: DropPolicy) -> None:
@@ -63,14 +63,14 @@ class SuddenDrop:
         self.state = SuddenState()
         self.variances: list[Variance] = []
         """Of the sums that matter, longest first; none until enough was seen to judge by."""
-        self._limits: list[Limits] = []
+        self._limits: list[DropLimits] = []
 
     @property
     def dropped(self) -> bool | None:
         """Whether there is a drop; None as long as too little was seen to judge by."""
         return self.state.alarm.dropped if self._limits else None
 
-    def observe(self, increment: Stretch) -> DropChange | None:
+    def observe(self, increment: Interval) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
         state = self.state
         change = self._judge(increment) if increment.drafts > 0 and self._limits else None
@@ -86,9 +86,9 @@ class SuddenDrop:
         thresholds = [limit.threshold for limit in self._limits]
         state.alarm.halve(thresholds or [0.0] * len(SIZES))
 
-    def _judge(self, increment: Stretch) -> DropChange | None:
+    def _judge(self, increment: Interval) -> DropChange | None:
         state, drafts, accepted = self.state, increment.drafts, increment.accepted
-        steps = [Step(usual * drafts - accepted, threshold) for usual, threshold in self._limits]
+        steps = [DropStep(usual * drafts - accepted, threshold) for usual, threshold in self._limits]
         since = state.alarm.observe(steps, increment, state.stretches.elapsed)
         if not since:
             return None
@@ -130,10 +130,12 @@ class SuddenDrop:
         ]
         self._limits = [self._limits_of(size) for size in SIZES if self.variances]
 
-    def _limits_of(self, size: float) -> Limits:
+    def _limits_of(self, size: float) -> DropLimits:
         """Work them out for a drop of ``size``; the baseline is taken as lower by once its standard error."""
         baseline, policy = self.state.baseline, self.policy
         allowance = size * policy.ratio * baseline.length / 2
         error = sqrt(self.variances[0].value / baseline.effective_drafts)
         drafts = baseline.drafts_per_second * policy.false_alarm_period
-        return Limits(baseline.mean - allowance - error, least_threshold(self.variances, allowance, drafts))
+        return DropLimits(
+            baseline.mean - allowance - error, least_threshold(self.variances, allowance, drafts)
+        )

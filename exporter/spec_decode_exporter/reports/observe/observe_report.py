@@ -22,13 +22,13 @@ from spec_decode_exporter.reports.observe.request_sections import requests
 from spec_decode_exporter.reports.parts import (
     Bar,
     Chart,
-    Engine,
+    EngineReport,
     Fact,
     Figure,
     Note,
     Part,
     Report,
-    Section,
+    ReportSection,
     Tone,
 )
 from spec_decode_exporter.scrape.page.engine_table import Latency
@@ -90,7 +90,7 @@ def report(view: ObservationView) -> Report:
     )
 
 
-def _requests(view: RequestsView | None) -> tuple[Section, ...]:
+def _requests(view: RequestsView | None) -> tuple[ReportSection, ...]:
     return tuple(requests(view)) if view else ()
 
 
@@ -118,14 +118,14 @@ def _unseen(target: TargetView) -> Note:
     return Note(reason, name, Tone.BAD, foreign=True)
 
 
-def _engine(engine: EngineView, seconds: float) -> Engine:
+def _engine(engine: EngineView, seconds: float) -> EngineReport:
     word, tone = _VERDICTS[engine.verdict]
     if engine.state in _STATES:
         word, tone = str(engine.state), _STATES[engine.state]
-    sections = [Section("What is missing", tuple(needs(engine, seconds)))]
+    sections = [ReportSection("What is missing", tuple(needs(engine, seconds)))]
     for window in engine.windows[-1:]:
-        sections += [Section(title, tuple(parts(engine, window))) for title, parts in _SECTIONS.items()]
-    return Engine(
+        sections += [ReportSection(title, tuple(parts(engine, window))) for title, parts in _SECTIONS.items()]
+    return EngineReport(
         name=f"{engine.model_name}, engine {engine.engine}",
         place=engine.target,
         word=word,

@@ -7,7 +7,7 @@ from typing import Final
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.reports import numbers
-from spec_decode_exporter.reports.parts import Fact, Note, Part, Section, Tone
+from spec_decode_exporter.reports.parts import Fact, Note, Part, ReportSection, Tone
 from spec_decode_exporter.requests.request_advice import temperature
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.views.request_models import (
@@ -31,17 +31,17 @@ _TONES: Final[Mapping[Effect, Tone]] = {
 """In the order in which groups are told."""
 
 
-def requests(view: RequestsView) -> Iterator[Section]:
+def requests(view: RequestsView) -> Iterator[ReportSection]:
     """Yield a section for each model, of the longest window that the exporter keeps."""
     if not view.models:
-        yield Section(_TITLE, (Note(_NONE if view.enabled else _OFF),))
+        yield ReportSection(_TITLE, (Note(_NONE if view.enabled else _OFF),))
         return
     window = view.windows[-1]
     for model in view.models:
         if model.window == window.window:
             key = (model.window, model.model_name)
             groups = [each for each in view.groups if (each.window, each.model_name) == key]
-            yield Section(_TITLE, tuple(_parts(model, groups, window)))
+            yield ReportSection(_TITLE, tuple(_parts(model, groups, window)))
 
 
 def _parts(

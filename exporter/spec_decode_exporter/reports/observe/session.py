@@ -26,10 +26,10 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.static_targets import static_targets
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
-from spec_decode_exporter.monitor.remembered_engines import Baselines
-from spec_decode_exporter.monitor.target_monitor import TargetWatch
+from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
 
@@ -44,12 +44,12 @@ LEAST_POLLS: Final = 6
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-Found = tuple[tuple[Mapping[str, str], Findings], ...]
+Found = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
 """The labels of engines, and what there is to say of each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedFleet:
     """What was seen up to one moment."""
 
     time: float
@@ -90,9 +90,9 @@ class Observation:
         self._longest = config.windows[-1]
         self._events = EventLog(run_name(clock.wall()))
         self._errors = errors = InternalErrors(clock.monotonic)
-        more = config, clock, Baselines(), self._events
+        more = config, clock, RememberedEngines(), self._events
         self._watches = [
-            TargetWatch(target, *more, spread=False, errors=errors) for target in static_targets(config)
+            TargetMonitor(target, *more, spread=False, errors=errors) for target in static_targets(config)
         ]
         self._began = clock.monotonic()
         self._ended: float | None = self._began
@@ -110,15 +110,15 @@ class Observation:
         # A server that does not answer is not waited for again.
         await asyncio.gather(*(watch.poll() for watch in self._watches if watch.status().up))
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedFleet:
         """Return what was seen up to now, or up to the end."""
         now = self._clock.monotonic() if self._ended is None else self._ended
         seconds = self._length(now)
-        return Observed(
+        return ObservedFleet(
             self._clock.wall(),
             seconds,
             tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
-            tuple(self._errors.each("report", self._watches, lambda watch: watch.item, TargetWatch.view)),
+            tuple(self._errors.each("report", self._watches, lambda watch: watch.item, TargetMonitor.view)),
             self._events.since().events,
             self._errors,
         )
@@ -133,7 +133,7 @@ class Observation:
         return min(self._longest, float(max(1, round(now - self._began))))
 
 
-async def watch(config: Config, seconds: float, clock: Clock) -> Observed:
+async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:
     """Watch the targets of ``config``, which ``observed_config`` made, for so many seconds.
 
     It raises nothing where servers cannot be reached: their rows say why.
@@ -262,7 +262,7 @@ def _place(url: str) -> tuple[str, str]:
     return parts.netloc, parts.path
 
 
-async def _poll_on(watch: TargetWatch) -> None:
+async def _poll_on(watch: TargetMonitor) -> None:
     """Poll at once, for the window to begin, and then on the beat."""
     await watch.poll()
     await watch.run()

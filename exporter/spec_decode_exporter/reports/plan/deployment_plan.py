@@ -7,18 +7,18 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.reports.plan.draft_method import VERIFY_COST_RATIO, fixed_cost_ratio
-from spec_decode_exporter.reports.plan.gpu_memory import Gpus, Part, Room, room
-from spec_decode_exporter.reports.plan.observed_models import Measured
+from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart, Room, room
+from spec_decode_exporter.reports.plan.observed_models import ObservedModel
 from spec_decode_exporter.reports.plan.payoff import Payoff
-from spec_decode_exporter.reports.plan.planned_cost import Basis, Costs, Reading
-from spec_decode_exporter.reports.plan.planned_depths import Depth, Drafts, best, depths, geometric
+from spec_decode_exporter.reports.plan.planned_cost import CostBasis, Costs, StepReads
+from spec_decode_exporter.reports.plan.planned_depths import Drafts, PlannedDepth, best, depths, geometric
 from spec_decode_exporter.reports.plan.vllm_refusals import refusals
 
 USUAL_TOKENS: Final = 4
 USUAL_ACCEPTANCE: Final = 0.7
 
 
-class Outcome(StrEnum):
+class PlanOutcome(StrEnum):
     """Whether the models fit the GPUs."""
 
     FITS = "fits"
@@ -36,8 +36,8 @@ class Outcome(StrEnum):
 class Wanted:
     """What is to be planned."""
 
-    target: Part
-    draft: Part | None
+    target: MemoryPart
+    draft: MemoryPart | None
     """None of a method without one."""
     method: str
     gpus: Gpus
@@ -58,15 +58,15 @@ class Wanted:
     draft_cost_ratio: float | None = None
     fixed_cost_ratio: float | None = None
     verify_cost_ratio: float | None = None
-    measured: Measured | None = None
+    measured: ObservedModel | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeploymentPlan:
     """What comes of it."""
 
     wanted: Wanted
-    outcome: Outcome
+    outcome: PlanOutcome
     refusals: tuple[str, ...]
     """Why vLLM would not start, memory aside."""
     alone: Room
@@ -74,14 +74,14 @@ class Plan:
     drafting: Room
     costs: Costs
     drafts: Drafts
-    depths: tuple[Depth, ...]
+    depths: tuple[PlannedDepth, ...]
     best_tokens: int
     """How many tokens to draft; 0 where no number of them pays."""
     payoff: Payoff | None
     """None where no throughput is known, or vLLM would not start."""
 
     @property
-    def depth(self) -> Depth:
+    def depth(self) -> PlannedDepth:
         """What the wanted number of tokens would give."""
         return self.depths[self.wanted.tokens - 1]
 
@@ -92,7 +92,7 @@ class Plan:
         return None if draft is None else draft.model.parameters.active / target.model.parameters.active
 
 
-def plan(wanted: Wanted) -> Plan:
+def plan(wanted: Wanted) -> DeploymentPlan:
     """Return what comes of what is wanted."""
     draft = [] if wanted.draft is None else [wanted.draft]
     alone, drafting = (
@@ -103,31 +103,33 @@ def plan(wanted: Wanted) -> Plan:
     drafts = geometric(wanted.acceptance) if wanted.measured is None else wanted.measured.drafts
     table = depths(drafts, costs.at)
     outcome = _outcome(wanted, drafting, refused)
-    starts = outcome not in (Outcome.DOES_NOT_FIT, Outcome.REFUSED)
+    starts = outcome not in (PlanOutcome.DOES_NOT_FIT, PlanOutcome.REFUSED)
     payoff = _payoff(wanted, drafting, table) if starts else None
-    return Plan(wanted, outcome, refused, alone, drafting, costs, drafts, table, best(table), payoff)
+    return DeploymentPlan(
+        wanted, outcome, refused, alone, drafting, costs, drafts, table, best(table), payoff
+    )
 
 
-def _outcome(wanted: Wanted, drafting: Room, refused: tuple[str, ...]) -> Outcome:
+def _outcome(wanted: Wanted, drafting: Room, refused: tuple[str, ...]) -> PlanOutcome:
     if not drafting.fits:
-        return Outcome.DOES_NOT_FIT
+        return PlanOutcome.DOES_NOT_FIT
     if refused:
-        return Outcome.REFUSED
+        return PlanOutcome.REFUSED
     if drafting.sequences is None:
-        return Outcome.WEIGHTS_FIT
-    return Outcome.TIGHT if drafting.sequences < wanted.batch else Outcome.FITS
+        return PlanOutcome.WEIGHTS_FIT
+    return PlanOutcome.TIGHT if drafting.sequences < wanted.batch else PlanOutcome.FITS
 
 
 def _costs(wanted: Wanted, drafting: Room) -> Costs:
     """Return what drafting costs, from the surest source: said, observed, or estimated."""
     sequences = wanted.batch if drafting.sequences is None else min(wanted.batch, drafting.sequences)
-    reading = Reading(wanted.target, wanted.draft, max(sequences, 1), wanted.context, wanted.element_bytes)
+    reading = StepReads(wanted.target, wanted.draft, max(sequences, 1), wanted.context, wanted.element_bytes)
     seen = None if wanted.measured is None else wanted.measured.cost
     fixed, known, basis = fixed_cost_ratio(wanted.method), wanted.draft_cost_ratio, reading.basis
     if known is not None:
-        basis = Basis.GIVEN
+        basis = CostBasis.GIVEN
     elif seen is not None:
-        known, fixed, basis = seen.draft_cost_ratio, seen.fixed_cost_ratio, Basis.MEASURED
+        known, fixed, basis = seen.draft_cost_ratio, seen.fixed_cost_ratio, CostBasis.MEASURED
     return Costs(
         reading,
         basis,
@@ -137,7 +139,7 @@ def _costs(wanted: Wanted, drafting: Room) -> Costs:
     )
 
 
-def _payoff(wanted: Wanted, drafting: Room, table: tuple[Depth, ...]) -> Payoff | None:
+def _payoff(wanted: Wanted, drafting: Room, table: tuple[PlannedDepth, ...]) -> Payoff | None:
     seen = wanted.measured
     tokens = wanted.tokens if seen is None else min(seen.tokens, len(table))
     speedup = table[tokens - 1].speedup

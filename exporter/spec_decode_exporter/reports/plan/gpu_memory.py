@@ -44,7 +44,7 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MemoryPart:
     """A model, and over how many of the GPUs it is divided. With fewer than all there are copies."""
 
     model: Model
@@ -103,7 +103,7 @@ class Room:
         return self.cache_bytes > 0 and self.least_sequence_bytes <= self.cache_bytes
 
 
-def room(gpus: Gpus, parts: Sequence[Part], context: int, element_bytes: int) -> Room:
+def room(gpus: Gpus, parts: Sequence[MemoryPart], context: int, element_bytes: int) -> Room:
     """Return what ``parts`` leave of some GPUs.
 
     Args:

@@ -7,38 +7,38 @@ from typing import Final
 
 from spec_decode_exporter.reports.parts import Tone
 from spec_decode_exporter.reports.plan import plan_text
-from spec_decode_exporter.reports.plan.deployment_plan import Outcome, Plan
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.memory_sizes import gigabytes
 from spec_decode_exporter.reports.plan.remedy import remedy
 
-WORDS: Final[Mapping[Outcome, tuple[str, Tone]]] = {
-    Outcome.FITS: ("fits", Tone.GOOD),
-    Outcome.TIGHT: ("tight", Tone.FAIR),
-    Outcome.WEIGHTS_FIT: ("weights fit", Tone.FAIR),
-    Outcome.DOES_NOT_FIT: ("does not fit", Tone.BAD),
-    Outcome.REFUSED: ("refused", Tone.BAD),
+WORDS: Final[Mapping[PlanOutcome, tuple[str, Tone]]] = {
+    PlanOutcome.FITS: ("fits", Tone.GOOD),
+    PlanOutcome.TIGHT: ("tight", Tone.FAIR),
+    PlanOutcome.WEIGHTS_FIT: ("weights fit", Tone.FAIR),
+    PlanOutcome.DOES_NOT_FIT: ("does not fit", Tone.BAD),
+    PlanOutcome.REFUSED: ("refused", Tone.BAD),
 }
 
 
-def word(plan: Plan) -> tuple[str, Tone]:
+def word(plan: DeploymentPlan) -> tuple[str, Tone]:
     """Return the outcome in a word; what fits and pays nowhere is only fair."""
     found, tone = WORDS[plan.outcome]
     return found, Tone.FAIR if tone is Tone.GOOD and not plan.best_tokens else tone
 
 
-def verdict(plan: Plan) -> str:
+def verdict(plan: DeploymentPlan) -> str:
     """Return what there is room for, in a sentence."""
     return _VERDICTS.get(plan.outcome, _has_room)(plan)
 
 
-def advice(plan: Plan) -> str:
+def advice(plan: DeploymentPlan) -> str:
     """Return what would make it fit, or from which acceptance on it pays and with how many tokens."""
-    if plan.outcome is Outcome.DOES_NOT_FIT:
+    if plan.outcome is PlanOutcome.DOES_NOT_FIT:
         return remedy(plan)
     return " ".join(sentence for sentence in (_pays(plan), _needed(plan), _best(plan)) if sentence)
 
 
-def _has_room(plan: Plan) -> str:
+def _has_room(plan: DeploymentPlan) -> str:
     room, wanted = plan.drafting, plan.wanted
     cache = f"{gigabytes(room.cache_bytes)} are left for the KV cache"
     if room.sequences is None:
@@ -46,19 +46,19 @@ def _has_room(plan: Plan) -> str:
     return f"{cache}: {plan_text.sequences(room.sequences)} of {wanted.context:,} tokens."
 
 
-def _lacks_room(plan: Plan) -> str:
+def _lacks_room(plan: DeploymentPlan) -> str:
     if plan.drafting.cache_bytes > 0:
         return f"Not one sequence of {plan.wanted.context:,} tokens fits beside the weights."
     return f"The weights and the overhead are {gigabytes(-plan.drafting.cache_bytes)} too large."
 
 
-_VERDICTS: Final[Mapping[Outcome, Callable[[Plan], str]]] = {
-    Outcome.DOES_NOT_FIT: _lacks_room,
-    Outcome.REFUSED: lambda plan: plan.refusals[0],
+_VERDICTS: Final[Mapping[PlanOutcome, Callable[[DeploymentPlan], str]]] = {
+    PlanOutcome.DOES_NOT_FIT: _lacks_room,
+    PlanOutcome.REFUSED: lambda plan: plan.refusals[0],
 }
 
 
-def _pays(plan: Plan) -> str:
+def _pays(plan: DeploymentPlan) -> str:
     """Return that it does not, where at this acceptance it does not."""
     depth, wanted = plan.depth, plan.wanted
     if depth.break_even_token_acceptance is None:
@@ -72,7 +72,7 @@ def _pays(plan: Plan) -> str:
     return ""
 
 
-def _needed(plan: Plan) -> str:
+def _needed(plan: DeploymentPlan) -> str:
     least = plan.depth.break_even_token_acceptance
     if least is None:
         return ""
@@ -80,7 +80,7 @@ def _needed(plan: Plan) -> str:
     return f"It pays where more than {rate:.3f} of the draft tokens are accepted."
 
 
-def _best(plan: Plan) -> str:
+def _best(plan: DeploymentPlan) -> str:
     if plan.best_tokens in (0, plan.wanted.tokens):
         return ""
     return f"Best at {plan_text.tokens(plan.best_tokens)}."

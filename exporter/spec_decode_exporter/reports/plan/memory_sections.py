@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from spec_decode_exporter.reports import numbers
 from spec_decode_exporter.reports.parts import Figure, Note, Part
 from spec_decode_exporter.reports.plan import plan_text
-from spec_decode_exporter.reports.plan.deployment_plan import Plan
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.gpu_memory import Room
 from spec_decode_exporter.reports.plan.memory_sizes import GIBIBYTE, GIGABYTE, gigabytes
 from spec_decode_exporter.reports.plan.plan_json import lost
-from spec_decode_exporter.reports.plan.plan_warnings import CautionName, cautions
+from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName, plan_warnings
 
 
-def missing(plan: Plan) -> Iterator[Note]:
+def missing(plan: DeploymentPlan) -> Iterator[Note]:
     """Yield what nobody said, and how to say it."""
     draft = plan.wanted.draft
     if draft is not None and draft.model.guessed:
@@ -36,7 +36,7 @@ def missing(plan: Plan) -> Iterator[Note]:
         )
 
 
-def weights(plan: Plan) -> Iterator[Part]:
+def weights(plan: DeploymentPlan) -> Iterator[Part]:
     """Yield what the models take, and what is left."""
     wanted, gpus = plan.wanted, plan.wanted.gpus
     yield Figure("target", gigabytes(plan.alone.weight_bytes), "", _of_memory(plan, plan.alone.weight_bytes))
@@ -50,18 +50,18 @@ def weights(plan: Plan) -> Iterator[Part]:
     if ratio:
         usual = ", usual is 1:8 to 1:12" if wanted.method == DRAFT_MODEL else ""
         yield Figure("draft to target", f"1:{1 / ratio:.1f}", "", f"by active parameters{usual}")
-    if gpus.is_decimal and CautionName.GPU_MEMORY not in {each.name for each in cautions(plan)}:
+    if gpus.is_decimal and PlanWarningName.GPU_MEMORY not in {each.name for each in plan_warnings(plan)}:
         yield Note(
             f"GB are 10^9 bytes: a GPU sold as {gpus.memory_bytes / GIGABYTE:g} GB may have 7 % more. Give "
             "--gpu-memory in MiB, as nvidia-smi says it."
         )
 
 
-def _of_memory(plan: Plan, size: int) -> str:
+def _of_memory(plan: DeploymentPlan, size: int) -> str:
     return f"{100 * size / plan.wanted.gpus.all_bytes:.1f} % of all memory"
 
 
-def cache(plan: Plan) -> Iterator[Figure]:
+def cache(plan: DeploymentPlan) -> Iterator[Figure]:
     """Yield how much the KV cache holds with the draft and without it."""
     alone, drafting = plan.alone, plan.drafting
     rows = (
@@ -90,20 +90,20 @@ def _size(room: Room) -> str:
     return gigabytes(room.cache_bytes) if room.cache_bytes > 0 else "none"
 
 
-def _gibibytes(plan: Plan, room: Room) -> str:
+def _gibibytes(plan: DeploymentPlan, room: Room) -> str:
     """Write the KV cache of one GPU as vLLM says it at its start: "Available KV cache memory"."""
     if room.cache_bytes <= 0:
         return numbers.NONE
     return f"{room.cache_bytes / plan.wanted.gpus.number / GIBIBYTE:.1f}"
 
 
-def _less(plan: Plan) -> str:
+def _less(plan: DeploymentPlan) -> str:
     if plan.drafting.cache_bytes < 0:
         return f", {gigabytes(-plan.drafting.cache_bytes)} lacking"
     size = plan.alone.cache_bytes - plan.drafting.cache_bytes
     return f", {gigabytes(size)} less" if size else ""
 
 
-def _lost(what: str, plan: Plan) -> str:
+def _lost(what: str, plan: DeploymentPlan) -> str:
     number = lost(getattr(plan.alone, what), getattr(plan.drafting, what))
     return f", {number:,} lost" if number else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spec_decode_exporter.reports.plan.model_families import FAMILIES, Family
+from spec_decode_exporter.reports.plan.model_families import FAMILIES, ModelFamily
 
 _LARGEST: Final = 10**9
 """No width, number of layers or vocabulary is as large."""
@@ -34,7 +34,7 @@ class Configuration:
                 f"{what if self.model_type else 'it has no model_type'}; give the model's number of "
                 f"parameters instead, such as 8B (known: {', '.join(FAMILIES)})"
             )
-        self.family: Family = known
+        self.family: ModelFamily = known
 
     def number(self, key: str, default: int | None = None) -> int:
         """Return a whole number, at least 0.

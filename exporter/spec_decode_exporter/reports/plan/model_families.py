@@ -8,7 +8,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """What a config.json leaves unsaid, since the architecture's own code says it."""
 
     norms: int = 2
@@ -34,7 +34,7 @@ class Family:
     """What the file may leave out."""
 
 
-_GEMMA3: Final = Family(
+_GEMMA3: Final = ModelFamily(
     norms=4,
     head_norm=True,
     tied=True,
@@ -47,23 +47,25 @@ _GEMMA3: Final = Family(
         "sliding_window": 4096,
     },
 )
-_DEEPSEEK: Final = Family(latent=True, experts_key="n_routed_experts")
+_DEEPSEEK: Final = ModelFamily(latent=True, experts_key="n_routed_experts")
 
-FAMILIES: Final[Mapping[str, Family]] = {
-    "llama": Family(),
-    "mistral": Family(windowed=True),
-    "mixtral": Family(windowed=True, experts_key="num_local_experts", expert_size_key="intermediate_size"),
-    "qwen2": Family(qkv_bias=True),
-    "qwen2_moe": Family(qkv_bias=True, experts_key="num_experts"),
-    "qwen3": Family(head_norm=True),
-    "qwen3_moe": Family(head_norm=True, experts_key="num_experts"),
-    "gemma": Family(tied=True),
-    "gemma2": Family(norms=4, tied=True, full_every=2),
+FAMILIES: Final[Mapping[str, ModelFamily]] = {
+    "llama": ModelFamily(),
+    "mistral": ModelFamily(windowed=True),
+    "mixtral": ModelFamily(
+        windowed=True, experts_key="num_local_experts", expert_size_key="intermediate_size"
+    ),
+    "qwen2": ModelFamily(qkv_bias=True),
+    "qwen2_moe": ModelFamily(qkv_bias=True, experts_key="num_experts"),
+    "qwen3": ModelFamily(head_norm=True),
+    "qwen3_moe": ModelFamily(head_norm=True, experts_key="num_experts"),
+    "gemma": ModelFamily(tied=True),
+    "gemma2": ModelFamily(norms=4, tied=True, full_every=2),
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
-    "gpt_oss": Family(
+    "gpt_oss": ModelFamily(
         qkv_bias=True,
         experts_key="num_local_experts",
         expert_size_key="intermediate_size",

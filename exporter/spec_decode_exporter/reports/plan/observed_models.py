@@ -23,7 +23,7 @@ MOST_VALUES: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ObservedModel:
     """What was seen of the engines that serve a model, alike ones taken together."""
 
     model_name: str
@@ -47,7 +47,7 @@ class Measured:
     """The speed-up's 95 % bounds; None where nobody knows, or of several engines."""
 
 
-def read(path: Path) -> Measured:
+def read(path: Path) -> ObservedModel:
     """Return what an observation says; of several reports, one a line, the last.
 
     Raises:
@@ -66,7 +66,7 @@ def read(path: Path) -> Measured:
         raise ModelError(f"{path}: {error}") from None
 
 
-def measured(view: ObservationView) -> Measured:
+def measured(view: ObservationView) -> ObservedModel:
     """Return what an observation says.
 
     Raises:
@@ -89,7 +89,9 @@ def measured(view: ObservationView) -> Measured:
     return _together(seen, name, method, tokens)
 
 
-def _together(seen: Sequence[tuple[EngineView, WindowView]], name: str, method: str, tokens: int) -> Measured:
+def _together(
+    seen: Sequence[tuple[EngineView, WindowView]], name: str, method: str, tokens: int
+) -> ObservedModel:
     windows = [window for _, window in seen]
     drafts = _total(window.counts.drafts for window in windows)
     accepted = [sum(window.counts.position_accepted_tokens[at] for window in windows) for at in range(tokens)]
@@ -98,7 +100,7 @@ def _together(seen: Sequence[tuple[EngineView, WindowView]], name: str, method: 
     rates = [window.generation_tokens_per_second or 0.0 for window in windows]
     cost, speedup = _cost([engine for engine, _ in seen]), _speedup(windows, rates)
     only = windows[0].estimated_speedup_ratio if len(windows) == 1 and cost is not None else None
-    return Measured(
+    return ObservedModel(
         model_name=name,
         method=method,
         engines=len(seen),

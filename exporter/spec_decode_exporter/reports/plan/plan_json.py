@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spec_decode_exporter.reports.plan.deployment_plan import Outcome, Plan
-from spec_decode_exporter.reports.plan.gpu_memory import Part, Room
-from spec_decode_exporter.reports.plan.observed_models import Measured
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart, Room
+from spec_decode_exporter.reports.plan.observed_models import ObservedModel
 from spec_decode_exporter.reports.plan.payoff import Payoff
-from spec_decode_exporter.reports.plan.plan_warnings import CautionName, cautions
-from spec_decode_exporter.reports.plan.planned_cost import Basis
-from spec_decode_exporter.reports.plan.planned_depths import Depth
+from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName, plan_warnings
+from spec_decode_exporter.reports.plan.planned_cost import CostBasis
+from spec_decode_exporter.reports.plan.planned_depths import PlannedDepth
 from spec_decode_exporter.reports.plan.remedy import remedy
 
 
-class View(BaseModel):
+class PlanPart(BaseModel):
     """What all models have in common."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ModelView(View):
+class ModelView(PlanPart):
     """One of the two models."""
 
     name: str
@@ -35,7 +35,7 @@ class ModelView(View):
     vocabulary_tokens: int | None
 
 
-class RoomView(View):
+class RoomView(PlanPart):
     """What some models leave of the GPUs. What is not known is null."""
 
     weight_bytes: int
@@ -46,7 +46,7 @@ class RoomView(View):
     concurrent_sequences: int | None
 
 
-class LostView(View):
+class LostView(PlanPart):
     """What the draft takes away."""
 
     kv_cache_bytes: int
@@ -54,16 +54,16 @@ class LostView(View):
     concurrent_sequences: int | None
 
 
-class CostView(View):
+class PlanCostView(PlanPart):
     """What drafting costs, in plain decode steps of the target."""
 
     draft_cost_ratio: float
     fixed_cost_ratio: float
-    basis: Basis
+    basis: CostBasis
     batch_sequences: int = Field(description="At so many sequences a step.")
 
 
-class DepthView(View):
+class PlanDepthView(PlanPart):
     """A number of draft tokens, and what it would give."""
 
     tokens: int
@@ -77,7 +77,7 @@ class DepthView(View):
     measured: bool
 
 
-class PayoffView(View):
+class PayoffView(PlanPart):
     """The return on the memory that drafting takes."""
 
     draft_tokens: int
@@ -92,7 +92,7 @@ class PayoffView(View):
     measured: bool = Field(description="Whether the speed-up was observed; else it is an estimate.")
 
 
-class ObservationView(View):
+class PlanObservationView(PlanPart):
     """What an observation said that was taken for this plan."""
 
     model_name: str
@@ -104,17 +104,17 @@ class ObservationView(View):
     generation_tokens_per_second: float = Field(description="Of one engine, in the mean.")
 
 
-class CautionView(View):
+class PlanWarningView(PlanPart):
     """A warning."""
 
-    name: CautionName
+    name: PlanWarningName
     text: str
 
 
-class PlanView(View):
+class PlanView(PlanPart):
     """A plan. The figures are of one engine."""
 
-    outcome: Outcome
+    outcome: PlanOutcome
     remedy: str | None = Field(description="The least that would make it fit; null where it does.")
     method: str
     engines: int
@@ -133,22 +133,22 @@ class PlanView(View):
     without_draft: RoomView
     with_draft: RoomView
     lost: LostView
-    cost: CostView
+    cost: PlanCostView
     speedup_ratio: float = Field(description="At this number of draft tokens and this acceptance.")
-    depths: tuple[DepthView, ...]
+    depths: tuple[PlanDepthView, ...]
     best_tokens: int = Field(description="0 where no number of draft tokens pays.")
     return_on_memory: PayoffView | None
-    observation: ObservationView | None
-    cautions: tuple[CautionView, ...]
+    observation: PlanObservationView | None
+    cautions: tuple[PlanWarningView, ...]
 
 
-def view(plan: Plan) -> PlanView:
+def view(plan: DeploymentPlan) -> PlanView:
     """Return a plan as its models."""
     wanted, gpus, alone, drafting = plan.wanted, plan.wanted.gpus, plan.alone, plan.drafting
     cost = plan.costs.at(wanted.tokens)
     return PlanView(
         outcome=plan.outcome,
-        remedy=remedy(plan) if plan.outcome is Outcome.DOES_NOT_FIT else None,
+        remedy=remedy(plan) if plan.outcome is PlanOutcome.DOES_NOT_FIT else None,
         method=wanted.method,
         engines=wanted.engines,
         gpus=gpus.number,
@@ -170,7 +170,7 @@ def view(plan: Plan) -> PlanView:
             kv_cache_tokens=lost(alone.tokens, drafting.tokens),
             concurrent_sequences=lost(alone.sequences, drafting.sequences),
         ),
-        cost=CostView(
+        cost=PlanCostView(
             draft_cost_ratio=cost.draft_cost_ratio,
             fixed_cost_ratio=cost.fixed_cost_ratio,
             basis=plan.costs.basis,
@@ -181,11 +181,11 @@ def view(plan: Plan) -> PlanView:
         best_tokens=plan.best_tokens,
         return_on_memory=None if plan.payoff is None else _payoff(plan.payoff),
         observation=None if wanted.measured is None else _observation(wanted.measured),
-        cautions=tuple(CautionView(name=each.name, text=each.text) for each in cautions(plan)),
+        cautions=tuple(PlanWarningView(name=each.name, text=each.text) for each in plan_warnings(plan)),
     )
 
 
-def as_json(plan: Plan) -> str:
+def as_json(plan: DeploymentPlan) -> str:
     """Return a plan as JSON; it ends with a line's end."""
     return view(plan).model_dump_json(indent=2, ensure_ascii=True) + "\n"
 
@@ -195,7 +195,7 @@ def lost(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else before - after
 
 
-def _model(plan: Plan, part: Part) -> ModelView:
+def _model(plan: DeploymentPlan, part: MemoryPart) -> ModelView:
     gpus, wanted, model = plan.wanted.gpus.number, plan.wanted, part.model
     size = part.sequence_bytes(gpus, wanted.context, wanted.element_bytes)
     return ModelView(
@@ -223,8 +223,8 @@ def _room(room: Room) -> RoomView:
     )
 
 
-def _depth(plan: Plan, depth: Depth) -> DepthView:
-    return DepthView(
+def _depth(plan: DeploymentPlan, depth: PlannedDepth) -> PlanDepthView:
+    return PlanDepthView(
         tokens=depth.tokens,
         speedup_ratio=depth.speedup,
         acceptance_ratio=plan.drafts.rate(depth.tokens),
@@ -235,8 +235,8 @@ def _depth(plan: Plan, depth: Depth) -> DepthView:
     )
 
 
-def _observation(seen: Measured) -> ObservationView:
-    return ObservationView(
+def _observation(seen: ObservedModel) -> PlanObservationView:
+    return PlanObservationView(
         model_name=seen.model_name,
         method=seen.method,
         engines=seen.engines,

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from spec_decode_exporter.reports import numbers
-from spec_decode_exporter.reports.parts import Engine, Fact, Note, Report, Section, Tone
+from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
 from spec_decode_exporter.reports.parts import Part as ReportPart
 from spec_decode_exporter.reports.plan import memory_sections, plan_text, speed_sections
-from spec_decode_exporter.reports.plan.deployment_plan import Plan, Wanted
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, Wanted
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
-from spec_decode_exporter.reports.plan.gpu_memory import Part
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 from spec_decode_exporter.reports.plan.headline import advice, verdict, word
 from spec_decode_exporter.reports.plan.memory_sizes import gigabytes
-from spec_decode_exporter.reports.plan.observed_models import Measured
-from spec_decode_exporter.reports.plan.plan_warnings import cautions
+from spec_decode_exporter.reports.plan.observed_models import ObservedModel
+from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
 
 
-def report(plan: Plan) -> Report:
+def report(plan: DeploymentPlan) -> Report:
     """Return what is to be said of a plan."""
     wanted, (outcome, tone) = plan.wanted, word(plan)
     drafter = wanted.method if wanted.draft is None else wanted.draft.model.name
-    sections = (Section(title, tuple(parts(plan))) for title, parts in _SECTIONS.items())
-    engine = Engine(
+    sections = (ReportSection(title, tuple(parts(plan))) for title, parts in _SECTIONS.items())
+    engine = EngineReport(
         name=f"{drafter}, {plan_text.tokens(wanted.tokens)} at a time",
         place=f"{wanted.target.model.name} on {plan_text.gpus(wanted)}",
         word=outcome,
@@ -37,7 +37,7 @@ def report(plan: Plan) -> Report:
     return Report("Speculative decoding, a plan", (), (engine,), ())
 
 
-def _facts(plan: Plan) -> Iterator[Fact]:
+def _facts(plan: DeploymentPlan) -> Iterator[Fact]:
     wanted, gpus = plan.wanted, plan.wanted.gpus
     yield Fact("target model", _described(wanted.target), foreign=True)
     yield Fact("draft model", _drafter(plan), foreign=wanted.draft is not None)
@@ -51,7 +51,7 @@ def _facts(plan: Plan) -> Iterator[Fact]:
     yield Fact("load", f"{plan_text.sequences(wanted.batch)} of {wanted.context:,} tokens")
 
 
-def _observed(seen: Measured) -> str:
+def _observed(seen: ObservedModel) -> str:
     method = seen.method or "method unknown"
     return (
         f"{seen.model_name}, {method}, {plan_text.tokens(seen.tokens)} at a time, "
@@ -61,7 +61,7 @@ def _observed(seen: Measured) -> str:
     )
 
 
-def _drafter(plan: Plan) -> str:
+def _drafter(plan: DeploymentPlan) -> str:
     wanted = plan.wanted
     if wanted.draft is None:
         return f"{wanted.method}: a search, no weights"
@@ -69,7 +69,7 @@ def _drafter(plan: Plan) -> str:
     return _described(wanted.draft) + method
 
 
-def _described(part: Part) -> str:
+def _described(part: MemoryPart) -> str:
     model = part.model
     own = model.parameters
     experts = f" ({plan_text.parameters(own.active)} active)" if own.experts else ""
@@ -83,11 +83,11 @@ def _engines(wanted: Wanted) -> str:
     return gpus if wanted.engines == 1 else f"{wanted.engines} engines of {gpus}; what follows is of one"
 
 
-def _cautions(plan: Plan) -> Iterator[Note]:
-    return (Note(each.text, each.name, Tone.BAD) for each in cautions(plan))
+def _cautions(plan: DeploymentPlan) -> Iterator[Note]:
+    return (Note(each.text, each.name, Tone.BAD) for each in plan_warnings(plan))
 
 
-_SECTIONS: Final[Mapping[str, Callable[[Plan], Iterator[ReportPart]]]] = {
+_SECTIONS: Final[Mapping[str, Callable[[DeploymentPlan], Iterator[ReportPart]]]] = {
     "What is missing": memory_sections.missing,
     "Beware": _cautions,
     "Weights": memory_sections.weights,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.reports.plan import plan_text, vllm_refusals
-from spec_decode_exporter.reports.plan.deployment_plan import Outcome, Plan
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.deployment_plan import plan as plan_of
 from spec_decode_exporter.reports.plan.draft_head import HEADS
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
@@ -31,14 +31,14 @@ COMPUTE_BOUND_TOKENS: Final = 256
 operations in 16 bits for each byte that it reads, and a weight is two of both."""
 
 
-_THEN: Final[Mapping[Outcome, str]] = {
-    Outcome.FITS: "it fits",
-    Outcome.TIGHT: "it fits, with fewer sequences at a time than are wanted",
-    Outcome.WEIGHTS_FIT: "the weights fit",
+_THEN: Final[Mapping[PlanOutcome, str]] = {
+    PlanOutcome.FITS: "it fits",
+    PlanOutcome.TIGHT: "it fits, with fewer sequences at a time than are wanted",
+    PlanOutcome.WEIGHTS_FIT: "the weights fit",
 }
 
 
-class CautionName(StrEnum):
+class PlanWarningName(StrEnum):
     """What a warning is called."""
 
     GPU_MEMORY = "gpu_memory"
@@ -61,20 +61,20 @@ class CautionName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class PlanWarning:
     """A warning."""
 
-    name: CautionName
+    name: PlanWarningName
     text: str
 
 
-def cautions(plan: Plan) -> tuple[Caution, ...]:
+def plan_warnings(plan: DeploymentPlan) -> tuple[PlanWarning, ...]:
     """Return what to beware of, what keeps vLLM from starting first."""
     found = ((name, look(plan)) for name, look in _CAUTIONS.items())
-    return tuple(Caution(name, text) for name, text in found if text)
+    return tuple(PlanWarning(name, text) for name, text in found if text)
 
 
-def _gpu_memory(plan: Plan) -> str:
+def _gpu_memory(plan: DeploymentPlan) -> str:
     gpus = plan.wanted.gpus
     if not gpus.is_decimal:
         return ""
@@ -89,7 +89,7 @@ def _gpu_memory(plan: Plan) -> str:
     )
 
 
-def _target_alone(plan: Plan) -> str:
+def _target_alone(plan: DeploymentPlan) -> str:
     if plan.alone.fits:
         return ""
     if plan.alone.cache_bytes <= 0:
@@ -100,7 +100,7 @@ def _target_alone(plan: Plan) -> str:
     )
 
 
-def _target_share(plan: Plan) -> str:
+def _target_share(plan: DeploymentPlan) -> str:
     share = plan.alone.weight_bytes / plan.wanted.gpus.all_bytes
     if share <= TARGET_SHARE:
         return ""
@@ -110,7 +110,7 @@ def _target_share(plan: Plan) -> str:
     )
 
 
-def _draft_share(plan: Plan) -> str:
+def _draft_share(plan: DeploymentPlan) -> str:
     draft, gpus = plan.wanted.draft, plan.wanted.gpus
     share = 0.0 if draft is None else draft.bytes_over(gpus.number) / gpus.all_bytes
     if share <= DRAFT_SHARE:
@@ -121,7 +121,7 @@ def _draft_share(plan: Plan) -> str:
     )
 
 
-def _vocabulary(plan: Plan) -> str:
+def _vocabulary(plan: DeploymentPlan) -> str:
     method, target, draft = plan.wanted.method, plan.wanted.target, plan.wanted.draft
     if refused := vllm_refusals.vocabulary(method, target, draft):
         return refused
@@ -132,7 +132,7 @@ def _vocabulary(plan: Plan) -> str:
     return ""
 
 
-def _other_width(plan: Plan) -> str:
+def _other_width(plan: DeploymentPlan) -> str:
     draft, target = plan.wanted.draft, plan.wanted.target.model.shape
     own = None if draft is None else draft.model.config
     if plan.wanted.method not in HEADS or own is None or target is None:
@@ -146,14 +146,14 @@ def _other_width(plan: Plan) -> str:
     )
 
 
-def _draft_larger(plan: Plan) -> str:
+def _draft_larger(plan: DeploymentPlan) -> str:
     ratio = plan.draft_ratio
     if ratio is None or ratio < 1:
         return ""
     return "The draft is no smaller than the target: are the two swapped?"
 
 
-def _large_draft(plan: Plan) -> str:
+def _large_draft(plan: DeploymentPlan) -> str:
     ratio = plan.draft_ratio
     if ratio is None or plan.wanted.method != DRAFT_MODEL or not LARGEST_RATIO < ratio < 1:
         return ""
@@ -161,7 +161,7 @@ def _large_draft(plan: Plan) -> str:
     return f"The draft is 1:{times:.1f} of the target; usual is 1:8 to 1:12. A smaller one costs less."
 
 
-def _small_draft(plan: Plan) -> str:
+def _small_draft(plan: DeploymentPlan) -> str:
     ratio = plan.draft_ratio
     if ratio is None or plan.wanted.method != DRAFT_MODEL or ratio >= SMALLEST_RATIO:
         return ""
@@ -171,7 +171,7 @@ def _small_draft(plan: Plan) -> str:
     )
 
 
-def _tensor_parallel(plan: Plan) -> str:
+def _tensor_parallel(plan: DeploymentPlan) -> str:
     draft, target = plan.wanted.draft, plan.wanted.target
     if draft is None or draft.tensor_parallel == target.tensor_parallel:
         return ""
@@ -180,13 +180,13 @@ def _tensor_parallel(plan: Plan) -> str:
     return f"{refused} {copied}" if refused else copied
 
 
-def _heads(plan: Plan) -> str:
+def _heads(plan: DeploymentPlan) -> str:
     return vllm_refusals.heads(plan.wanted.target, plan.wanted.draft)
 
 
-def _batch(plan: Plan) -> str:
+def _batch(plan: DeploymentPlan) -> str:
     wanted, most, alone = plan.wanted.batch, plan.drafting.sequences, plan.alone.sequences
-    if plan.outcome is not Outcome.TIGHT or alone is None or most is None:
+    if plan.outcome is not PlanOutcome.TIGHT or alone is None or most is None:
         return ""
     without = f"; without the draft {min(alone, wanted):,} would" if alone > most else ""
     return (
@@ -195,17 +195,17 @@ def _batch(plan: Plan) -> str:
     )
 
 
-def _little_cache(plan: Plan) -> str:
+def _little_cache(plan: DeploymentPlan) -> str:
     size = plan.drafting.cache_bytes
     share = size / plan.wanted.gpus.all_bytes
-    if plan.outcome is not Outcome.WEIGHTS_FIT or share >= CACHE_SHARE:
+    if plan.outcome is not PlanOutcome.WEIGHTS_FIT or share >= CACHE_SHARE:
         return ""
     return (
         f"{gigabytes(size)} of KV cache, {100 * share:.1f} % of the GPUs' memory, are little to serve from."
     )
 
 
-def _compute_bound(plan: Plan) -> str:
+def _compute_bound(plan: DeploymentPlan) -> str:
     tokens = plan.costs.reading.batch * (plan.wanted.tokens + 1)
     if tokens <= COMPUTE_BOUND_TOKENS:
         return ""
@@ -215,14 +215,14 @@ def _compute_bound(plan: Plan) -> str:
     )
 
 
-def _never_pays(plan: Plan) -> str:
+def _never_pays(plan: DeploymentPlan) -> str:
     if plan.depth.break_even_token_acceptance is not None:
         return ""
     tokens = plan_text.tokens(plan.wanted.tokens)
     return f"With {tokens} at a time no acceptance is enough: drafting costs more than it can give."
 
 
-def _loses(plan: Plan) -> str:
+def _loses(plan: DeploymentPlan) -> str:
     speedup, wanted = plan.depth.speedup, plan.wanted
     if speedup >= 1 or plan.depth.break_even_token_acceptance is None:
         return ""
@@ -235,7 +235,7 @@ def _loses(plan: Plan) -> str:
     )
 
 
-def _other_method(plan: Plan) -> str:
+def _other_method(plan: DeploymentPlan) -> str:
     seen = plan.wanted.measured
     if seen is None or seen.method == plan.wanted.method:
         return ""
@@ -244,23 +244,23 @@ def _other_method(plan: Plan) -> str:
     return f"The observation is not of {plan.wanted.method}: another drafter is accepted and costs otherwise."
 
 
-_CAUTIONS: Final[Mapping[CautionName, Callable[[Plan], str]]] = {
-    CautionName.GPU_MEMORY: _gpu_memory,
-    CautionName.TARGET_ALONE: _target_alone,
-    CautionName.HEADS: _heads,
-    CautionName.VOCABULARY: _vocabulary,
-    CautionName.TENSOR_PARALLEL: _tensor_parallel,
-    CautionName.OTHER_WIDTH: _other_width,
-    CautionName.DRAFT_LARGER: _draft_larger,
-    CautionName.TARGET_SHARE: _target_share,
-    CautionName.DRAFT_SHARE: _draft_share,
-    CautionName.LARGE_DRAFT: _large_draft,
-    CautionName.SMALL_DRAFT: _small_draft,
-    CautionName.BATCH: _batch,
-    CautionName.LITTLE_CACHE: _little_cache,
-    CautionName.COMPUTE_BOUND: _compute_bound,
-    CautionName.NEVER_PAYS: _never_pays,
-    CautionName.LOSES: _loses,
-    CautionName.OTHER_METHOD: _other_method,
+_CAUTIONS: Final[Mapping[PlanWarningName, Callable[[DeploymentPlan], str]]] = {
+    PlanWarningName.GPU_MEMORY: _gpu_memory,
+    PlanWarningName.TARGET_ALONE: _target_alone,
+    PlanWarningName.HEADS: _heads,
+    PlanWarningName.VOCABULARY: _vocabulary,
+    PlanWarningName.TENSOR_PARALLEL: _tensor_parallel,
+    PlanWarningName.OTHER_WIDTH: _other_width,
+    PlanWarningName.DRAFT_LARGER: _draft_larger,
+    PlanWarningName.TARGET_SHARE: _target_share,
+    PlanWarningName.DRAFT_SHARE: _draft_share,
+    PlanWarningName.LARGE_DRAFT: _large_draft,
+    PlanWarningName.SMALL_DRAFT: _small_draft,
+    PlanWarningName.BATCH: _batch,
+    PlanWarningName.LITTLE_CACHE: _little_cache,
+    PlanWarningName.COMPUTE_BOUND: _compute_bound,
+    PlanWarningName.NEVER_PAYS: _never_pays,
+    PlanWarningName.LOSES: _loses,
+    PlanWarningName.OTHER_METHOD: _other_method,
 }
 """Each returns nothing where there is nothing to beware of."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
-from spec_decode_exporter.reports.plan.gpu_memory import Part
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 
 
-class Basis(StrEnum):
+class CostBasis(StrEnum):
     """What a cost rests on."""
 
     GIVEN = "given"
@@ -32,20 +32,20 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StepReads:
     """What the steps of a batch read of each GPU."""
 
-    target: Part
-    draft: Part | None
+    target: MemoryPart
+    draft: MemoryPart | None
     batch: int
     """Sequences that are decoded at a time."""
     context: int
     element_bytes: int
 
     @property
-    def basis(self) -> Basis:
+    def basis(self) -> CostBasis:
         """Whether the KV cache is in it."""
-        return Basis.ESTIMATED if self._knows_cache else Basis.ESTIMATED_BY_WEIGHTS
+        return CostBasis.ESTIMATED if self._knows_cache else CostBasis.ESTIMATED_BY_WEIGHTS
 
     @property
     def plain_bytes(self) -> float:
@@ -72,15 +72,15 @@ class Reading:
         parts = [self.target, *([] if self.draft is None else [self.draft])]
         return None not in [self._cache(part) for part in parts]
 
-    def _read(self, part: Part) -> float:
+    def _read(self, part: MemoryPart) -> float:
         cache = self._cache(part) if self._knows_cache else 0
         return self._weights(part, self.batch) + self.batch * (cache or 0)
 
-    def _cache(self, part: Part) -> int | None:
+    def _cache(self, part: MemoryPart) -> int | None:
         return part.model.sequence_bytes_on_a_gpu(self.context, part.tensor_parallel, self.element_bytes)
 
     @staticmethod
-    def _weights(part: Part, tokens: int) -> float:
+    def _weights(part: MemoryPart, tokens: int) -> float:
         return part.model.parameters.read_bytes(part.model.dtype, tokens) / part.tensor_parallel
 
 
@@ -88,8 +88,8 @@ class Reading:
 class Costs:
     """What drafting so many tokens costs."""
 
-    reading: Reading
-    basis: Basis
+    reading: StepReads
+    basis: CostBasis
     verify_cost_ratio: float
     fixed_cost_ratio: float
     known: float | None = None

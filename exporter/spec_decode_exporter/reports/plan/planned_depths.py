@@ -24,7 +24,7 @@ _HALVINGS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
+class PlannedDepth:
     """A number of draft tokens, and what it would give."""
 
     tokens: int
@@ -72,15 +72,15 @@ def continued(positions: Sequence[float], decay: float, coverage: float) -> Draf
     return Drafts((*known, *(known[-1] * decay**more for more in beyond)), len(known), coverage)
 
 
-def depths(drafts: Drafts, cost_at: Callable[[int], Cost]) -> tuple[Depth, ...]:
+def depths(drafts: Drafts, cost_at: Callable[[int], Cost]) -> tuple[PlannedDepth, ...]:
     """Return S(1) … S(``MOST_TOKENS``); ``cost_at`` says the cost of so many tokens."""
     return tuple(_depth(drafts, tokens, cost_at(tokens)) for tokens in range(1, MOST_TOKENS + 1))
 
 
-def _depth(drafts: Drafts, tokens: int, cost: Cost) -> Depth:
+def _depth(drafts: Drafts, tokens: int, cost: Cost) -> PlannedDepth:
     # Steps that draft nothing pay the fixed cost too: the drafts must bring it in.
     of_drafts = replace(cost, fixed_cost_ratio=cost.fixed_cost_ratio / drafts.coverage)
-    return Depth(
+    return PlannedDepth(
         tokens,
         drafts.speedup(tokens, cost),
         cost.draft_cost_ratio,
@@ -90,7 +90,7 @@ def _depth(drafts: Drafts, tokens: int, cost: Cost) -> Depth:
     )
 
 
-def best(known: Sequence[Depth]) -> int:
+def best(known: Sequence[PlannedDepth]) -> int:
     """Return the fewest tokens that are nearly as fast as the best; 0 where none is faster than no drafts."""
     most = max(depth.speedup for depth in known)
     enough = max((1 - TOLERANCE) * most, 1.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spec_decode_exporter.reports.plan.deployment_plan import Plan
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan
 from spec_decode_exporter.reports.plan.dtype import dtype_of
-from spec_decode_exporter.reports.plan.gpu_memory import Part, Room, room
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart, Room, room
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ _CHANGES: Final = (
 )
 
 
-def remedy(plan: Plan) -> str:
+def remedy(plan: DeploymentPlan) -> str:
     """Return the least that would make the models fit, in a sentence, and whether the target alone does."""
     alone = _alone(plan)
     for change in _CHANGES:
@@ -44,14 +44,14 @@ def remedy(plan: Plan) -> str:
     return f"Take more or larger GPUs, or a shorter --context.{alone}"
 
 
-def _alone(plan: Plan) -> str:
+def _alone(plan: DeploymentPlan) -> str:
     """Return that the target fits without the draft, where there is one and it does."""
     if plan.wanted.draft is None or not plan.alone.fits:
         return ""
     return f" Without the draft {'the weights fit' if plan.alone.sequences is None else 'it fits'}."
 
 
-def _room(plan: Plan, change: _Change) -> Room | None:
+def _room(plan: DeploymentPlan, change: _Change) -> Room | None:
     """Return what the models leave then; None where it is the draft's and there is none."""
     wanted = plan.wanted
     if change.draft and wanted.draft is None:
@@ -61,7 +61,7 @@ def _room(plan: Plan, change: _Change) -> Room | None:
     return room(wanted.gpus, parts, wanted.context, 1 if change.small_cache else wanted.element_bytes)
 
 
-def _in(part: Part, name: str) -> Part:
+def _in(part: MemoryPart, name: str) -> MemoryPart:
     """Return a model with its weights in another dtype, if that takes less; empty for its own."""
     if not name or dtype_of(name).bits >= part.model.dtype.bits:
         return part

@@ -8,18 +8,19 @@ from typing import Final
 from spec_decode_exporter.reports import numbers
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part
 from spec_decode_exporter.reports.plan import plan_text
-from spec_decode_exporter.reports.plan.deployment_plan import Outcome, Plan
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.draft_method import SEARCHES
 from spec_decode_exporter.reports.plan.memory_sizes import gigabytes
 from spec_decode_exporter.reports.plan.payoff import Payoff
-from spec_decode_exporter.reports.plan.planned_cost import Basis
+from spec_decode_exporter.reports.plan.planned_cost import CostBasis
 
-_BASES: Final[Mapping[Basis, str]] = {
-    Basis.GIVEN: "It is as it was given.",
-    Basis.MEASURED: "It is what the observation says.",
-    Basis.ESTIMATED: "An estimate by the bytes that a step reads, weights and KV cache. Measure it: "
+_BASES: Final[Mapping[CostBasis, str]] = {
+    CostBasis.GIVEN: "It is as it was given.",
+    CostBasis.MEASURED: "It is what the observation says.",
+    CostBasis.ESTIMATED: "An estimate by the bytes that a step reads, weights and KV cache. Measure it: "
     "spec-decode-exporter observe.",
-    Basis.ESTIMATED_BY_WEIGHTS: "An estimate by the weights alone. Measure it: spec-decode-exporter observe.",
+    CostBasis.ESTIMATED_BY_WEIGHTS: "An estimate by the weights alone. Measure it: "
+    "spec-decode-exporter observe.",
 }
 
 
@@ -27,7 +28,7 @@ _SHORTER: Final = 0.005
 """Tokens by which drafts are shorter than asked for where two digits show it."""
 
 
-def cost(plan: Plan) -> Iterator[Part]:
+def cost(plan: DeploymentPlan) -> Iterator[Part]:
     """Yield what drafting costs, and what that rests on."""
     found, reading = plan.costs.at(plan.wanted.tokens), plan.costs.reading
     yield Figure(
@@ -41,13 +42,16 @@ def cost(plan: Plan) -> Iterator[Part]:
         yield Figure(
             "break-even", numbers.share(plan.depth.break_even_token_acceptance), "", "acceptance of a token"
         )
-    if plan.costs.basis in (Basis.ESTIMATED, Basis.ESTIMATED_BY_WEIGHTS) and plan.wanted.method in SEARCHES:
+    if (
+        plan.costs.basis in (CostBasis.ESTIMATED, CostBasis.ESTIMATED_BY_WEIGHTS)
+        and plan.wanted.method in SEARCHES
+    ):
         yield Note("What verifying and searching usually cost; nothing is drafted by a model.")
     else:
         yield Note(_BASES[plan.costs.basis])
 
 
-def depths(plan: Plan) -> Iterator[Part]:
+def depths(plan: DeploymentPlan) -> Iterator[Part]:
     """Yield the table over the number of draft tokens, and what it assumes."""
     most = max(1.0, *(depth.speedup for depth in plan.depths))
     rows = [Bar("0", 1 / most, ("1.00", "", ""), _remark(plan, 0), marked=plan.best_tokens == 0)]
@@ -87,7 +91,7 @@ def _needed(token_acceptance: float | None, tokens: int) -> str:
     )
 
 
-def _assumption(plan: Plan) -> str:
+def _assumption(plan: DeploymentPlan) -> str:
     if plan.wanted.measured is not None:
         return (
             f"Accepted as in the observation, of {plan_text.tokens(plan.wanted.measured.tokens)} at a time."
@@ -101,7 +105,7 @@ def _assumption(plan: Plan) -> str:
     return f"{known}. What yours accepts only a test shows."
 
 
-def _remark(plan: Plan, tokens: int) -> str:
+def _remark(plan: DeploymentPlan, tokens: int) -> str:
     remarks = {
         "no speculation": tokens == 0,
         "planned": tokens == plan.wanted.tokens,
@@ -111,7 +115,7 @@ def _remark(plan: Plan, tokens: int) -> str:
     return ", ".join(remark for remark, holds in remarks.items() if holds)
 
 
-def payoff(plan: Plan) -> Iterator[Part]:
+def payoff(plan: DeploymentPlan) -> Iterator[Part]:
     """Yield what drafting gains for the memory that it takes; nothing where no throughput is known."""
     found = plan.payoff
     if found is None:
@@ -136,10 +140,10 @@ def _return(found: Payoff) -> Iterator[Part]:
     yield Figure("return", plan_text.signed(each), span, "tokens a second gained for each GB")
 
 
-def _fewer(plan: Plan) -> Iterator[Note]:
+def _fewer(plan: DeploymentPlan) -> Iterator[Note]:
     """Yield that the baseline may be of more sequences at a time than fit beside the draft."""
     most, alone = plan.drafting.sequences, plan.alone.sequences
-    if plan.outcome is Outcome.TIGHT and most is not None and alone is not None and alone > most:
+    if plan.outcome is PlanOutcome.TIGHT and most is not None and alone is not None and alone > most:
         without = min(alone, plan.wanted.batch)
         yield Note(
             f"Both at {plan_text.sequences(most)} at a time. Without the draft {without:,} fit, "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
-from spec_decode_exporter.reports.plan.gpu_memory import Part
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 
 
-def refusals(method: str, target: Part, draft: Part | None) -> tuple[str, ...]:
+def refusals(method: str, target: MemoryPart, draft: MemoryPart | None) -> tuple[str, ...]:
     """Return why vLLM would not start with these models; empty where it would."""
     reasons = (
         heads(target, draft),
@@ -16,7 +16,7 @@ def refusals(method: str, target: Part, draft: Part | None) -> tuple[str, ...]:
     return tuple(reason for reason in reasons if reason)
 
 
-def heads(target: Part, draft: Part | None) -> str:
+def heads(target: MemoryPart, draft: MemoryPart | None) -> str:
     """Of attention heads every GPU must have as many."""
     odd = [part for part in (target, draft) if part is not None and _does_not_divide(part)]
     if not odd:
@@ -26,7 +26,7 @@ def heads(target: Part, draft: Part | None) -> str:
     return f"{number} attention heads cannot be divided over {over} GPUs: vLLM refuses that."
 
 
-def vocabulary(method: str, target: Part, draft: Part | None) -> str:
+def vocabulary(method: str, target: MemoryPart, draft: MemoryPart | None) -> str:
     """A draft model must have as many tokens as its target."""
     own, other = None if draft is None else draft.model.shape, target.model.shape
     if method != DRAFT_MODEL or own is None or other is None or own.vocab_size == other.vocab_size:
@@ -37,7 +37,7 @@ def vocabulary(method: str, target: Part, draft: Part | None) -> str:
     )
 
 
-def tensor_parallel(method: str, target: Part, draft: Part | None) -> str:
+def tensor_parallel(method: str, target: MemoryPart, draft: MemoryPart | None) -> str:
     """A draft model must be divided as its target is; a head may be on one GPU."""
     if draft is None or draft.tensor_parallel == target.tensor_parallel:
         return ""
@@ -50,6 +50,6 @@ def tensor_parallel(method: str, target: Part, draft: Part | None) -> str:
     )
 
 
-def _does_not_divide(part: Part) -> bool:
+def _does_not_divide(part: MemoryPart) -> bool:
     shape = part.model.shape
     return shape is not None and shape.attention_heads % part.tensor_parallel != 0

@@ -19,7 +19,7 @@ _MILLISECOND: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A figure, then and now."""
 
     name: str
@@ -41,7 +41,7 @@ class Table:
     """Figures that belong together."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
 def _share(value: float) -> str:
@@ -141,26 +141,26 @@ def tables(comparison: Comparison) -> Iterator[Table]:
     yield Table("Latency of requests, by the server's histograms", tuple(_latencies(comparison)))
 
 
-def _quantities(comparison: Comparison, figures: dict[Quantity, tuple[str, _Unit]]) -> Iterator[Row]:
+def _quantities(comparison: Comparison, figures: dict[Quantity, tuple[str, _Unit]]) -> Iterator[TableRow]:
     for quantity, (name, unit) in figures.items():
         if quantity in comparison.quantities:
             yield _row(name, comparison.quantities[quantity], unit)
 
 
-def _positions(differences: tuple[Difference | None, ...]) -> Iterator[Row]:
+def _positions(differences: tuple[Difference | None, ...]) -> Iterator[TableRow]:
     for position, found in enumerate(differences):
         if found is not None:
             yield _row(f"position {position}", found, _SHARE)
 
 
-def _latencies(comparison: Comparison) -> Iterator[Row]:
+def _latencies(comparison: Comparison) -> Iterator[TableRow]:
     for (latency, percentile), found in comparison.latencies.items():
         if latency in _LATENCIES:
             row = _row(f"{_LATENCIES[latency]} {percentile}", found, _TIME)
             yield _within(row, found, comparison.latency_edges[latency, percentile])
 
 
-def _within(row: Row, found: Difference, edges: tuple[Edges | None, Edges | None]) -> Row:
+def _within(row: TableRow, found: Difference, edges: tuple[Edges | None, Edges | None]) -> TableRow:
     """Write the edges of buckets that are far apart instead of what was interpolated between them."""
     then, now = (each if each is not None and each.are_far_apart else None for each in edges)
     if then is None and now is None:
@@ -174,8 +174,8 @@ def _within(row: Row, found: Difference, edges: tuple[Edges | None, Edges | None
     )
 
 
-def _row(name: str, found: Difference, unit: _Unit) -> Row:
-    return Row(
+def _row(name: str, found: Difference, unit: _Unit) -> TableRow:
+    return TableRow(
         name,
         unit.value(found.before.value),
         unit.value(found.after.value),

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from spec_decode_exporter.analysis.comparison.measure import added, measure
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.monitor.engine_monitor import Findings
-from spec_decode_exporter.reports.observe.session import Observed
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.reports.observe.session import ObservedFleet
 from spec_decode_exporter.reports.reference.reference_document import (
     MeasuredEngine,
     MeasuredModel,
@@ -16,11 +16,11 @@ from spec_decode_exporter.reports.reference.reference_document import (
 )
 from spec_decode_exporter.window.merge import together
 
-Engine = tuple[Mapping[str, str], Findings]
+Engine = tuple[Mapping[str, str], EngineSnapshot]
 """An engine's labels, and what was found of it."""
 
 
-def measured(observed: Observed) -> ReferenceDocument:
+def measured(observed: ObservedFleet) -> ReferenceDocument:
     """Return what is kept of an observation: each engine, and the engines of a model as one."""
     versions = {target.target: target.version for target in observed.targets}
     return ReferenceDocument(

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, Part, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, MeasurementPart, Quantity
 
 Text = Annotated[str, Field(max_length=4096)]
 
 
-class MeasuredEngine(Part):
+class MeasuredEngine(MeasurementPart):
     """One engine of one server."""
 
     target: Text
@@ -28,7 +28,7 @@ class MeasuredEngine(Part):
     measurement: Measurement
 
 
-class MeasuredModel(Part):
+class MeasuredModel(MeasurementPart):
     """All engines that serve a model with the same number of draft tokens, as one."""
 
     model_name: Text
@@ -52,7 +52,7 @@ class MeasuredModel(Part):
         return found is not None and found.lower is not None
 
 
-class ReferenceDocument(Part):
+class ReferenceDocument(MeasurementPart):
     """What was measured, when, and for how long."""
 
     ended: AwareDatetime

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
-from spec_decode_exporter.core.checksummed_file import Seal, UnusableError
+from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
 from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
 
-_SEAL: Final = Seal("spec-decode-exporter reference", version=1, noun="a reference")
+_SEAL: Final = ChecksummedFile("spec-decode-exporter reference", version=1, noun="a reference")
 LARGEST: Final = 16 * 2**20
 """The most bytes of a reference."""
 MOST_VALUES: Final = 200_000

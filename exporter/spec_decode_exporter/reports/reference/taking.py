@@ -7,7 +7,7 @@ from typing import Final
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.reports.observe.session import Observation, Observed
+from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
 from spec_decode_exporter.reports.reference.measuring import measured
 from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
 
@@ -42,13 +42,13 @@ async def _wait(observation: Observation, seconds: float, clock: Clock) -> None:
     await clock.sleep_until(begin + seconds)
 
 
-def _refuse(observed: Observed) -> None:
+def _refuse(observed: ObservedFleet) -> None:
     missing = list(_missing(observed))
     if missing:
         raise NotMeasuredError("; ".join(missing))
 
 
-def _missing(observed: Observed) -> Iterator[str]:
+def _missing(observed: ObservedFleet) -> Iterator[str]:
     for target in observed.targets:
         if not target.up:
             yield f"{target.target} does not answer: {target.error or 'no answer came in time'}"

@@ -50,7 +50,7 @@ class Latency(StrEnum):
     QUEUE = "queue"
 
 
-class Mark(Enum):
+class EngineMark(Enum):
     """A series that is not a number of ours but says something about the engine or its process."""
 
     CREATED = auto()
@@ -63,7 +63,7 @@ class Mark(Enum):
     """Tokens accepted at each draft position; one series for each ``position``."""
 
 
-Quantity = Counter | Gauge | Latency | Mark
+Quantity = Counter | Gauge | Latency | EngineMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class EngineKind:
     series: tuple[Series, ...]
 
 
-PROCESS_START = Series(Mark.PROCESS_START, ("process_start_time_seconds",))
+PROCESS_START = Series(EngineMark.PROCESS_START, ("process_start_time_seconds",))
 
 _SPECULATION = (
     Series(Counter.DRAFTS, ("spec_decode_num_drafts_total",), lazy=True),
     Series(Counter.DRAFT_TOKENS, ("spec_decode_num_draft_tokens_total",), lazy=True),
     Series(Counter.ACCEPTED_TOKENS, ("spec_decode_num_accepted_tokens_total",), lazy=True),
-    Series(Mark.POSITION_ACCEPTED, ("spec_decode_num_accepted_tokens_per_pos_total",), lazy=True),
+    Series(EngineMark.POSITION_ACCEPTED, ("spec_decode_num_accepted_tokens_per_pos_total",), lazy=True),
 )
 
 ENGINES = (
@@ -125,8 +125,8 @@ ENGINES = (
             Series(Gauge.WAITING_REQUESTS, ("num_requests_waiting",)),
             Series(Gauge.KV_CACHE_USAGE, ("kv_cache_usage_perc", "gpu_cache_usage_perc")),
             Series(Gauge.REPORTED_ACCEPTANCE_RATIO, ("spec_decode_draft_acceptance_rate",)),
-            Series(Mark.V0, ("spec_decode_num_emitted_tokens_total", "spec_decode_efficiency")),
-            Series(Mark.CREATED, ("spec_decode_num_drafts_created", "generation_tokens_created")),
+            Series(EngineMark.V0, ("spec_decode_num_emitted_tokens_total", "spec_decode_efficiency")),
+            Series(EngineMark.CREATED, ("spec_decode_num_drafts_created", "generation_tokens_created")),
             Series(Latency.TIME_TO_FIRST_TOKEN, ("time_to_first_token_seconds_bucket",)),
             Series(Latency.TIME_PER_OUTPUT_TOKEN, ("request_time_per_output_token_seconds_bucket",)),
             Series(

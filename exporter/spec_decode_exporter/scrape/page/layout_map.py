@@ -17,12 +17,12 @@ from spec_decode_exporter.scrape.page.engine_table import (
     MEANINGS,
     Counter,
     EngineKind,
+    EngineMark,
     Gauge,
     Latency,
-    Mark,
     Meaning,
 )
-from spec_decode_exporter.scrape.page.parser import MOST_NUMBER, SLICE, Layout, Series
+from spec_decode_exporter.scrape.page.parser import MOST_NUMBER, SLICE, Layout, ParsedSeries
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.poll_errors import PageError
 
@@ -50,12 +50,12 @@ class Shown(NamedTuple):
 
     names: frozenset[bytes] = frozenset()
     """Their names."""
-    series: frozenset[Series] = frozenset()
+    series: frozenset[ParsedSeries] = frozenset()
     """The series themselves, histograms apart."""
 
 
 @dataclass(slots=True)
-class EnginePlan:
+class EngineLayout:
     """For every quantity of one engine, the places of the values that make it up."""
 
     counters: list[list[int]] = field(default_factory=lambda: [[] for _ in Counter])
@@ -66,18 +66,18 @@ class EnginePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LayoutMap:
     """What all values of a page are."""
 
     kind: str
     front_end: str
-    engines: dict[EngineName, EnginePlan]
+    engines: dict[EngineName, EngineLayout]
     process_start: tuple[int, ...]
     """The place of the process' start, if the page tells of just one process."""
     shown: Shown
 
 
-class _Sighting(NamedTuple):
+class MatchedSeries(NamedTuple):
     """One wanted series on the page: where its value is, and of what."""
 
     place: int
@@ -87,28 +87,28 @@ class _Sighting(NamedTuple):
     rank: _Rank
 
 
-def plan_of(layout: Layout) -> Pausing[Plan]:
+def layout_map_of(layout: Layout) -> Pausing[LayoutMap]:
     """Find out what the values of a page are. A page is read as one engine's: that of its first series."""
     meanings = [MEANINGS[series.name] for series in layout.series]
     is_large = len(meanings) > SLICE
     if is_large:
         yield
     kind, prefix = next(((one.kind, one.prefix) for one in meanings if one.kind), (None, ""))
-    sightings: list[_Sighting] = []
+    sightings: list[MatchedSeries] = []
     for place, meaning in enumerate(meanings):
         if meaning.kind and (meaning.kind, meaning.prefix) == (kind, prefix):
             sightings.append(_sighting(place, meaning, layout.series[place]))
         if place % SLICE == SLICE - 1:
             yield
     quantities = {sighting.meaning.quantity for sighting in sightings}
-    legacy = Mark.V0 in quantities
-    created = Mark.CREATED in quantities
+    legacy = EngineMark.V0 in quantities
+    created = EngineMark.CREATED in quantities
     start = _process_start(meanings)
     if is_large:
         yield
     engines = yield from _engine_plans(sightings, legacy=legacy)
     shown = yield from _shown([layout.series[place] for place in (*start, *(one.place for one in sightings))])
-    return Plan(
+    return LayoutMap(
         kind.name if kind else "",
         "v0" if legacy else _front_end(kind, prefix, open_metrics=layout.open_metrics, created=created),
         engines,
@@ -117,14 +117,14 @@ def plan_of(layout: Layout) -> Pausing[Plan]:
     )
 
 
-def _sighting(place: int, meaning: Meaning, series: Series) -> _Sighting:
+def _sighting(place: int, meaning: Meaning, series: ParsedSeries) -> MatchedSeries:
     labels = dict(series.labels)
     # A server that has only one engine may not name it.
     name = EngineName(labels.get("model_name", ""), labels.get("engine") or labels.get("dp_rank") or "0")
     if max(map(len, name)) > MOST_NAME:
         raise PageError(f"an engine's name has more than {MOST_NAME} characters")
     rank = tuple((len(labels[name]), labels[name]) for name in _RANKS if name in labels)
-    return _Sighting(place, meaning, labels, name, rank)
+    return MatchedSeries(place, meaning, labels, name, rank)
 
 
 def _front_end(kind: EngineKind | None, prefix: str, *, open_metrics: bool, created: bool) -> str:
@@ -137,12 +137,12 @@ def _front_end(kind: EngineKind | None, prefix: str, *, open_metrics: bool, crea
 
 
 def _process_start(meanings: Sequence[Meaning]) -> tuple[int, ...]:
-    places = tuple(place for place, one in enumerate(meanings) if one.quantity is Mark.PROCESS_START)
+    places = tuple(place for place, one in enumerate(meanings) if one.quantity is EngineMark.PROCESS_START)
     return places if len(places) == 1 else ()
 
 
-def _shown(series: Sequence[Series]) -> Pausing[Shown]:
-    without_buckets: set[Series] = set()
+def _shown(series: Sequence[ParsedSeries]) -> Pausing[Shown]:
+    without_buckets: set[ParsedSeries] = set()
     for begin in range(0, len(series), SLICE):
         if begin:
             yield
@@ -150,7 +150,9 @@ def _shown(series: Sequence[Series]) -> Pausing[Shown]:
     return Shown(frozenset(one.name for one in series), frozenset(without_buckets))
 
 
-def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[dict[EngineName, EnginePlan]]:
+def _engine_plans(
+    sightings: Sequence[MatchedSeries], *, legacy: bool
+) -> Pausing[dict[EngineName, EngineLayout]]:
     """Sort the sightings by engine. Several series of one quantity (replicas) add up.
 
     Left out are older names of what has a newer one, and ranks: SGLang can repeat an engine's series
@@ -165,7 +167,7 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
             lowest[one.engine] = min(one.rank, lowest.get(one.engine, one.rank))
     if len(sightings) > SLICE:
         yield
-    plans: defaultdict[EngineName, EnginePlan] = defaultdict(EnginePlan)
+    plans: defaultdict[EngineName, EngineLayout] = defaultdict(EngineLayout)
     for number, one in enumerate(sightings):
         is_newest = one.meaning.rank == newest[one.meaning.series.names[0]]
         if is_newest and one.rank in ((), lowest.get(one.engine)):
@@ -176,7 +178,7 @@ def _engine_plans(sightings: Sequence[_Sighting], *, legacy: bool) -> Pausing[di
     return {name: _without_counters(plan) if legacy else plan for name, plan in plans.items()}
 
 
-def _check_sizes(plans: Mapping[EngineName, EnginePlan]) -> None:
+def _check_sizes(plans: Mapping[EngineName, EngineLayout]) -> None:
     """Refuse a page whose engines would take too much of windows, of memory or of our own page."""
     if len(plans) > MOST_ENGINES:
         raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
@@ -196,13 +198,13 @@ def _check_sizes(plans: Mapping[EngineName, EnginePlan]) -> None:
         )
 
 
-def _without_counters(plan: EnginePlan) -> EnginePlan:
+def _without_counters(plan: EngineLayout) -> EngineLayout:
     """Leave out V0's counters of speculation: they add up sums of sums (vLLM issue 15415)."""
     counters = [[] if counter in _SPECULATION else plan.counters[counter] for counter in Counter]
-    return EnginePlan(counters, plan.gauges, plan.created, {}, plan.buckets)
+    return EngineLayout(counters, plan.gauges, plan.created, {}, plan.buckets)
 
 
-def _place(plan: EnginePlan, sighting: _Sighting) -> None:
+def _place(plan: EngineLayout, sighting: MatchedSeries) -> None:
     labels, place = sighting.labels, sighting.place
     match sighting.meaning.quantity:
         case Counter() as counter:
@@ -212,9 +214,9 @@ def _place(plan: EnginePlan, sighting: _Sighting) -> None:
         case Latency() as latency:
             bound = _bound(labels.get("le"))
             plan.buckets.setdefault(latency, {}).setdefault(bound, []).append(place)
-        case Mark.CREATED:
+        case EngineMark.CREATED:
             plan.created.append(place)
-        case Mark.POSITION_ACCEPTED:
+        case EngineMark.POSITION_ACCEPTED:
             plan.positions.setdefault(_position(labels.get("position")), []).append(place)
         case _:
             pass

@@ -72,7 +72,7 @@ _FOREIGN_LINE = re.compile(rf"\n(?:[^a-zA-Z_:#{{ \t\r\n]|\{{(?![ \t]*+{_QUOTED}[
 _OPEN_METRICS_END = b"# EOF"
 
 
-class Series(NamedTuple):
+class ParsedSeries(NamedTuple):
     """The identity of one sample on a page."""
 
     name: bytes
@@ -87,7 +87,7 @@ class Layout:
     """What every line of the page begins with: all that stands before its value."""
     places: Sequence[tuple[int, int]]
     """For every wanted sample its line and the column at which its value begins."""
-    series: Sequence[Series]
+    series: Sequence[ParsedSeries]
     """The wanted samples, in the order of ``places``."""
     open_metrics: bool
     """The page ended with ``# EOF``: it is OpenMetrics."""
@@ -202,9 +202,9 @@ def _sort_lines(
 
 def _read_each(
     lines: Sequence[bytes], wanted: Sequence[int]
-) -> Pausing[tuple[list[Series], list[tuple[int, int]]]]:
+) -> Pausing[tuple[list[ParsedSeries], list[tuple[int, int]]]]:
     """Return the series on the wanted lines, and the place of each one's value."""
-    series: dict[Series, tuple[int, int]] = {}
+    series: dict[ParsedSeries, tuple[int, int]] = {}
     known = _KnownLabels()
     size = 0
     for number in wanted:
@@ -240,7 +240,7 @@ class _KnownLabels:
         return labels
 
 
-def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[Series, int]:
+def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[ParsedSeries, int]:
     """Return a line's series and the column of its value."""
     if len(line) > MOST_LINE:
         raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
@@ -248,7 +248,7 @@ def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[Series,
     if match is None or match.end() in (len(line), match.end("name")):
         raise PageError(f"line {number + 1} has no readable name, labels and value: {_shown(line)}")
     name, text = match.group("name", "labels")
-    return Series(name, known.read(text, number)), match.end()
+    return ParsedSeries(name, known.read(text, number)), match.end()
 
 
 def _read_labels(text: bytes, number: int) -> Labels:

@@ -50,7 +50,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PageReading:
     """A whole page, understood."""
 
     engine_kind: str

@@ -15,9 +15,15 @@ from weakref import WeakValueDictionary
 from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS, EnginePlan, Plan, Shown, plan_of
+from spec_decode_exporter.scrape.page.layout_map import (
+    MOST_POSITIONS,
+    EngineLayout,
+    LayoutMap,
+    Shown,
+    layout_map_of,
+)
 from spec_decode_exporter.scrape.page.parser import SLICE, Layout, read_page, read_values
-from spec_decode_exporter.scrape.page.sample import Buckets, EngineName, Reading, Sample
+from spec_decode_exporter.scrape.page.sample import Buckets, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll_errors import PageError
 
 MOST_COUNT = 2**53
@@ -39,7 +45,7 @@ class _Known:
     """A layout, and what the values of a page of that layout are."""
 
     layout: Layout
-    plan: Plan
+    plan: LayoutMap
     size: int
     """Bytes of the page: its layout takes 10 to 18 times as much."""
 
@@ -55,12 +61,12 @@ def _known(layout: Layout, size: int) -> Pausing[_Known]:
         yield
     known = _shared.get(key)
     if known is None or known.layout != layout:
-        plan = yield from plan_of(layout)
+        plan = yield from layout_map_of(layout)
         known = _shared[key] = _Known(layout, plan, size)
     return known
 
 
-class Reader:
+class SampleReader:
     """Reads the pages of one target; keeps the layout of the last one, so that the next costs less."""
 
     def __init__(self, layout_bytes: Callable[[], float] = lambda: inf) -> None:
@@ -73,7 +79,7 @@ class Reader:
         self.shown = Shown()
         """What the newest page shows; of its histograms only if they were read."""
 
-    def read(self, page: bytes, *, with_latencies: bool) -> Pausing[Reading]:
+    def read(self, page: bytes, *, with_latencies: bool) -> Pausing[PageReading]:
         """Read a page; with the histograms' buckets, which cost most, only when asked.
 
         Only a large page of a new layout takes so long that there are pauses.
@@ -93,9 +99,11 @@ class Reader:
                 yield
         self.shown = plan.shown
         self._release_layouts()
-        return Reading(plan.kind, plan.front_end, samples)
+        return PageReading(plan.kind, plan.front_end, samples)
 
-    def _read_again(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[Plan, list[float]] | None]:
+    def _read_again(
+        self, page: bytes, *, with_latencies: bool
+    ) -> Pausing[tuple[LayoutMap, list[float]] | None]:
         """Read the page by a layout that is known, if it has one."""
         if with_latencies in self._known:
             known = self._known[with_latencies]
@@ -112,7 +120,7 @@ class Reader:
         plan = yield from self._keep(layout, len(page), with_latencies=False)
         return plan, values
 
-    def _read_first(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[Plan, list[float]]]:
+    def _read_first(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[LayoutMap, list[float]]]:
         # Before the new layout is made: two of the largest would take twice the memory.
         self._known.pop(with_latencies, None)
         layout, values = yield from read_page(page, _NAMES[with_latencies])
@@ -121,7 +129,7 @@ class Reader:
         plan = yield from self._keep(layout, len(page), with_latencies=with_latencies)
         return plan, values
 
-    def _keep(self, layout: Layout, size: int, *, with_latencies: bool) -> Pausing[Plan]:
+    def _keep(self, layout: Layout, size: int, *, with_latencies: bool) -> Pausing[LayoutMap]:
         known = self._known[with_latencies] = yield from _known(layout, size)
         return known.plan
 
@@ -137,7 +145,7 @@ class Reader:
 
 
 def _sample(
-    plan: EnginePlan, values: Sequence[float], start: float | None, *, with_latencies: bool
+    plan: EngineLayout, values: Sequence[float], start: float | None, *, with_latencies: bool
 ) -> Sample:
     positions = plan.positions
     created = max((values[place] for place in plan.created), default=start)
@@ -203,7 +211,7 @@ def _gauge(row: _GaugeRow, values: Sequence[float], places: Sequence[int]) -> fl
     return found if found is None or found <= row.most else None
 
 
-def _latencies(plan: EnginePlan, values: Sequence[float]) -> dict[Latency, Buckets]:
+def _latencies(plan: EngineLayout, values: Sequence[float]) -> dict[Latency, Buckets]:
     return {
         latency: Buckets(
             tuple(sorted(bounds)),

@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from spec_decode_exporter.scrape.page.engine_table import MEANINGS, PROCESS_START, EngineKind, Latency, Mark
+from spec_decode_exporter.scrape.page.engine_table import (
+    MEANINGS,
+    PROCESS_START,
+    EngineKind,
+    EngineMark,
+    Latency,
+)
 from spec_decode_exporter.scrape.page.layout_map import Shown
-from spec_decode_exporter.scrape.page.parser import Series
+from spec_decode_exporter.scrape.page.parser import ParsedSeries
 
 _MOST_DOUBTS = 2
 """So often may asking for a filtered page fail with no success between, as it does where servers fail."""
@@ -32,7 +38,7 @@ class PageChoice:
         self._names: frozenset[bytes] = frozenset()
         self._asked: dict[bool, frozenset[bytes]] = {}
         self._urls: dict[bool, str] = {}
-        self._expected: frozenset[Series] = frozenset()
+        self._expected: frozenset[ParsedSeries] = frozenset()
         self._doubts = 0
         self._refused: set[bool] = set()
 
@@ -85,7 +91,7 @@ def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str
     names = set(_engine_names(*found, present, with_latencies=with_latencies))
     start = PROCESS_START.names[0]
     if start.encode() in present and not any(
-        MEANINGS[one.encode()].quantity is Mark.CREATED for one in names
+        MEANINGS[one.encode()].quantity is EngineMark.CREATED for one in names
     ):
         names.add(start)
     return sorted(names)

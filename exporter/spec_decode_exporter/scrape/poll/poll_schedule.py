@@ -57,7 +57,7 @@ def next_beat(now: float, interval: float, offset: float) -> float:
     return (floor((now + _EARLY) / interval - offset) + 1 + offset) * interval
 
 
-class Seldom:
+class Throttle:
     """Says when something is due that is done less often than polled: at once, and then every so often.
 
     Where the second time comes earlier for some than for others, it falls on a beat of their own: what is met

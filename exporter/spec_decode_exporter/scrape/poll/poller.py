@@ -14,19 +14,19 @@ from urllib.parse import urlsplit, urlunsplit
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, giving_way
+from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, cooperatively
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.scrape.http.client import Answer, Client
 from spec_decode_exporter.scrape.page.layout_map import Shown
-from spec_decode_exporter.scrape.page.sample import Reading
-from spec_decode_exporter.scrape.page.sample_reader import Reader
+from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.filtered_page import PageChoice
 from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PollBudget
 from spec_decode_exporter.scrape.poll.poll_schedule import (
     Cause,
     DutyCycle,
     ProcessingCost,
-    Seldom,
+    Throttle,
     back_off,
     next_beat,
     phase,
@@ -55,7 +55,7 @@ SAID_AGAIN = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PollPace:
     """How one target is polled; all times in seconds."""
 
     interval: float
@@ -65,14 +65,14 @@ class Pace:
     filtered: bool
     """Whether to ask for filtered pages where the server gives them."""
     histogram_phase: float = 0.0
-    """By what part of its interval the second poll with histograms comes earlier: see ``Seldom``."""
+    """By what part of its interval the second poll with histograms comes earlier: see ``Throttle``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
     """A page that was polled and understood."""
 
-    reading: Reading
+    reading: PageReading
     moment: float
     """When it was read (monotonic)."""
     wall: float
@@ -100,7 +100,7 @@ class PollRecord:
     version: str = ""
     speculation: ServedSpeculation | None = None
     """How the server says that it speculates; only one in development mode does."""
-    details: Seldom = field(default_factory=lambda: Seldom(DETAILS_EVERY))
+    details: Throttle = field(default_factory=lambda: Throttle(DETAILS_EVERY))
     """When ``/version`` and ``/server_info`` may be asked for; it outlives the poller, so a reload changes
     nothing."""
     unused: set[tuple[str, str]] = field(default_factory=set)
@@ -130,7 +130,7 @@ class Poller:
         url: str,
         *,
         client: Client,
-        pace: Pace,
+        pace: PollPace,
         clock: Clock,
         receive: Callable[[Polled], Pausing[bool]],
         tell: Callable[[Event], None],
@@ -155,14 +155,14 @@ class Poller:
         self._budget = budget
         self._large: set[bool] = set()
         """The kinds of pages that were large when last read: with histograms (True), without (False)."""
-        self._reader = Reader(lambda: budget.layout_bytes)
+        self._reader = SampleReader(lambda: budget.layout_bytes)
         self._choice = PageChoice(url, enabled=pace.filtered)
         self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window, record.cost)
         self._meter = Meter(clock.processor)
         self._spent = client.spent
         self._offset = phase(url)
         self._failures_in_a_row = 0
-        self._with_latencies = Seldom(pace.histogram_interval, pace.histogram_phase)
+        self._with_latencies = Throttle(pace.histogram_interval, pace.histogram_phase)
         self._log = structlog.get_logger(target=name)
         self._foreign = False
         self._permitted = False
@@ -233,7 +233,7 @@ class Poller:
             wait = back_off(wait, self._failures_in_a_row, reason)
         return next_beat(now + wait - beat, beat, self._offset)
 
-    async def _ask(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
+    async def _ask(self, *, with_latencies: bool) -> tuple[Answer, PageReading]:
         url = self._choice.filtered(with_latencies=with_latencies)
         # Where the last poll failed, the whole page says more: what comes back may be another server.
         if url is None or self._failures_in_a_row:
@@ -258,7 +258,7 @@ class Poller:
             self._tell(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return whole
 
-    async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, Reading]:
+    async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, PageReading]:
         answer, reading = await self._get(self._url, with_latencies=with_latencies)
         with self._meter.running():
             self._choice.learn(self._reader.shown, with_latencies=with_latencies)
@@ -274,11 +274,11 @@ class Poller:
         if not with_latencies or not self.record.page:
             self.record.page = page
 
-    async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, Reading]:
+    async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, PageReading]:
         answer = await self._get_page(url, with_latencies=with_latencies)
         async with self._budget.reading(len(answer.body)):
             reading = self._reader.read(answer.body, with_latencies=with_latencies)
-            return answer, await giving_way(self._meter.measured(reading))
+            return answer, await cooperatively(self._meter.measured(reading))
 
     async def _get_page(self, url: str, *, with_latencies: bool) -> Answer:
         """Return the page; a large one only with a permit.
@@ -307,12 +307,12 @@ class Poller:
         if is_new:
             self._tell(Event("target_failing", {"reason": reason, "error": message}, is_bad=True))
 
-    async def _succeeded(self, answer: Answer, reading: Reading, *, with_latencies: bool) -> None:
+    async def _succeeded(self, answer: Answer, reading: PageReading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
         self._duty.answered(moment, answer.seconds - answer.busy)
         self._note_engine(reading)
         receiving = self._receive(Polled(reading, moment, wall, self.interval))
-        began_anew = await giving_way(self._meter.measured(receiving))
+        began_anew = await cooperatively(self._meter.measured(receiving))
         if with_latencies:
             self._with_latencies.done(moment)
         if began_anew:
@@ -363,7 +363,7 @@ class Poller:
         record.up, record.error, record.message, self._failures_in_a_row = True, "", "", 0
         record.seconds, record.size, record.last_success = answer.seconds, len(answer.body), wall
 
-    def _note_engine(self, reading: Reading) -> None:
+    def _note_engine(self, reading: PageReading) -> None:
         foreign = not reading.engine_kind
         if foreign and not self._foreign:
             remedy = "check the path; vLLM needs its log stats on"

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.problems import RequestError
-from spec_decode_exporter.web.api.queries import Query, read
+from spec_decode_exporter.web.api.queries import ApiQuery, read
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -36,7 +36,7 @@ class Endpoint:
     """Its ``operationId``."""
     summary: str
     answer: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
-    query: type[Query] = Query
+    query: type[ApiQuery] = ApiQuery
     model: type[View] | None = None
     """What is answered; of a stream, what the data of each event is."""
     content_type: str = "application/json"

@@ -16,7 +16,7 @@ from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
 from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
 from spec_decode_exporter.web.api.problems import CONTENT_TYPE, ProblemView
-from spec_decode_exporter.web.api.queries import Query
+from spec_decode_exporter.web.api.queries import ApiQuery
 from spec_decode_exporter.web.api.request_ingest import JSON, NDJSON
 
 _INFO: Final = {
@@ -51,7 +51,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
 
 def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     answered: list[type[View]] = [ProblemView, *(each.model for each in endpoints if each.model)]
-    queries: list[type[Query]] = [each.query for each in endpoints]
+    queries: list[type[ApiQuery]] = [each.query for each in endpoints]
     models: list[tuple[type[Any], JsonSchemaMode]] = [
         *((model, "serialization") for model in dict.fromkeys(answered)),
         *((query, "validation") for query in dict.fromkeys(queries)),
@@ -96,7 +96,7 @@ def _body(one: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_query(name: str, queries: Sequence[type[Query]]) -> bool:
+def _is_query(name: str, queries: Sequence[type[ApiQuery]]) -> bool:
     return name in {query.__name__ for query in queries}
 
 

@@ -36,7 +36,7 @@ _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _LEAST_SECONDS: Final = 0.001
 
 
-class Query(BaseModel):
+class ApiQuery(BaseModel):
     """What all have in common. Parameters that may be repeated mean any of their values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,7 +92,7 @@ Step = Annotated[
 ]
 
 
-class EngineQuery(Query):
+class EngineQuery(ApiQuery):
     """Which engines."""
 
     target: Texts = Field(default=(), description="Only engines of these targets.", examples=[["chat-0"]])
@@ -140,7 +140,7 @@ class HistoryQuery(EngineQuery):
     )
 
 
-class RequestsQuery(Query):
+class RequestsQuery(ApiQuery):
     """What of the single requests."""
 
     window: Texts = Field(default=(), description="Only these windows, such as `5m`.", examples=[["5m"]])
@@ -157,7 +157,7 @@ class RequestsQuery(Query):
         return all(not values or getattr(view, name, values[0]) in values for name, values in named.items())
 
 
-class EventFilter(Query):
+class EventFilter(ApiQuery):
     """Which events."""
 
     type: tuple[EventType, ...] = Field(
@@ -185,7 +185,7 @@ class EventsQuery(EventFilter):
     )
 
 
-Q = TypeVar("Q", bound=Query)
+Q = TypeVar("Q", bound=ApiQuery)
 
 
 def read(model: type[Q], parameters: MultiMapping[str]) -> Q:

@@ -20,7 +20,7 @@ from spec_decode_exporter.requests.request_batch import Batch, TooManyError
 from spec_decode_exporter.views.request_models import MistakeView, TakenView
 from spec_decode_exporter.views.request_view import head, lists, refused_view
 from spec_decode_exporter.web.api.problems import RequestError
-from spec_decode_exporter.web.api.queries import Query, RequestsQuery
+from spec_decode_exporter.web.api.queries import ApiQuery, RequestsQuery
 from spec_decode_exporter.web.api.responses import check_windows, encoded, pieces, respond, whole
 from spec_decode_exporter.web.state import STATE
 
@@ -87,7 +87,7 @@ def counted(handler: Handler) -> Handler:
     return handle
 
 
-async def take(request: web.Request, _query: Query) -> web.StreamResponse:
+async def take(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Take the requests of a body."""
     taker = request.app[STATE].api.intake()
     if taker is None:

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.metrics.exposition import compressed, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import UnknownEventError
 from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -21,7 +21,13 @@ from spec_decode_exporter.views.group_totals import group_view, grouped
 from spec_decode_exporter.views.history import MOST_STEPS, history_view, least_step, usual_step
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
-from spec_decode_exporter.web.api.queries import EngineQuery, EventsQuery, HistoryQuery, Query, SnapshotQuery
+from spec_decode_exporter.web.api.queries import (
+    ApiQuery,
+    EngineQuery,
+    EventsQuery,
+    HistoryQuery,
+    SnapshotQuery,
+)
 from spec_decode_exporter.web.server.streaming import stream
 from spec_decode_exporter.web.state import STATE
 
@@ -68,7 +74,7 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
     return await respond(request, pieces(head, lists))
 
 
-async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
+async def engine(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve one engine."""
     state = request.app[STATE]
     await state.prepare()
@@ -82,11 +88,11 @@ async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
     raise RequestError(HTTPStatus.NOT_FOUND, "There is no engine with this id; ask /api/v1/snapshot.")
 
 
-def _engine(labels: Mapping[str, str], findings: Findings) -> bytes:
+def _engine(labels: Mapping[str, str], findings: EngineSnapshot) -> bytes:
     return encoded(engine_view(labels, findings))
 
 
-async def targets(request: web.Request, _query: Query) -> web.StreamResponse:
+async def targets(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
     views = state.errors.each(

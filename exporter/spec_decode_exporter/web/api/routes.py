@@ -21,16 +21,16 @@ from spec_decode_exporter.web.api import event_stream, request_ingest, responses
 from spec_decode_exporter.web.api.endpoint import Endpoint, Header
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.queries import (
+    ApiQuery,
     EventFilter,
     EventsQuery,
     HistoryQuery,
-    Query,
     RequestsQuery,
     SnapshotQuery,
 )
 
 
-async def openapi(request: web.Request, _query: Query) -> web.StreamResponse:
+async def openapi(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve the description of the API."""
     return await responses.respond(request, each([document(ENDPOINTS)]))
 

@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT = 600, 100
 """Of a line chart, in units of its own."""
 
 
-class Mark(NamedTuple):
+class ChartMark(NamedTuple):
     """Something that happened, on the time line."""
 
     age: float
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
     text: str
 
 
-def line_chart(trace: Trace, marks: Iterable[Mark] = (), *, grid: bool = False) -> Markup:
+def line_chart(trace: Trace, marks: Iterable[ChartMark] = (), *, grid: bool = False) -> Markup:
     """Draw the acceptance rate from 0 at the bottom to 1 at the top; now is at the right."""
     runs = [run for run in _runs(trace) if run]
     parts = [
@@ -119,7 +119,7 @@ def _area(run: list[str]) -> str:
     return f"M{first} {_HEIGHT}L{'L'.join(run)}L{last} {_HEIGHT}Z"
 
 
-def _mark(mark: Mark, seconds: float) -> Markup:
+def _mark(mark: ChartMark, seconds: float) -> Markup:
     x = _x(mark.age, seconds)
     line = tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT)
     return tag("g", tag("title", mark.text), line, class_=f"event {mark.kind}")

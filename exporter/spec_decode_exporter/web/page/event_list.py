@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.views.models import EventView
-from spec_decode_exporter.web.page.charts import Mark
+from spec_decode_exporter.web.page.charts import ChartMark
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag, text
 from spec_decode_exporter.web.page.moments import moment
 from spec_decode_exporter.web.page.page_numbers import DASH
@@ -126,10 +126,10 @@ def _advice(event: EventView) -> str:
     return f"try {tokens} {'token' if tokens == 1 else 'tokens'}"
 
 
-def marks(events: Iterable[EventView], now: float) -> Iterator[Mark]:
+def marks(events: Iterable[EventView], now: float) -> Iterator[ChartMark]:
     """Yield events as marks on a time line."""
     for event in events:
-        yield Mark(max(now - event.time, 0.0), _kind(event), event_text(event))
+        yield ChartMark(max(now - event.time, 0.0), _kind(event), event_text(event))
 
 
 def engine_events(events: Iterable[EventView], engine: str, now: float) -> Markup:

@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.views.models import EngineView
 from spec_decode_exporter.web.page.markup import Markup, tag
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.words import VERDICTS, state_word, verdict_sign
 
 Standing = Verdict | State
@@ -58,13 +58,13 @@ def _rest(does_not: int, standings: Counter[Standing]) -> str:
     return f"; {', '.join(told)}" if told else ""
 
 
-def chips(standings: Counter[Standing], query: Query) -> Markup:
+def chips(standings: Counter[Standing], query: PageQuery) -> Markup:
     """Return a link for each standing there is, which filters by it or, where it does, no longer."""
     known = (each for each in _ALL if standings[each])
     return tag("ul", *(_chip(each, standings[each], query) for each in known), class_="chips")
 
 
-def _chip(one: Standing, count: int, query: Query) -> Markup:
+def _chip(one: Standing, count: int, query: PageQuery) -> Markup:
     wanted = f"verdict={one} state=active" if one is Verdict.INSUFFICIENT else _filter(one)
     is_chosen = query.text == wanted
     link = tag(

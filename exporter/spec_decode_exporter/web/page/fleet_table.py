@@ -24,7 +24,7 @@ from spec_decode_exporter.web.page.page_numbers import (
     plain,
     times,
 )
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.words import NOT_SHOWN, VERDICTS, state_word, verdict_chip
 
 _HEADS: Final = (
@@ -56,7 +56,7 @@ def head(window: str) -> Markup:
     return tag("thead", tag("tr", *cells, role="row"), role="rowgroup")
 
 
-def row(engine: ShownEngine, query: Query, page: PageData) -> Markup:
+def row(engine: ShownEngine, query: PageQuery, page: PageData) -> Markup:
     """Return an engine's row and, where it is open, all of it."""
     view = engine.view
     is_open = view.id in query.opened
@@ -91,7 +91,7 @@ def omitted_row(engine: OmittedEngine) -> Markup:
     return tag("tbody", row_, id=f"e-{key}", data_key=key, role="rowgroup")
 
 
-def _cells(engine: ShownEngine, query: Query, page: PageData) -> Iterator[Markup]:
+def _cells(engine: ShownEngine, query: PageQuery, page: PageData) -> Iterator[Markup]:
     view = engine.view
     last = view.windows[-1] if view.windows else None
     yield tag("th", _title(view, query), scope="row", role="rowheader", class_="name")
@@ -111,7 +111,7 @@ def _cell(label: str, content: str, class_: str | None = None) -> Markup:
     return tag("td", content, role="cell", class_=class_, data_label=label)
 
 
-def _title(view: EngineView, query: Query) -> Markup:
+def _title(view: EngineView, query: PageQuery) -> Markup:
     is_open = view.id in query.opened
     link = tag(
         "a",

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.metrics.exposition import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _file(name: str) -> str:
 async def _content(request: web.Request) -> Markup:
     state = request.app[STATE]
     await state.prepare()
-    return await content(Query.read(request.query), state.page())
+    return await content(PageQuery.read(request.query), state.page())
 
 
 async def _html(request: web.Request, text: str) -> web.Response:

@@ -18,7 +18,7 @@ from spec_decode_exporter.web.page.glossary import glossary
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.moments import clock_time
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
-from spec_decode_exporter.web.page.page_query import Query
+from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.request_panel import requests
 from spec_decode_exporter.web.page.words import NOT_SHOWN
 
@@ -39,7 +39,7 @@ class _Ranked(NamedTuple):
 class _Rows:
     """The engines that the filter leaves."""
 
-    query: Query
+    query: PageQuery
     standings: Counter[Standing] = field(default_factory=Counter)
     """Of all engines."""
     unknown: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class _Rows:
         self.shown = [*self.shown[:MOST_ROWS], *beyond]
 
 
-async def content(query: Query, page: PageData) -> Markup:
+async def content(query: PageQuery, page: PageData) -> Markup:
     """Return the page's content. The event loop gets its turn after each engine."""
     rows = _Rows(query)
     for engine in page.engines:

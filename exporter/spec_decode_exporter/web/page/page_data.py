@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.monitor.engine_monitor import Findings
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.models import EngineView, EventView, TargetView
@@ -35,7 +35,7 @@ class ShownEngine(NamedTuple):
     trace: Trace | None
 
     @classmethod
-    def of(cls, labels: Mapping[str, str], findings: Findings, now: float) -> Self:
+    def of(cls, labels: Mapping[str, str], findings: EngineSnapshot, now: float) -> Self:
         """Show an engine at ``now`` (monotonic); ``labels`` are those of its metrics."""
         trace = acceptance_trace(findings.windows[-1], now) if findings.windows else None
         return cls(engine_view(labels, findings), trace)

@@ -23,7 +23,7 @@ Words = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PageQuery:
     """A filter and the engines that are open, in the order in which they were opened."""
 
     text: str = ""
@@ -36,11 +36,11 @@ class Query:
         opened = tuple(dict.fromkeys(given))[-_MOST_OPEN:]
         return cls(parameters.get("q", "")[:_LONGEST].strip(), opened)
 
-    def filtered(self, text: str) -> Query:
+    def filtered(self, text: str) -> PageQuery:
         """Return the same with another filter."""
         return replace(self, text=text)
 
-    def toggled(self, engine: str) -> Query:
+    def toggled(self, engine: str) -> PageQuery:
         """Return the same with the engine opened, or closed if it is open."""
         others = tuple(one for one in self.opened if one != engine)
         return replace(self, opened=others if engine in self.opened else (*others, engine))

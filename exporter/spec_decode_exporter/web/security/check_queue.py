@@ -19,12 +19,12 @@ Gone = Callable[[], bool]
 """Returns whether a client has ended its connection, so that its result is not needed."""
 
 
-class BusyError(Exception):
+class CheckQueueFullError(Exception):
     """Too many passwords wait to be checked."""
 
 
 @dataclass(slots=True, eq=False)
-class Check:
+class PasswordCheck:
     """A password that waits to be compared with a hash, for all who asked for it."""
 
     key: bytes
@@ -46,7 +46,7 @@ class Check:
         for result in [result for result, gone in self._asking.items() if gone() or result.done()]:
             del self._asking[result]
             if not result.done():
-                result.set_exception(BusyError())
+                result.set_exception(CheckQueueFullError())
         return not self._asking
 
     def end(self, outcome: bool | Exception) -> None:  # noqa: FBT001
@@ -64,22 +64,24 @@ class CheckQueue:
     """The checks that wait, by address and user name."""
 
     def __init__(
-        self, most: int = MOST_WAITING, choose: Callable[[Sequence[Check]], Check] = secrets.choice
+        self,
+        most: int = MOST_WAITING,
+        choose: Callable[[Sequence[PasswordCheck]], PasswordCheck] = secrets.choice,
     ) -> None:
         """Hold ``most`` checks; ``choose`` picks one of those with the same address and user name."""
         self._most = most
         self._choose = choose
-        self._waiting: dict[str, dict[bytes, list[Check]]] = {}
+        self._waiting: dict[str, dict[bytes, list[PasswordCheck]]] = {}
         """By address and user name; whose turn is next comes first."""
 
     def __len__(self) -> int:
         return sum(1 for _ in self._all())
 
-    def find(self, key: bytes) -> Check | None:
+    def find(self, key: bytes) -> PasswordCheck | None:
         """Return the check with this key, if it is in the queue."""
         return next((check for check in self._all() if check.key == key), None)
 
-    def add(self, check: Check, address: str, user: bytes) -> None:
+    def add(self, check: PasswordCheck, address: str, user: bytes) -> None:
         """Add a check for a digest of a user name; a full queue drops one of the address with most checks.
 
         Raises:
@@ -90,14 +92,14 @@ class CheckQueue:
         if len(self) >= self._most:
             most = max(self._waiting, key=self._count)
             if self._count(most) <= self._count(address):
-                raise BusyError
+                raise CheckQueueFullError
             name = max(self._waiting[most], key=lambda each: len(self._waiting[most][each]))
             dropped = self._waiting[most][name][-1]
             self._remove(most, name, dropped)
-            dropped.end(BusyError())
+            dropped.end(CheckQueueFullError())
         self._waiting.setdefault(address, {}).setdefault(user, []).append(check)
 
-    def take(self) -> Check | None:
+    def take(self) -> PasswordCheck | None:
         """Remove and return the check whose turn it is; None if all who asked are gone."""
         self._drop_abandoned()
         if not self._waiting:
@@ -113,7 +115,7 @@ class CheckQueue:
             self._waiting[address] = self._waiting.pop(address)
         return check
 
-    def _all(self) -> Iterator[Check]:
+    def _all(self) -> Iterator[PasswordCheck]:
         return (each for users in self._waiting.values() for checks in users.values() for each in checks)
 
     def _count(self, address: str) -> int:
@@ -125,7 +127,7 @@ class CheckQueue:
                 for check in [each for each in checks if each.abandoned]:
                     self._remove(address, user, check)
 
-    def _remove(self, address: str, user: bytes, check: Check) -> None:
+    def _remove(self, address: str, user: bytes, check: PasswordCheck) -> None:
         users = self._waiting[address]
         users[user].remove(check)
         if not users[user]:

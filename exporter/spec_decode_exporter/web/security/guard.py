@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.web.security.check_queue import BusyError
+from spec_decode_exporter.web.security.check_queue import CheckQueueFullError
 from spec_decode_exporter.web.security.passwords import Passwords
 from spec_decode_exporter.web.server.client_address import client_address
 
@@ -62,7 +62,7 @@ class Guard:
         try:
             if given is not None and await self._passwords.match(users, *given, **_asked_by(request)):
                 return None
-        except BusyError:
+        except CheckQueueFullError:
             return _refused(503, "Too many passwords wait to be checked; come again later.")
         return _refused(401, "Unauthorized", **{hdrs.WWW_AUTHENTICATE: _CHALLENGE})
 

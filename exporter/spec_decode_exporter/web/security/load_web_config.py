@@ -10,7 +10,7 @@ import yaml
 
 from spec_decode_exporter.config.source import Source, read_source
 from spec_decode_exporter.config.values import Context
-from spec_decode_exporter.config.yaml_tree import Reader
+from spec_decode_exporter.config.yaml_tree import TreeReader
 from spec_decode_exporter.web.security.schema import WebSettings
 from spec_decode_exporter.web.security.tls import server_context
 
@@ -66,7 +66,7 @@ def _empty(node: yaml.Node | None, path: KeyPath, seen: set[int]) -> Iterator[Ke
             if not isinstance(key, yaml.ScalarNode):
                 continue  # told already; as a text it could be of any length
             below = (*path, key.value)
-            if isinstance(value, yaml.ScalarNode) and Reader().read(value) is None:
+            if isinstance(value, yaml.ScalarNode) and TreeReader().read(value) is None:
                 yield below
             yield from _empty(value, below, seen)
 

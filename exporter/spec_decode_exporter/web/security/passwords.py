@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.core.background_tasks import spawn
-from spec_decode_exporter.web.security.check_queue import Check, CheckQueue
+from spec_decode_exporter.web.security.check_queue import CheckQueue, PasswordCheck
 from spec_decode_exporter.web.server.client_address import LOCAL
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Passwords:
         self._secret = secrets.token_bytes(32)
         self._results: dict[bool, OrderedDict[bytes, None]] = {True: OrderedDict(), False: OrderedDict()}
         self._queue = CheckQueue()
-        self._current: Check | None = None
+        self._current: PasswordCheck | None = None
         self._working: asyncio.Task[None] | None = None
 
     async def match(
@@ -67,12 +67,12 @@ class Passwords:
         key = self._digest(written.encode(), user, password)
         found = self._recall(key)
         if found is None:
-            check = self._check(Check(key, written, password), address, user)
+            check = self._check(PasswordCheck(key, written, password), address, user)
             found = await check.asked(gone) and known is not None
             self._remember(key, found)
         return found
 
-    def _check(self, check: Check, address: str, user: bytes) -> Check:
+    def _check(self, check: PasswordCheck, address: str, user: bytes) -> PasswordCheck:
         """Return the check to wait for: the same one, if somebody has asked for it already."""
         current = self._current
         same = current if current and current.key == check.key else self._queue.find(check.key)

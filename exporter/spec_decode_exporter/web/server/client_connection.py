@@ -11,7 +11,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from spec_decode_exporter.web.server.connection_limiter import Door
+    from spec_decode_exporter.web.server.connection_limiter import ConnectionLimiter
 
 HEAD_SECONDS: Final = 10.0
 """For the head of a request, from its first byte; for the first of a connection, from its beginning."""
@@ -27,10 +27,10 @@ MOST_RECEIVED: Final = 16 * 1024
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """A connection, between its transport and the protocol that answers: it limits time and bytes."""
 
-    def __init__(self, answering: asyncio.Protocol, door: Door) -> None:
+    def __init__(self, answering: asyncio.Protocol, door: ConnectionLimiter) -> None:
         self._answering = answering
         self._door = door
         self._transport: asyncio.Transport | None = None
@@ -175,7 +175,7 @@ async def in_hand(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Tell a request's connection, for as long as it is answered."""
     transport = request.transport
     connection = transport.get_protocol() if transport is not None else None
-    if not isinstance(connection, Connection):
+    if not isinstance(connection, ClientConnection):
         return await handler(request)
     connection.begin(request)
     try:
@@ -188,7 +188,7 @@ async def in_hand(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _ended_with(
-    request: web.Request, connection: Connection, answer: web.StreamResponse
+    request: web.Request, connection: ClientConnection, answer: web.StreamResponse
 ) -> web.StreamResponse:
     """End a connection with the rest of a body on its way, or requests ahead: they would have no bound."""
     if connection.is_ahead or not request.content.is_eof():

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.web.server.client_address import client_address
-from spec_decode_exporter.web.server.client_connection import Connection
+from spec_decode_exporter.web.server.client_connection import ClientConnection
 from spec_decode_exporter.web.server.connection_limiter import MOST_CONNECTIONS
 from spec_decode_exporter.web.server.fair_queue import BusyError, FairQueue
-from spec_decode_exporter.web.server.fair_scheduler import Turns
+from spec_decode_exporter.web.server.fair_scheduler import FairScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,19 +32,19 @@ WAIT_SECONDS: Final = 5.0
 """Seconds in the queue, after which a request is rejected: half of Prometheus' usual timeout."""
 
 
-class Slots:
+class ConcurrencyLimit:
     """Limits the requests of one kind that are answered at a time; the others wait in a fair queue.
 
     Every connection has one request in hand at most, so the queue is as long as there are connections.
     """
 
     def __init__(
-        self, slots: int = MOST, per_client: int = MOST_PER_CLIENT, turns: Turns | None = None
+        self, slots: int = MOST, per_client: int = MOST_PER_CLIENT, turns: FairScheduler | None = None
     ) -> None:
         """Answer ``slots`` requests at a time, ``per_client`` of one address, in the time of ``turns``."""
         self._slots = slots
         self._queue: FairQueue[str] = FairQueue(slots, per_client, MOST_CONNECTIONS)
-        self._turns = turns or Turns()
+        self._turns = turns or FairScheduler()
 
     def limit(self, handler: Handler, *, until_stalled: bool = False) -> Handler:
         """Return the handler with a slot for each request, until the last byte of its answer is sent.
@@ -85,7 +85,7 @@ class _Lease:
 
 def _on_stall(request: web.Request, action: Callable[[], None]) -> None:
     connection = request.transport.get_protocol() if request.transport is not None else None
-    if isinstance(connection, Connection):
+    if isinstance(connection, ClientConnection):
         connection.on_stall = action
 
 

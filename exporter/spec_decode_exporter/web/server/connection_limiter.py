@@ -20,7 +20,7 @@ import structlog
 
 from spec_decode_exporter.core.background_tasks import spawn
 from spec_decode_exporter.web.server.client_address import counted_address
-from spec_decode_exporter.web.server.client_connection import MOST_RECEIVED, Connection
+from spec_decode_exporter.web.server.client_connection import MOST_RECEIVED, ClientConnection
 from spec_decode_exporter.web.server.connection_table import ConnectionTable
 from spec_decode_exporter.web.server.fair_queue import FairQueue
 
@@ -61,7 +61,7 @@ class Tls(Protocol):
         """Return whether a client may stay after the handshake."""
 
 
-class Door:
+class ConnectionLimiter:
     """Takes connections from listening sockets, and keeps their number."""
 
     def __init__(self, answer: Callable[[], asyncio.Protocol], tls: Tls, most: int) -> None:
@@ -71,7 +71,7 @@ class Door:
         self.tls = tls
         self.buffer = memoryview(bytearray(MOST_RECEIVED))
         """Buffer of what is read from a connection, until it is passed on."""
-        self._open: ConnectionTable[Connection] = ConnectionTable()
+        self._open: ConnectionTable[ClientConnection] = ConnectionTable()
         self._handshakes: FairQueue[str] = FairQueue(MOST_HANDSHAKES, MOST_HANDSHAKES_PER_CLIENT, most)
         self._seen_at: dict[str, float] = {}
         """When each event of the log was seen last."""
@@ -90,15 +90,15 @@ class Door:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def busy(self, connection: Connection) -> None:
+    def busy(self, connection: ClientConnection) -> None:
         """Note that a connection has a request in hand."""
         self._open.busy(connection)
 
-    def waits(self, connection: Connection) -> None:
+    def waits(self, connection: ClientConnection) -> None:
         """Note that a connection has none any more."""
         self._open.idle(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         """Note that a connection is no more."""
         self._open.discard(connection)
 
@@ -133,7 +133,7 @@ class Door:
             accepted.close()
             return
         try:
-            connection = Connection(self._answer(), self)
+            connection = ClientConnection(self._answer(), self)
         except Exception:
             accepted.close()
             raise
@@ -148,7 +148,7 @@ class Door:
             _log.warning("connections_full", connections=len(self._open))
         return self._end(self._open.for_newcomer(address))
 
-    def _end(self, connection: Connection | None) -> bool:
+    def _end(self, connection: ClientConnection | None) -> bool:
         if connection is None:
             return False
         self._open.discard(connection)
@@ -161,7 +161,7 @@ class Door:
         before, self._seen_at[event] = self._seen_at.get(event, -math.inf), now
         return now - before > _TOLD_AGAIN_AFTER
 
-    async def _greet(self, connection: Connection, accepted: socket.socket, address: str) -> None:
+    async def _greet(self, connection: ClientConnection, accepted: socket.socket, address: str) -> None:
         """Begin a connection, by a handshake where there is TLS."""
         context = self.tls.context()
         if context is None:
@@ -176,7 +176,7 @@ class Door:
                 self._handshakes.give_back(address)
 
     async def _shake_hands(
-        self, connection: Connection, accepted: socket.socket, context: ssl.SSLContext
+        self, connection: ClientConnection, accepted: socket.socket, context: ssl.SSLContext
     ) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection,
@@ -186,7 +186,9 @@ class Door:
             ssl_shutdown_timeout=HANDSHAKE_SECONDS,
         )
 
-    def _greeted(self, connection: Connection, accepted: socket.socket, greeting: asyncio.Task[None]) -> None:
+    def _greeted(
+        self, connection: ClientConnection, accepted: socket.socket, greeting: asyncio.Task[None]
+    ) -> None:
         connection.greeting = None
         error = asyncio.CancelledError() if greeting.cancelled() else greeting.exception()
         if error is None:

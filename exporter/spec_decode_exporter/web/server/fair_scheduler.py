@@ -28,7 +28,7 @@ LARGE_SHARE: Final = 0.25
 Result = TypeVar("Result")
 
 
-class Turns:
+class FairScheduler:
     """Shares the event loop's time between pages and everything else."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time, share: float = _SHARE) -> None:
@@ -65,7 +65,7 @@ class Turns:
 
 
 @types.coroutine
-def _driven(work: Coroutine[Any, Any, Result], turns: Turns) -> Generator[Any, Any, Result]:
+def _driven(work: Coroutine[Any, Any, Result], turns: FairScheduler) -> Generator[Any, Any, Result]:
     """Be the task of ``work`` for it, and pass on what it waits for; waiting for nothing is giving way."""
     step: Callable[[], Any] = partial(work.send, None)
     while True:

@@ -19,7 +19,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from spec_decode_exporter.web.server import unix_socket
 from spec_decode_exporter.web.server.aiohttp_protocol import Answering, refuse_expectations
 from spec_decode_exporter.web.server.client_connection import MOST_RECEIVED, in_hand
-from spec_decode_exporter.web.server.connection_limiter import IDLE_SECONDS, MOST_CONNECTIONS, Door, Tls
+from spec_decode_exporter.web.server.connection_limiter import (
+    IDLE_SECONDS,
+    MOST_CONNECTIONS,
+    ConnectionLimiter,
+    Tls,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -103,7 +108,11 @@ class Server:
     """A running server; ``urls`` holds one URL an address, with the real port."""
 
     def __init__(
-        self, runner: web.AppRunner, door: Door, local: Door, files: Sequence[unix_socket.UnixSocket]
+        self,
+        runner: web.AppRunner,
+        door: ConnectionLimiter,
+        local: ConnectionLimiter,
+        files: Sequence[unix_socket.UnixSocket],
     ) -> None:
         self._runner = runner
         self.door = door
@@ -155,7 +164,12 @@ async def serve(
     runner.server.request_handler = refuse_expectations(runner.server.request_handler)
     tls = tls or Plain()
     answer = partial(Answering, runner.server, loop=asyncio.get_running_loop(), **_limits())
-    server = Server(runner, Door(answer, tls, connections), Door(answer, Plain(), connections), files)
+    server = Server(
+        runner,
+        ConnectionLimiter(answer, tls, connections),
+        ConnectionLimiter(answer, Plain(), connections),
+        files,
+    )
     server.open(sockets)
     scheme = "https" if tls.context() else "http"
     server.urls = (
