@@ -87,13 +87,13 @@ def row(random: np.random.Generator, load: Load, engines: int, faster: float, pa
 
 def hour(random: np.random.Generator, load: Load) -> tuple[int, int, int]:
     """Look at equal arms for an hour; return the looks, those that show a winner, and that name one."""
-    drawn, contest = traces(random, load, 1, 1.0, HOUR + SECONDS), ExperimentTracker(SETTINGS)
+    drawn, tracker = traces(random, load, 1, 1.0, HOUR + SECONDS), ExperimentTracker(SETTINGS)
     looks = range(0, HOUR, LOOK_SECONDS)
     shown = named = 0
     for begin in looks:
         seen, now = members(drawn, begin), float(begin + SECONDS)
         shown += winner_of(compare(SETTINGS, seen, (float(SECONDS),), now)) is not None
-        named += winner_of(contest.compare(seen, (float(SECONDS),), now)) is not None
+        named += winner_of(tracker.compare(seen, (float(SECONDS),), now)) is not None
     return len(looks), shown, named
 
 

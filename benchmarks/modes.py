@@ -145,8 +145,8 @@ def _alike(random: Random, speedup: float, number: int, length: int, drawn: Draw
 
 def _percent(found: Iterable[bool | None]) -> float:
     """Return how many are true of those that are not None."""
-    judged = [each for each in found if each is not None]
-    return 100 * sum(judged) / max(len(judged), 1)
+    evaluated = [each for each in found if each is not None]
+    return 100 * sum(evaluated) / max(len(evaluated), 1)
 
 
 def _normal(random: Random, speedup: float, spread: float, number: int) -> Array:
@@ -163,25 +163,25 @@ def tell_false_alarms(random: Random, times: int) -> None:
     for number in NUMBERS:
         cells, by_beta = [], {beta: [0, 0] for beta in BETAS}
         for drafts in DRAFTS:
-            alarms = judged = 0
+            alarms = evaluated = 0
             for beta, tokens in populations():
                 for _ in range(times):
                     found = one(random, beta, drafts, tokens, number)
                     if found is not None:
-                        judged, alarms = judged + 1, alarms + found
+                        evaluated, alarms = evaluated + 1, alarms + found
                         by_beta[beta][0] += found
                         by_beta[beta][1] += 1
-            cells.append(f"{100 * alarms / judged:.2f} of {judged}" if judged else "-")
-        worst, (alarms, judged) = max(((str(beta), counts) for beta, counts in by_beta.items()), key=_rate)
+            cells.append(f"{100 * alarms / evaluated:.2f} of {evaluated}" if evaluated else "-")
+        worst, (alarms, evaluated) = max(((str(beta), counts) for beta, counts in by_beta.items()), key=_rate)
         print(
-            f"| {number} | " + " | ".join(cells) + f" | Beta{worst}: {100 * alarms / judged:.2f} |",
+            f"| {number} | " + " | ".join(cells) + f" | Beta{worst}: {100 * alarms / evaluated:.2f} |",
             flush=True,
         )
 
 
 def _rate(population: tuple[str, list[int]]) -> float:
-    alarms, judged = population[1]
-    return alarms / judged if judged else 0.0
+    alarms, evaluated = population[1]
+    return alarms / evaluated if evaluated else 0.0
 
 
 def populations() -> Iterator[tuple[tuple[float, float], int]]:

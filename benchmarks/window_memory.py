@@ -84,7 +84,7 @@ def microseconds(work: Callable[[], object], times: int) -> float:
 
 def cost_of_a_poll(positions: int, longest: float) -> float:
     """Return the microseconds that a watch with full windows takes for a sample, without judging it."""
-    watching.JUDGED_EVERY = inf
+    watching.EVALUATED_EVERY = inf
     watch = polled(positions, longest, histograms=True)
     seconds = iter(range(2 * round(longest), 10**6))
     pages = iter(
@@ -98,15 +98,15 @@ def cost_of_a_poll(positions: int, longest: float) -> float:
     return microseconds(poll, 1000)
 
 
-def cost_of_a_judgement(positions: int, longest: float) -> float:
+def cost_of_an_evaluation(positions: int, longest: float) -> float:
     """Return the microseconds that bounds, speed-up, depth, verdict and findings take together."""
     watch = polled(positions, longest, histograms=True)
 
-    def judge() -> None:
-        watch._judged_at = -inf  # noqa: SLF001  judged already: once more
-        watch.judge()
+    def evaluate() -> None:
+        watch._evaluated_at = -inf  # noqa: SLF001  judged already: once more
+        watch.evaluate()
 
-    return microseconds(judge, 100)
+    return microseconds(evaluate, 100)
 
 
 def main() -> None:
@@ -134,7 +134,7 @@ def main() -> None:
     print("| | figure |\n|---|---|")
     print(f"| memory of the windows, and of what is learnt | {windows:.0f} kB |")
     print(f"| histograms besides | {both - windows:.0f} kB |")
-    print(f"| a judgement, every 5 s | {cost_of_a_judgement(positions, longest):.0f} µs |")
+    print(f"| a judgement, every 5 s | {cost_of_an_evaluation(positions, longest):.0f} µs |")
     print(
         f"| taking a poll's sample, with the watch for drops | {cost_of_a_poll(positions, longest):.0f} µs |"
     )

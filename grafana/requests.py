@@ -59,8 +59,8 @@ def _sum(expression: str, *labels: str) -> str:
 
 def _below_break_even(*labels: str) -> str:
     """Return the share of requests that lose, of those of which it is known."""
-    share, judged = _group("requests_below_break_even_ratio"), _group("window_judged_requests")
-    return f"{_sum(f'{share} * {judged}', *labels)} / ({_sum(judged, *labels)} > 0)"
+    share, evaluated = _group("requests_below_break_even_ratio"), _group("window_judged_requests")
+    return f"{_sum(f'{share} * {evaluated}', *labels)} / ({_sum(evaluated, *labels)} > 0)"
 
 
 _REFUSED = EXPORTERS.rate("spec_decode_exporter_requests_refused_total")

@@ -72,15 +72,15 @@ def facts_fixture(window):
     return facts
 
 
-def judge_at(cost=None, method="eagle3", policy=None, longest=300.0):
+def evaluate_at(cost=None, method="eagle3", policy=None, longest=300.0):
     settings = CostSettings(draft_cost_ratio=cost) if isinstance(cost, float) else cost
     speculation = Speculation(method, "configured" if method else "")
     return Evaluator(Assumptions(speculation, settings, policy or Policy()), longest)
 
 
 def test_the_worked_example_is_optimal_and_to_be_kept(facts):
-    judgement = judge_at(0.1).judge(facts(), 1000.0)
-    assert [round(depth.speedup, 3) for depth in judgement.depths] == [
+    evaluation = evaluate_at(0.1).evaluate(facts(), 1000.0)
+    assert [round(depth.speedup, 3) for depth in evaluation.depths] == [
         1.636,
         2.042,
         2.269,
@@ -88,13 +88,13 @@ def test_the_worked_example_is_optimal_and_to_be_kept(facts):
         2.379,
         2.36,
     ]
-    assert (judgement.state, judgement.verdict, judgement.action) == (
+    assert (evaluation.state, evaluation.verdict, evaluation.action) == (
         State.ACTIVE,
         Verdict.OPTIMAL,
         Action.KEEP,
     )
-    assert judgement.recommended == judgement.depths[3]
-    assert [round(benefit, 2) for benefit in judgement.marginal_benefits] == [
+    assert evaluation.recommended == evaluation.depths[3]
+    assert [round(benefit, 2) for benefit in evaluation.marginal_benefits] == [
         8.0,
         3.97,
         2.45,
@@ -105,24 +105,24 @@ def test_the_worked_example_is_optimal_and_to_be_kept(facts):
 
 
 def test_a_long_draft_of_a_poor_drafter_is_harmful_and_to_be_shortened(facts):
-    judgement = judge_at(0.3).judge(facts(POOR), 1000.0)
-    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DECREASE)
-    assert judgement.recommended.tokens == 1
+    evaluation = evaluate_at(0.3).evaluate(facts(POOR), 1000.0)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DECREASE)
+    assert evaluation.recommended.tokens == 1
 
 
 def test_where_no_depth_pays_speculation_is_to_be_disabled(facts):
-    judgement = judge_at(0.5).judge(facts(POOR), 1000.0)
-    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DISABLE)
-    assert judgement.recommended.tokens == 0
-    assert FindingName.NO_DEPTH_PAYS in {finding.name for finding in judgement.findings}
+    evaluation = evaluate_at(0.5).evaluate(facts(POOR), 1000.0)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
+    assert evaluation.recommended.tokens == 0
+    assert FindingName.NO_DEPTH_PAYS in {finding.name for finding in evaluation.findings}
 
 
 @pytest.mark.parametrize("method", ["", "eagle3", "mtp"])
 @pytest.mark.parametrize("survival", [(0.01, 0.0, 0.0), (0.01,)])
 def test_a_dead_drafter_is_to_be_disabled_however_much_is_known_of_it(facts, method, survival):
-    judgement = judge_at(None, method=method).judge(facts(survival), 1000.0)
-    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.DISABLE)
-    assert judgement.recommended is None or judgement.recommended.tokens == 0
+    evaluation = evaluate_at(None, method=method).evaluate(facts(survival), 1000.0)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
+    assert evaluation.recommended is None or evaluation.recommended.tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_few_requests_say_little_and_advise_nothing(facts, first_tokens, verdi
     counters = list(seen.windows[-1].counters)
     counters[list(Counter).index(Counter.FIRST_TOKENS)] = first_tokens
     few = replace(seen, windows=(*seen.windows[:-1], replace(seen.windows[-1], counters=tuple(counters))))
-    judgement = judge_at(0.3).judge(few, 1000.0)
-    assert (judgement.verdict, judgement.action, judgement.recommended) == (verdict, Action.COLLECT, None)
+    evaluation = evaluate_at(0.3).evaluate(few, 1000.0)
+    assert (evaluation.verdict, evaluation.action, evaluation.recommended) == (verdict, Action.COLLECT, None)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +142,20 @@ def test_a_few_requests_say_little_and_advise_nothing(facts, first_tokens, verdi
     [("draft_model", FindingName.DRAFTING_PAUSED), ("suffix", FindingName.LOW_COVERAGE)],
 )
 def test_steps_without_a_draft_are_explained_by_the_method(facts, method, found):
-    names = {finding.name for finding in judge_at(0.1, method).judge(facts(coverage=0.4), 1000.0).findings}
+    names = {
+        finding.name for finding in evaluate_at(0.1, method).evaluate(facts(coverage=0.4), 1000.0).findings
+    }
     assert names & {FindingName.DRAFTING_PAUSED, FindingName.LOW_COVERAGE} == {found}
 
 
 def test_an_engine_that_does_not_speculate_has_no_cost_of_drafting(facts):
-    assert judge_at(0.1).judge(replace(facts(), speculates=False), 1000.0).cost is None
+    assert evaluate_at(0.1).evaluate(replace(facts(), speculates=False), 1000.0).cost is None
 
 
 def test_every_window_has_its_bounds(facts):
-    judgement = judge_at(0.1).judge(facts(), 1000.0)
-    assert len(judgement.bounds) == 2
-    short, long = judgement.bounds
+    evaluation = evaluate_at(0.1).evaluate(facts(), 1000.0)
+    assert len(evaluation.bounds) == 2
+    short, long = evaluation.bounds
     for bounds in (short, long):
         assert bounds.acceptance_length.lower < 3.3 < bounds.acceptance_length.upper
         assert bounds.acceptance_ratio.lower < 0.575 < bounds.acceptance_ratio.upper
@@ -162,36 +164,36 @@ def test_every_window_has_its_bounds(facts):
 
 
 def test_an_unknown_cost_leaves_what_needs_it_absent(facts):
-    judgement = judge_at(None, method="").judge(facts(), 1000.0)
-    assert (judgement.cost, judgement.depths, judgement.marginal_benefits, judgement.recommended) == (
+    evaluation = evaluate_at(None, method="").evaluate(facts(), 1000.0)
+    assert (evaluation.cost, evaluation.depths, evaluation.marginal_benefits, evaluation.recommended) == (
         None,
         (),
         (),
         None,
     )
-    assert judgement.bounds[-1].speedup is None
-    assert judgement.bounds[-1].acceptance_length is not None
+    assert evaluation.bounds[-1].speedup is None
+    assert evaluation.bounds[-1].acceptance_length is not None
     # By the length and the pooled acceptance alone, and by the last position.
-    assert (judgement.verdict, judgement.action) == (Verdict.OPTIMAL, Action.INCREASE)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.OPTIMAL, Action.INCREASE)
 
 
 def test_what_the_engine_showed_goes_before_what_the_method_usually_costs(facts):
     measured = [LoadCost(running_requests=4, draft_cost_ratio=0.2)]
-    assert judge_at(None).judge(facts(costs=measured), 1000.0).cost.source is CostSource.MEASURED
-    assert judge_at(None).judge(facts(), 1000.0).cost.source is CostSource.DEFAULT
-    assert judge_at(0.1).judge(facts(costs=measured), 1000.0).cost.source is CostSource.CONFIGURED
+    assert evaluate_at(None).evaluate(facts(costs=measured), 1000.0).cost.source is CostSource.MEASURED
+    assert evaluate_at(None).evaluate(facts(), 1000.0).cost.source is CostSource.DEFAULT
+    assert evaluate_at(0.1).evaluate(facts(costs=measured), 1000.0).cost.source is CostSource.CONFIGURED
 
 
 @pytest.mark.parametrize(("running", "is_sure"), [(1.9, False), (2.0, True), (8.0, True), (8.1, False)])
 def test_a_cost_is_sure_at_the_loads_that_it_is_known_for(facts, running, is_sure):
     settings = CostSettings(draft_cost_ratio=0.1, running_requests=4)
-    assert judge_at(settings).judge(facts(running=running), 1000.0).is_cost_sure is is_sure
+    assert evaluate_at(settings).evaluate(facts(running=running), 1000.0).is_cost_sure is is_sure
 
 
 def test_no_cost_and_a_usual_one_are_not_sure(facts):
-    assert not judge_at(None, method="").judge(facts(), 1000.0).is_cost_sure
-    assert not judge_at(None).judge(facts(), 1000.0).is_cost_sure
-    assert judge_at(0.1).judge(facts(), 1000.0).is_cost_sure
+    assert not evaluate_at(None, method="").evaluate(facts(), 1000.0).is_cost_sure
+    assert not evaluate_at(None).evaluate(facts(), 1000.0).is_cost_sure
+    assert evaluate_at(0.1).evaluate(facts(), 1000.0).is_cost_sure
 
 
 def test_beyond_the_crossover_the_batch_is_to_be_limited(facts):
@@ -201,86 +203,86 @@ def test_beyond_the_crossover_the_batch_is_to_be_limited(facts):
             LoadCost(running_requests=32, draft_cost_ratio=0.9),
         ]
     )
-    judgement = judge_at(loads).judge(facts(running=30.0), 1000.0)
+    evaluation = evaluate_at(loads).evaluate(facts(running=30.0), 1000.0)
     # 3.3 tokens a step are lost on 1 + 4 c at c = .575, which is reached at this load.
-    assert judgement.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
-    assert (judgement.verdict, judgement.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
-    assert FindingName.ABOVE_CROSSOVER in {finding.name for finding in judgement.findings}
+    assert evaluation.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
+    assert FindingName.ABOVE_CROSSOVER in {finding.name for finding in evaluation.findings}
 
 
 @pytest.mark.parametrize("seconds", [160, 250])
 def test_advice_takes_a_whole_long_window_and_a_verdict_does_not(facts, seconds):
-    judgement = judge_at(0.1).judge(facts(seconds=seconds), 1000.0)
-    assert (judgement.verdict, judgement.action) == (Verdict.OPTIMAL, Action.COLLECT)
-    assert judgement.recommended is None
+    evaluation = evaluate_at(0.1).evaluate(facts(seconds=seconds), 1000.0)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.OPTIMAL, Action.COLLECT)
+    assert evaluation.recommended is None
 
 
 def test_a_partial_window_has_neither(facts):
-    judgement = judge_at(0.1).judge(facts(seconds=140), 1000.0)
-    assert (judgement.verdict, judgement.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
-    assert judgement.bounds[-1].acceptance_length is None
+    evaluation = evaluate_at(0.1).evaluate(facts(seconds=140), 1000.0)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
+    assert evaluation.bounds[-1].acceptance_length is None
 
 
 class TestAdvice:
     def test_changes_only_after_a_whole_long_window(self, facts):
-        judge = judge_at(0.1)
-        assert judge.judge(facts(), 1000.0).recommended.tokens == 4
+        evaluator = evaluate_at(0.1)
+        assert evaluator.evaluate(facts(), 1000.0).recommended.tokens == 4
         for moment in (1005.0, 1300.0):
-            shown = judge.judge(facts(POOR), moment)
+            shown = evaluator.evaluate(facts(POOR), moment)
             assert (shown.recommended.tokens, shown.action) == (4, Action.KEEP)
-        shown = judge.judge(facts(POOR), 1305.0)
+        shown = evaluator.evaluate(facts(POOR), 1305.0)
         assert (shown.recommended.tokens, shown.action) == (1, Action.DECREASE)
 
     def test_is_none_while_there_is_too_little_to_say_and_then_what_it_was(self, facts):
-        judge = judge_at(0.1)
-        judge.judge(facts(), 1000.0)
-        shown = judge.judge(facts(drafts=0, survival=(0.0,) * 4), 1005.0)
+        evaluator = evaluate_at(0.1)
+        evaluator.evaluate(facts(), 1000.0)
+        shown = evaluator.evaluate(facts(drafts=0, survival=(0.0,) * 4), 1005.0)
         assert (shown.action, shown.recommended) == (Action.COLLECT, None)
-        shown = judge.judge(facts(POOR), 1010.0)
+        shown = evaluator.evaluate(facts(POOR), 1010.0)
         assert (shown.action, shown.recommended.tokens) == (Action.KEEP, 4)
 
-    def test_begins_anew_once_there_was_too_little_to_say_for_a_whole_long_window(self, facts):
-        judge = judge_at(0.1)
-        judge.judge(facts(), 1000.0)
+    def test_begins_again_once_there_was_too_little_to_say_for_a_whole_long_window(self, facts):
+        evaluator = evaluate_at(0.1)
+        evaluator.evaluate(facts(), 1000.0)
         for moment in (1005.0, 1305.0):
-            judge.judge(facts(drafts=0, survival=(0.0,) * 4), moment)
-        assert judge.judge(facts(POOR), 1310.0).recommended.tokens == 1
+            evaluator.evaluate(facts(drafts=0, survival=(0.0,) * 4), moment)
+        assert evaluator.evaluate(facts(POOR), 1310.0).recommended.tokens == 1
 
     def test_to_disable_or_to_limit_the_batch_ends_with_the_verdict_that_it_rests_on(self, facts):
-        judge = judge_at(0.5)
-        assert judge.judge(facts(POOR), 1000.0).action is Action.DISABLE
-        shown = judge.judge(facts(), 1005.0)
+        evaluator = evaluate_at(0.5)
+        assert evaluator.evaluate(facts(POOR), 1000.0).action is Action.DISABLE
+        shown = evaluator.evaluate(facts(), 1005.0)
         assert (shown.verdict, shown.action) == (Verdict.MARGINAL, Action.DECREASE)
         assert shown.recommended.tokens == 1
 
-    def test_begins_anew_with_another_longest_window(self, facts):
-        judge = judge_at(0.1)
-        judge.judge(facts(), 1000.0)
-        judge.keep(600.0)
-        assert judge.judge(facts(POOR), 1005.0).recommended.tokens == 1
+    def test_begins_again_with_another_longest_window(self, facts):
+        evaluator = evaluate_at(0.1)
+        evaluator.evaluate(facts(), 1000.0)
+        evaluator.keep(600.0)
+        assert evaluator.evaluate(facts(POOR), 1005.0).recommended.tokens == 1
 
 
 def test_thresholds_are_those_of_the_policy(facts):
     strict = Policy.model_validate({"speedup": {"healthy": 3.0}})
-    assert judge_at(0.1, policy=strict).judge(facts(), 1000.0).verdict is Verdict.HEALTHY
+    assert evaluate_at(0.1, policy=strict).evaluate(facts(), 1000.0).verdict is Verdict.HEALTHY
     many = Policy.model_validate({"min_drafts": 30_001})
-    assert judge_at(0.1, policy=many).judge(facts(), 1000.0).verdict is Verdict.INSUFFICIENT
+    assert evaluate_at(0.1, policy=many).evaluate(facts(), 1000.0).verdict is Verdict.INSUFFICIENT
 
 
 def test_an_engine_that_is_told_not_to_draft_at_this_load_is_not_stalled(facts):
     busy = facts((0.0,) * 4)
     quiet = [replace(window, counters=(0, 0, 0, *window.counters[3:])) for window in busy.windows]
     silent = replace(busy, windows=tuple(quiet))
-    assert judge_at(0.1).judge(silent, 1000.0).state is State.STALLED
+    assert evaluate_at(0.1).evaluate(silent, 1000.0).state is State.STALLED
     told = Evaluator(Assumptions(Speculation("eagle3", schedule=BatchSchedule((1, 3), (4, 0)))), 300.0)
-    assert told.judge(silent, 1000.0).state is State.ACTIVE
+    assert told.evaluate(silent, 1000.0).state is State.ACTIVE
 
 
 def test_a_faster_method_is_to_be_switched_to(facts):
-    rival = FasterMethod(
+    faster = FasterMethod(
         "drafter", "eagle", "eagle3", Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1)
     )
-    judgement = judge_at(0.1).judge(replace(facts(), rival=rival), 1000.0)
-    assert judgement.action is Action.SWITCH_METHOD
-    assert FindingName.FASTER_METHOD in {finding.name for finding in judgement.findings}
-    assert judgement.rival == rival
+    evaluation = evaluate_at(0.1).evaluate(replace(facts(), faster=faster), 1000.0)
+    assert evaluation.action is Action.SWITCH_METHOD
+    assert FindingName.FASTER_METHOD in {finding.name for finding in evaluation.findings}
+    assert evaluation.faster == faster

@@ -137,7 +137,7 @@ EDGES = {
     ),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": (
-        {"rival": FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},
+        {"faster": FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},
         {},
     ),
     "another_depth": ({"cost": cost(), "depth": depth(3)}, {"cost": cost(), "depth": depth(3, 2.1)}),
@@ -273,7 +273,7 @@ class TestHowMuchIsNeeded:
         assert name not in found(**EDGES[name][0], length=300.0, seconds=149.0)
 
     @pytest.mark.parametrize("kind", DropKind)
-    def test_but_a_drop_is_judged_by_more_than_the_window(self, found, kind):
+    def test_but_a_drop_is_evaluated_by_more_than_the_window(self, found, kind):
         assert f"{kind}_drop" in found(**EDGES[f"{kind}_drop"][0], length=300.0, seconds=149.0)
 
     @pytest.mark.parametrize("check", Check)

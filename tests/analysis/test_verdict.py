@@ -23,11 +23,11 @@ def cost_from(source=CostSource.CONFIGURED, running=None):
     return Cost(0.1, 0.0, source, running)
 
 
-@pytest.fixture(scope="module", name="judged")
-def judged_fixture(make_window):
+@pytest.fixture(scope="module", name="evaluated")
+def evaluated_fixture(make_window):
     """The verdict over 1000 full drafts with the given positions, by whatever else is known."""
 
-    def judged(positions=(800, 650, 500, 350), *, running=None, **more):
+    def evaluated(positions=(800, 650, 500, 350), *, running=None, **more):
         window = make_window(
             1000,
             1000 * len(positions),
@@ -38,7 +38,7 @@ def judged_fixture(make_window):
         known = {"length": None, "speedup_value": None, "speedup": None, "cost": None, "policy": Policy()}
         return verdict(window, **{**known, **more})
 
-    return judged
+    return evaluated
 
 
 class TestWhereTheCostIsKnown:
@@ -55,26 +55,27 @@ class TestWhereTheCostIsKnown:
             (2.8, Verdict.OPTIMAL),
         ],
     )
-    def test_it_goes_by_the_speedup(self, judged, speedup, expected):
-        assert judged(speedup_value=speedup, cost=cost_from()) is expected
-        assert judged(speedup_value=speedup, speedup=estimate(speedup, 0, 3), cost=cost_from()) is expected
+    def test_it_goes_by_the_speedup(self, evaluated, speedup, expected):
+        assert evaluated(speedup_value=speedup, cost=cost_from()) is expected
+        assert evaluated(speedup_value=speedup, speedup=estimate(speedup, 0, 3), cost=cost_from()) is expected
 
-    def test_a_long_draft_at_a_low_rate_can_be_optimal(self, judged):
-        assert judged((300, 300, 300), speedup_value=2.8, cost=cost_from()) is Verdict.OPTIMAL
+    def test_a_long_draft_at_a_low_rate_can_be_optimal(self, evaluated):
+        assert evaluated((300, 300, 300), speedup_value=2.8, cost=cost_from()) is Verdict.OPTIMAL
 
-    def test_it_is_harmful_only_if_even_the_upper_bound_is_below_1(self, judged):
+    def test_it_is_harmful_only_if_even_the_upper_bound_is_below_1(self, evaluated):
         assert (
-            judged(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9999), cost=cost_from()) is Verdict.HARMFUL
+            evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9999), cost=cost_from())
+            is Verdict.HARMFUL
         )
-        assert judged(speedup_value=0.8, speedup=estimate(0.8, 0.7, 1.0), cost=cost_from()) is Verdict.POOR
+        assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 1.0), cost=cost_from()) is Verdict.POOR
 
-    def test_without_bounds_nothing_is_harmful(self, judged):
-        assert judged(speedup_value=0.1, cost=cost_from()) is Verdict.POOR
+    def test_without_bounds_nothing_is_harmful(self, evaluated):
+        assert evaluated(speedup_value=0.1, cost=cost_from()) is Verdict.POOR
 
-    def test_a_default_cost_calls_nothing_harmful(self, judged):
+    def test_a_default_cost_calls_nothing_harmful(self, evaluated):
         cost = cost_from(CostSource.DEFAULT)
-        assert judged(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost) is Verdict.POOR
-        assert judged(speedup_value=2.8, speedup=estimate(2.8, 2.7, 2.9), cost=cost) is Verdict.OPTIMAL
+        assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost) is Verdict.POOR
+        assert evaluated(speedup_value=2.8, speedup=estimate(2.8, 2.7, 2.9), cost=cost) is Verdict.OPTIMAL
 
     @pytest.mark.parametrize(
         ("length", "speedup", "expected"),
@@ -88,15 +89,15 @@ class TestWhereTheCostIsKnown:
         ],
     )
     def test_unless_drafts_are_so_short_that_they_need_no_cost_to_be_harmful(
-        self, judged, length, speedup, expected
+        self, evaluated, length, speedup, expected
     ):
         more = {
             "length": None if length is None else estimate(1.004, 1.0, length),
             "speedup": None if speedup is None else estimate(0.9, 0.8, speedup),
         }
-        assert judged((4,), speedup_value=0.9, cost=cost_from(CostSource.DEFAULT), **more) is expected
+        assert evaluated((4,), speedup_value=0.9, cost=cost_from(CostSource.DEFAULT), **more) is expected
         elsewhere = cost_from(CostSource.CONFIGURED, 16.0)
-        assert judged((4,), running=33.0, speedup_value=0.9, cost=elsewhere, **more) is Verdict.POOR
+        assert evaluated((4,), running=33.0, speedup_value=0.9, cost=elsewhere, **more) is Verdict.POOR
 
     @pytest.mark.parametrize("source", [CostSource.CONFIGURED, CostSource.MEASURED])
     @pytest.mark.parametrize(
@@ -109,18 +110,18 @@ class TestWhereTheCostIsKnown:
             (None, Verdict.POOR),
         ],
     )
-    def test_a_cost_calls_nothing_harmful_at_another_load(self, judged, source, running, expected):
+    def test_a_cost_calls_nothing_harmful_at_another_load(self, evaluated, source, running, expected):
         cost = cost_from(source, 16.0)
-        found = judged(running=running, speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost)
+        found = evaluated(running=running, speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost)
         assert found is expected
 
-    def test_thresholds_are_the_policy_s(self, judged):
+    def test_thresholds_are_the_policy_s(self, evaluated):
         policy = Policy.model_validate(
             {"speedup": {"harmful": 1.05, "poor": 1.2, "marginal": 1.5, "healthy": 3}}
         )
 
         def found(value, upper):
-            return judged(
+            return evaluated(
                 speedup_value=value, speedup=estimate(value, 0, upper), cost=cost_from(), policy=policy
             )
 
@@ -130,9 +131,9 @@ class TestWhereTheCostIsKnown:
     @given(
         speedups=st.tuples(st.floats(0, 4), st.floats(0, 4)), wide=st.floats(0, 2), has_bounds=st.booleans()
     )
-    def test_a_higher_speedup_is_never_worse(self, judged, speedups, wide, has_bounds):
+    def test_a_higher_speedup_is_never_worse(self, evaluated, speedups, wide, has_bounds):
         low, high = (
-            judged(
+            evaluated(
                 speedup_value=value,
                 speedup=estimate(value, value - wide, value + wide) if has_bounds else None,
                 cost=cost_from(),
@@ -171,9 +172,9 @@ class TestWhereTheCostIsUnknown:
             ((800, 0, 0, 0), Verdict.MARGINAL),
         ],
     )
-    def test_it_goes_by_length_and_pooled_acceptance(self, judged, positions, expected):
-        assert judged(positions) is expected
-        assert judged(positions, length=estimate(1 + sum(positions) / 1000)) is expected
+    def test_it_goes_by_length_and_pooled_acceptance(self, evaluated, positions, expected):
+        assert evaluated(positions) is expected
+        assert evaluated(positions, length=estimate(1 + sum(positions) / 1000)) is expected
 
     @pytest.mark.parametrize(
         ("positions", "expected"),
@@ -186,19 +187,19 @@ class TestWhereTheCostIsUnknown:
             ((900, 101), Verdict.OPTIMAL),
         ],
     )
-    def test_the_length_has_an_edge_of_its_own(self, judged, positions, expected):
+    def test_the_length_has_an_edge_of_its_own(self, evaluated, positions, expected):
         policy = Policy.model_validate(
             {"acceptance": {"poor_ratio": 0.0, "healthy_ratio": 0.0, "optimal_ratio": 0.0}}
         )
-        assert judged(positions, policy=policy) is expected
+        assert evaluated(positions, policy=policy) is expected
 
-    def test_more_is_not_asked_of_a_short_draft_than_it_can_give(self, judged):
+    def test_more_is_not_asked_of_a_short_draft_than_it_can_give(self, evaluated):
         policy = Policy.model_validate(
             {"acceptance": {"healthy_length": 2.5, "optimal_length": 3.0, "healthy_length_per_token": 0.6}}
         )
-        assert judged((701,), policy=policy) is Verdict.OPTIMAL
-        assert judged((600,), policy=policy) is Verdict.HEALTHY
-        assert judged((620, 600, 0, 0), policy=policy) is Verdict.MARGINAL
+        assert evaluated((701,), policy=policy) is Verdict.OPTIMAL
+        assert evaluated((600,), policy=policy) is Verdict.HEALTHY
+        assert evaluated((620, 600, 0, 0), policy=policy) is Verdict.MARGINAL
 
     def test_a_length_below_1_3_is_poor_however_good_the_drafter(self, make_window):
         # 99 of 100 tokens are accepted, and every fourth draft has one at all.
@@ -207,13 +208,13 @@ class TestWhereTheCostIsUnknown:
         known = {"length": None, "speedup_value": None, "speedup": None, "cost": None, "policy": policy}
         assert verdict(window, **known) is Verdict.POOR
 
-    def test_it_is_harmful_only_if_even_the_upper_bound_of_the_length_is_below_1_2(self, judged):
-        assert judged((100,), length=estimate(1.1, 1.0, 1.1999)) is Verdict.HARMFUL
-        assert judged((100,), length=estimate(1.1, 1.0, 1.2)) is Verdict.POOR
-        assert judged((100,)) is Verdict.POOR
+    def test_it_is_harmful_only_if_even_the_upper_bound_of_the_length_is_below_1_2(self, evaluated):
+        assert evaluated((100,), length=estimate(1.1, 1.0, 1.1999)) is Verdict.HARMFUL
+        assert evaluated((100,), length=estimate(1.1, 1.0, 1.2)) is Verdict.POOR
+        assert evaluated((100,)) is Verdict.POOR
 
-    def test_a_speedup_without_a_value_leaves_length_and_acceptance(self, judged):
-        assert judged((600,), cost=cost_from()) is Verdict.HEALTHY
+    def test_a_speedup_without_a_value_leaves_length_and_acceptance(self, evaluated):
+        assert evaluated((600,), cost=cost_from()) is Verdict.HEALTHY
 
     @pytest.mark.parametrize(
         ("accepted", "expected"),
@@ -232,9 +233,9 @@ class TestWhereTheCostIsUnknown:
         wide=st.floats(0, 0.2),
         tokens=st.integers(1, 6),
     )
-    def test_more_at_every_position_is_never_worse(self, judged, lengths, wide, tokens):
+    def test_more_at_every_position_is_never_worse(self, evaluated, lengths, wide, tokens):
         low, high = (
-            judged(
+            evaluated(
                 positions := [first // 2**place for place in range(tokens)],
                 length=estimate(value := 1 + sum(positions) / 1000, value - wide, value + wide),
             )

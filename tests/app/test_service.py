@@ -229,7 +229,7 @@ async def test_reloads_of_clients_share_one(service):
     assert [each["event"] for each in logs].count("reloaded") == 1
 
 
-class TestWhatIsLearnt:
+class TestLearnedState:
     @pytest.fixture(name="remembering")
     def remembering_fixture(self, file):
         file.write_text(file.read_text() + "state: {file: state.json, interval: 1m}\n")
@@ -252,13 +252,13 @@ class TestWhatIsLearnt:
     ):
         await polled(server, clock, until, 40)
         await service.close()
-        learnt = usual(remembering)
-        assert learnt > 100
+        learned = usual(remembering)
+        assert learned > 100
         again = Service(lambda: load(file, environ={}), service._options, clock)
         await again.start()
         await polled(server, clock, until, polls)
         await again.close()
-        assert usual(remembering) >= learnt
+        assert usual(remembering) >= learned
 
     async def test_of_a_target_that_left_is_kept(self, remembering, service, server, clock, until, file):
         await polled(server, clock, until, 2)
@@ -278,7 +278,7 @@ class TestWhatIsLearnt:
         await service.reload()
         assert len(threads) == 1
         assert threads[0] != threading.get_ident()
-        assert service._keeper.path.name == "other.json"
+        assert service._persister.path.name == "other.json"
 
     async def test_of_other_targets_is_saved_if_one_raises(
         self, remembering, service, server, clock, until, monkeypatch
@@ -338,10 +338,10 @@ def usual(file):
     return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
 
 
-async def test_an_engine_that_cannot_be_judged_is_served_with_what_was_counted(
+async def test_an_engine_that_cannot_be_evaluated_is_served_with_what_was_counted(
     service, server, clock, until, monkeypatch
 ):
-    monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.Evaluator.judge", None)
+    monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.Evaluator.evaluate", None)
     await polled(server, clock, until, 4)
     found = await samples(service)
     assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
@@ -437,7 +437,7 @@ class TestAFileThatIsWatched:
         assert self.events(watching) == ["reload_failed"]
 
 
-async def test_requests_are_taken_after_a_reload_and_judged_by_what_drafting_costs_their_model(
+async def test_requests_are_taken_after_a_reload_and_evaluated_by_what_drafting_costs_their_model(
     service, server, clock, until, file
 ):
     record = {

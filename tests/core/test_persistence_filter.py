@@ -13,7 +13,7 @@ def test_a_claim_stands_once_it_was_made_at_every_look_for_so_long():
     assert looks(PersistenceFilter(), "a", "a", "a", "a") == [set(), set(), {"a"}, {"a"}]
 
 
-def test_one_look_without_it_ends_it_and_it_begins_anew():
+def test_one_look_without_it_ends_it_and_it_begins_again():
     assert looks(PersistenceFilter(), "a", "a", "a", "", "a", "a", "a") == [
         set(),
         set(),

@@ -221,9 +221,9 @@ class Network:
     async def send(self, service: Service) -> None:
         """Hand over what the responses since the last time said, as whoever sends it would."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        intake = service.overview.api().intake()
-        if intake and lines:
-            await intake.take("\n".join(lines).encode(), lines=True)
+        receiver = service.overview.api().receiver()
+        if receiver and lines:
+            await receiver.take("\n".join(lines).encode(), lines=True)
 
     async def close(self) -> None:
         """Nothing is open."""

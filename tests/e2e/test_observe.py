@@ -90,7 +90,7 @@ def test_a_server_that_is_harmed(simulated, observe):
 
 
 @pytest.mark.parametrize("scenario", ["off-now", "idle-now"])
-def test_a_server_without_drafts_is_not_judged(simulated, observe, tmp_path, scenario):
+def test_a_server_without_drafts_is_not_evaluated(simulated, observe, tmp_path, scenario):
     load = {"idle-now": "load: {concurrency: 0}", "off-now": "speculation: {tokens: 0}"}[scenario]
     file = tmp_path / f"{scenario}.yml"
     file.write_text(f"description: no drafts\n{load}\n")

@@ -93,8 +93,8 @@ def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
     assert not list(tmp_path.glob("*.corrupt"))
 
 
-def test_an_exporter_that_is_killed_again_and_again_goes_on_with_what_it_had_learnt(watching, e2e, tmp_path):
-    learnt = [0]
+def test_an_exporter_that_is_killed_again_and_again_goes_on_with_what_it_had_learned(watching, e2e, tmp_path):
+    learned = [0]
 
     def drafts():
         engines = StateFile(tmp_path / "state.json").load().get("engines", [])
@@ -102,12 +102,12 @@ def test_an_exporter_that_is_killed_again_and_again_goes_on_with_what_it_had_lea
 
     for _ in range(4):
         exporter = watching()
-        e2e.eventually(lambda: drafts() > learnt[-1])
+        e2e.eventually(lambda: drafts() > learned[-1])
         time.sleep(random.uniform(0.0, 0.3))
         exporter.process.kill()
         exporter.process.wait()
-        learnt.append(drafts())
-    assert learnt == sorted(learnt)
+        learned.append(drafts())
+    assert learned == sorted(learned)
     assert not list(tmp_path.glob("*.corrupt"))
 
 

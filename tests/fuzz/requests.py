@@ -24,7 +24,7 @@ from spec_decode_exporter.web.api.queries import (
     SnapshotQuery,
     read,
 )
-from spec_decode_exporter.web.page.page_query import PageQuery as PageQuery
+from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.security.guard import _credentials
 from tests.fuzz.harness import Harness, sane
 

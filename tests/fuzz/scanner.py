@@ -52,9 +52,9 @@ def check_page(data: bytes) -> None:
         )
         by_layout = finish(read_values(layout, later))
         if by_layout is not None:
-            anew = outcome(later, names)
-            assert anew is not None
-            assert (anew[0].series, anew[1]) == (layout.series, list(map(repr, by_layout)))
+            again = outcome(later, names)
+            assert again is not None
+            assert (again[0].series, again[1]) == (layout.series, list(map(repr, by_layout)))
 
 
 def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):

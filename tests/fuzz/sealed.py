@@ -34,10 +34,10 @@ def _recalled(content: bytes) -> None:
         _go_on(entry["learnt"])
 
 
-def _go_on(learnt: dict[str, object]) -> None:
+def _go_on(learned: dict[str, object]) -> None:
     """Watch for drops with what was learnt; it can be saved again."""
     drops = DropDetector(DropPolicy())
-    if drops.restore(learnt.get("drops") or {}):
+    if drops.restore(learned.get("drops") or {}):
         for second in range(120):
             drops.observe(second, second + 1.0, 100, 250, (100, 90, 60))
         drops.status()

@@ -41,10 +41,10 @@ def against(tmp_path):
 def test_the_share_below_break_even_is_of_the_requests_of_which_it_is_known(against):
     """Ten of 110, as of the model; by all requests it would be a half."""
     series = {}
-    for kind, (share, judged) in SHARES.items():
+    for kind, (share, evaluated) in SHARES.items():
         labels = f'{{{LABELS}, request_type="{kind}"}}'
         series[f"spec_decode_requests_below_break_even_ratio{labels}"] = share
-        series[f"spec_decode_window_judged_requests{labels}"] = judged
+        series[f"spec_decode_window_judged_requests{labels}"] = evaluated
         series[f"spec_decode_window_requests{labels}"] = 100
     unknown = f'{{{LABELS}, request_type="without"}}'
     series[f"spec_decode_window_judged_requests{unknown}"] = 0

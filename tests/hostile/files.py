@@ -105,9 +105,9 @@ def _reference(engines: int) -> bytes:
     )
 
 
-def _learnt(engines: int, values: int) -> bytes:
-    learnt = {"drops": {"numbers": [0.123] * values}}
-    entry = {"target": "t", "model_name": "m", "engine": "0", "seen": 1e9, "learnt": learnt}
+def _learned(engines: int, values: int) -> bytes:
+    learned = {"drops": {"numbers": [0.123] * values}}
+    entry = {"target": "t", "model_name": "m", "engine": "0", "seen": 1e9, "learnt": learned}
     return _STATE.written({"engines": [entry] * engines})
 
 
@@ -189,7 +189,7 @@ def _rows_of_documents() -> Iterator[Row]:
         addresses="nothing",
         beyond_bounds="it is renamed to `<name>.corrupt`: `state_file_set_aside`; the exporter starts without",
         read=in_file(_state),
-        worst={"engines": lambda: _learnt(2_000, 400)},
+        worst={"engines": lambda: _learned(2_000, 400)},
         beyond={
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
             "values": filled(b"[", b"{},", b"{}]"),

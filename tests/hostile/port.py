@@ -38,7 +38,7 @@ async def _reload() -> None:
 
 
 def _state(**given: Any) -> AppState:
-    state: AppState = plain_state(api=replace(NOTHING_TO_TELL, intake=_Taker), reload=_reload, **given)
+    state: AppState = plain_state(api=replace(NOTHING_TO_TELL, receiver=_Taker), reload=_reload, **given)
     return state
 
 

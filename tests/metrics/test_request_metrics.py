@@ -51,7 +51,7 @@ SUMMARY = Summary(
     time_per_output_token_seconds=Percentiles(0.010, 0.012, 0.020),
     speedup_ratio=Estimate(1.5, 1.4, 1.6, 0.05),
     below_break_even=3,
-    judged=40,
+    evaluated=40,
     rejected=2,
     repetitive=1,
 )

@@ -45,7 +45,7 @@ def test_parts_fail_apart(containment):
     assert not containment.failed("sum", 2.0)
 
 
-def test_it_works_again_after_a_while_without_a_failure_and_may_fail_anew(containment):
+def test_it_works_again_after_a_while_without_a_failure_and_may_fail_again(containment):
     containment.attempt("sum", 1.0, fails)
     containment.attempt("sum", 2.0, int)
     containment.attempt("sum", 3.0, fails)

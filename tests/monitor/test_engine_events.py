@@ -16,23 +16,23 @@ from spec_decode_exporter.monitor.engine_events import TOLD_AFTER, EngineChangeN
 FINDING = Finding(FindingName.CLIFF, Severity.WARNING, {}, "")
 
 
-def judged(verdict=Verdict.HEALTHY, state=State.ACTIVE, action=Action.COLLECT, tokens=None):
+def evaluated(verdict=Verdict.HEALTHY, state=State.ACTIVE, action=Action.COLLECT, tokens=None):
     depth = None if tokens is None else Depth(tokens, 2.0, extrapolated=False)
     return Evaluation(state, verdict, action, recommended=depth, findings=(FINDING,))
 
 
 @pytest.fixture(name="teller")
-def teller_fixture():
+def notifier_fixture():
     return EngineChangeNotifier()
 
 
-def told(teller, judgement, now):
-    return [event.name for event in teller.tell(judgement, now)]
+def told(notifier, evaluation, now):
+    return [event.name for event in notifier.tell(evaluation, now)]
 
 
 class TestAVerdict:
-    def test_is_told_with_what_was_found(self, teller):
-        (event,) = teller.tell(judged(), 0.0)
+    def test_is_told_with_what_was_found(self, notifier):
+        (event,) = notifier.tell(evaluated(), 0.0)
         assert (event.name, event.is_bad) == ("verdict_changed", False)
         assert event.fields == {
             "verdict": "healthy",
@@ -40,33 +40,33 @@ class TestAVerdict:
             "findings": ["cliff"],
         }
 
-    def test_is_told_once(self, teller):
-        teller.tell(judged(), 0.0)
-        assert told(teller, judged(), 5.0) == told(teller, judged(), 500.0) == []
+    def test_is_told_once(self, notifier):
+        notifier.tell(evaluated(), 0.0)
+        assert told(notifier, evaluated(), 5.0) == told(notifier, evaluated(), 500.0) == []
 
-    def test_that_is_another_one_is_told_when_it_has_stood_for_a_minute(self, teller):
-        teller.tell(judged(), 0.0)
-        assert told(teller, judged(Verdict.HARMFUL), 5.0) == []
-        assert told(teller, judged(Verdict.HARMFUL), 4.9 + TOLD_AFTER) == []
-        (event,) = teller.tell(judged(Verdict.HARMFUL), 5.0 + TOLD_AFTER)
+    def test_that_is_another_one_is_told_when_it_has_stood_for_a_minute(self, notifier):
+        notifier.tell(evaluated(), 0.0)
+        assert told(notifier, evaluated(Verdict.HARMFUL), 5.0) == []
+        assert told(notifier, evaluated(Verdict.HARMFUL), 4.9 + TOLD_AFTER) == []
+        (event,) = notifier.tell(evaluated(Verdict.HARMFUL), 5.0 + TOLD_AFTER)
         assert (event.fields["verdict"], event.fields["before"], event.is_bad) == ("harmful", "healthy", True)
 
-    def test_that_goes_back_and_forth_is_not_told(self, teller):
-        teller.tell(judged(), 0.0)
+    def test_that_goes_back_and_forth_is_not_told(self, notifier):
+        notifier.tell(evaluated(), 0.0)
         for second in range(0, 600, 10):
             verdict = Verdict.MARGINAL if second // 10 % 2 else Verdict.HEALTHY
-            assert told(teller, judged(verdict), 10.0 + second) == []
+            assert told(notifier, evaluated(verdict), 10.0 + second) == []
 
-    def test_that_cannot_be_given_for_a_while_is_no_news(self, teller):
-        teller.tell(judged(), 0.0)
-        assert told(teller, judged(Verdict.INSUFFICIENT), 5.0) == []
-        assert told(teller, judged(Verdict.INSUFFICIENT), 500.0) == []
-        assert told(teller, judged(), 505.0) == []
+    def test_that_cannot_be_given_for_a_while_is_no_news(self, notifier):
+        notifier.tell(evaluated(), 0.0)
+        assert told(notifier, evaluated(Verdict.INSUFFICIENT), 5.0) == []
+        assert told(notifier, evaluated(Verdict.INSUFFICIENT), 500.0) == []
+        assert told(notifier, evaluated(), 505.0) == []
 
 
-def test_advice_is_told_when_it_is_another(teller):
-    teller.tell(judged(), 0.0)
-    (event,) = teller.tell(judged(action=Action.DECREASE, tokens=3), 300.0)
+def test_advice_is_told_when_it_is_another(notifier):
+    notifier.tell(evaluated(), 0.0)
+    (event,) = notifier.tell(evaluated(action=Action.DECREASE, tokens=3), 300.0)
     assert (event.name, event.is_bad) == ("recommendation_changed", False)
     assert event.fields == {
         "recommendation": "decrease",
@@ -74,104 +74,104 @@ def test_advice_is_told_when_it_is_another(teller):
         "recommended_tokens": 3,
         "verdict": "healthy",
     }
-    assert told(teller, judged(action=Action.COLLECT), 305.0) == []
-    assert told(teller, judged(action=Action.DECREASE, tokens=3), 310.0) == []
-    (event,) = teller.tell(judged(action=Action.DECREASE, tokens=2), 900.0)
+    assert told(notifier, evaluated(action=Action.COLLECT), 305.0) == []
+    assert told(notifier, evaluated(action=Action.DECREASE, tokens=3), 310.0) == []
+    (event,) = notifier.tell(evaluated(action=Action.DECREASE, tokens=2), 900.0)
     assert (event.fields["before"], event.fields["recommended_tokens"]) == ("decrease", 2)
 
 
-def test_a_stall_is_told_when_it_begins_and_when_it_ends(teller):
+def test_a_stall_is_told_when_it_begins_and_when_it_ends(notifier):
     insufficient = Verdict.INSUFFICIENT
-    assert told(teller, judged(insufficient), 0.0) == []
-    (event,) = teller.tell(judged(insufficient, State.STALLED), 5.0)
+    assert told(notifier, evaluated(insufficient), 0.0) == []
+    (event,) = notifier.tell(evaluated(insufficient, State.STALLED), 5.0)
     assert (event.name, event.is_bad) == ("drafting_stalled", True)
-    assert told(teller, judged(insufficient, State.STALLED), 10.0) == []
-    assert told(teller, judged(insufficient, State.IDLE), 15.0) == ["drafting_no_longer_stalled"]
+    assert told(notifier, evaluated(insufficient, State.STALLED), 10.0) == []
+    assert told(notifier, evaluated(insufficient, State.IDLE), 15.0) == ["drafting_no_longer_stalled"]
 
 
-def test_another_state_is_told_with_the_one_before(teller):
+def test_another_state_is_told_with_the_one_before(notifier):
     insufficient = Verdict.INSUFFICIENT
-    assert told(teller, judged(insufficient, State.IDLE), 0.0) == []
-    (event,) = teller.tell(judged(insufficient, State.ACTIVE), 5.0)
+    assert told(notifier, evaluated(insufficient, State.IDLE), 0.0) == []
+    (event,) = notifier.tell(evaluated(insufficient, State.ACTIVE), 5.0)
     assert (event.name, event.is_bad) == ("state_changed", False)
     assert event.fields == {"state": "active", "before": "idle"}
-    assert told(teller, judged(insufficient, State.ACTIVE), 10.0) == []
+    assert told(notifier, evaluated(insufficient, State.ACTIVE), 10.0) == []
 
 
-def test_a_stall_that_was_there_before_is_told(teller):
-    assert told(teller, judged(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
+def test_a_stall_that_was_there_before_is_told(notifier):
+    assert told(notifier, evaluated(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
 
 
 class TestAnEngineThatIsGone:
     @pytest.mark.parametrize("is_bad", [True, False])
-    def test_is_told_once_and_again_when_it_is_back(self, teller, is_bad):
-        told(teller, judged(), 0.0)
-        (event,) = teller.tell_gone(is_bad=is_bad)
+    def test_is_told_once_and_again_when_it_is_back(self, notifier, is_bad):
+        told(notifier, evaluated(), 0.0)
+        (event,) = notifier.tell_gone(is_bad=is_bad)
         assert (event.name, event.is_bad) == ("state_changed", is_bad)
         assert event.fields == {"state": "unreachable", "before": "active"}
-        assert teller.tell_gone(is_bad=is_bad) == []
-        (event,) = teller.tell(judged(), 60.0)
+        assert notifier.tell_gone(is_bad=is_bad) == []
+        (event,) = notifier.tell(evaluated(), 60.0)
         assert (event.name, event.is_bad) == ("state_changed", False)
         assert event.fields == {"state": "active", "before": "unreachable"}
-        assert len(teller.tell_gone(is_bad=is_bad)) == 1
+        assert len(notifier.tell_gone(is_bad=is_bad)) == 1
 
-    def test_before_anything_was_known_of_it_is_told_too(self, teller):
-        (event,) = teller.tell_gone(is_bad=True)
+    def test_before_anything_was_known_of_it_is_told_too(self, notifier):
+        (event,) = notifier.tell_gone(is_bad=True)
         assert event.fields == {"state": "unreachable", "before": ""}
 
-    def test_no_longer_counts_as_stalled_and_is_told_again_if_it_still_is(self, teller):
-        assert told(teller, judged(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
-        (event,) = teller.tell_gone(is_bad=True)
+    def test_no_longer_counts_as_stalled_and_is_told_again_if_it_still_is(self, notifier):
+        assert told(notifier, evaluated(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
+        (event,) = notifier.tell_gone(is_bad=True)
         assert (event.name, event.fields["before"]) == ("state_changed", "stalled")
-        (event,) = teller.tell(judged(Verdict.INSUFFICIENT, State.STALLED), 60.0)
+        (event,) = notifier.tell(evaluated(Verdict.INSUFFICIENT, State.STALLED), 60.0)
         assert (event.name, event.fields["before"]) == ("drafting_stalled", "unreachable")
 
 
 class TestTheConfiguredTokens:
-    def tell(self, teller, now, *tokens_and_beginnings):
-        return [event.fields for event in teller.tell(judged(), now, *tokens_and_beginnings)[:1]]
+    def tell(self, notifier, now, *tokens_and_beginnings):
+        return [event.fields for event in notifier.tell(evaluated(), now, *tokens_and_beginnings)[:1]]
 
-    def test_are_told_when_windows_began_anew_because_of_them(self, teller):
-        teller.tell(judged(), 0.0, 5, 0)
-        assert teller.tell(judged(), 5.0, 5, 0) == []
-        (event,) = teller.tell(judged(), 10.0, 3, 1)
+    def test_are_told_when_windows_began_again_because_of_them(self, notifier):
+        notifier.tell(evaluated(), 0.0, 5, 0)
+        assert notifier.tell(evaluated(), 5.0, 5, 0) == []
+        (event,) = notifier.tell(evaluated(), 10.0, 3, 1)
         assert (event.name, event.is_bad) == ("configured_tokens_changed", False)
         assert event.fields == {"configured_tokens": 3, "before": 5}
-        assert teller.tell(judged(), 15.0, 3, 1) == []
+        assert notifier.tell(evaluated(), 15.0, 3, 1) == []
 
-    def test_that_a_server_shows_one_by_one_are_no_news(self, teller):
+    def test_that_a_server_shows_one_by_one_are_no_news(self, notifier):
         for second, tokens in enumerate((0, 1, 2, 5)):
-            assert [event.name for event in teller.tell(judged(), second, tokens, 0)] in (
+            assert [event.name for event in notifier.tell(evaluated(), second, tokens, 0)] in (
                 [],
                 ["verdict_changed"],
             )
 
-    def test_are_remembered_over_a_restart_until_the_first_draft(self, teller):
+    def test_are_remembered_over_a_restart_until_the_first_draft(self, notifier):
         for second, tokens in enumerate((5, 0, 0)):
-            teller.tell(judged(), second, tokens, 0)
-        assert self.tell(teller, 10.0, 3, 1) == [{"configured_tokens": 3, "before": 5}]
+            notifier.tell(evaluated(), second, tokens, 0)
+        assert self.tell(notifier, 10.0, 3, 1) == [{"configured_tokens": 3, "before": 5}]
 
-    def test_that_stay_the_same_with_another_method_are_no_news(self, teller):
-        teller.tell(judged(), 0.0, 5, 0)
-        assert teller.tell(judged(), 5.0, 5, 1) == []
-        assert self.tell(teller, 10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
+    def test_that_stay_the_same_with_another_method_are_no_news(self, notifier):
+        notifier.tell(evaluated(), 0.0, 5, 0)
+        assert notifier.tell(evaluated(), 5.0, 5, 1) == []
+        assert self.tell(notifier, 10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
 
-    def test_of_an_engine_that_speculates_no_more_are_none(self, teller):
-        teller.tell(judged(), 0.0, 5, 0)
-        assert self.tell(teller, 5.0, 0, 1) == [{"configured_tokens": 0, "before": 5}]
-        assert self.tell(teller, 10.0, 4, 2) == [{"configured_tokens": 4, "before": 0}]
+    def test_of_an_engine_that_speculates_no_more_are_none(self, notifier):
+        notifier.tell(evaluated(), 0.0, 5, 0)
+        assert self.tell(notifier, 5.0, 0, 1) == [{"configured_tokens": 0, "before": 5}]
+        assert self.tell(notifier, 10.0, 4, 2) == [{"configured_tokens": 4, "before": 0}]
 
 
 @pytest.mark.parametrize(
-    ("dropped", "learnt_anew", "name"),
+    ("dropped", "learned_again", "name"),
     [
         (True, False, "acceptance_dropped"),
         (False, False, "acceptance_recovered"),
         (False, True, "acceptance_baseline_learnt_anew"),
     ],
 )
-def test_a_drop_is_told_with_its_numbers(dropped, learnt_anew, name):
-    change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, learnt_anew)
+def test_a_drop_is_told_with_its_numbers(dropped, learned_again, name):
+    change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, learned_again)
     event = drop_event(change)
     assert (event.name, event.is_bad) == (name, dropped)
     assert event.fields == {

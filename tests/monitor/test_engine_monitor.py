@@ -235,7 +235,7 @@ class TestServersThatCountTokensAsSteps:
             watched.poll(page(n, per_token=False, created=WALL - 9))
             assert self.steps(watched) == 10 * min(n, 60)
 
-    def test_one_that_publishes_its_steps_late_is_not_judged(self, page):
+    def test_one_that_publishes_its_steps_late_is_not_evaluated(self, page):
         watched = Watched((10.0, 60.0))
         watched.watch.history.late_steps = True
         for n in range(200):
@@ -250,7 +250,7 @@ class TestServersThatCountTokensAsSteps:
             watched.poll(page(69, per_token=True, created=WALL - 9))
         assert self.steps(watched) is None
 
-    def test_after_a_restart_the_server_is_judged_by_what_it_does_itself(self, page):
+    def test_after_a_restart_the_server_is_evaluated_by_what_it_does_itself(self, page):
         watched = Watched((10.0, 60.0))
         for n in range(70):
             watched.poll(page(n, per_token=True, created=WALL - 9))
@@ -260,46 +260,46 @@ class TestServersThatCountTokensAsSteps:
         assert self.steps(watched) == 600
 
 
-class TestJudgement:
-    @pytest.fixture(name="judged")
-    def judged_fixture(self, watched, monkeypatch):
+class TestEvaluation:
+    @pytest.fixture(name="evaluated")
+    def evaluated_fixture(self, watched, monkeypatch):
         """The moments at which the watch judged."""
         moments = []
-        judge = watched.watch._judge.judge
+        evaluator = watched.watch._evaluator.evaluate
 
         def noted(facts, now):
             moments.append(now)
-            return judge(facts, now)
+            return evaluator(facts, now)
 
-        monkeypatch.setattr(watched.watch._judge, "judge", noted)
+        monkeypatch.setattr(watched.watch._evaluator, "evaluate", noted)
         return moments
 
-    def test_is_made_every_five_seconds(self, watched, good, judged):
+    def test_is_made_every_five_seconds(self, watched, good, evaluated):
         for n in range(12):
             watched.poll(good(n))
-        assert judged == [1.0, 6.0, 11.0]
+        assert evaluated == [1.0, 6.0, 11.0]
 
-    def test_is_made_anew_for_whoever_asks_and_only_once_a_poll(self, watched, good, judged):
+    def test_is_made_again_for_whoever_asks_and_only_once_a_poll(self, watched, good, evaluated):
         for n in range(3):
             watched.poll(good(n))
-        assert watched.findings().judgement is watched.findings().judgement
-        assert judged == [1.0, 3.0]
+        assert watched.findings().evaluation is watched.findings().evaluation
+        assert evaluated == [1.0, 3.0]
         watched.poll(good(4))
-        assert judged == [1.0, 3.0]
+        assert evaluated == [1.0, 3.0]
 
-    def test_may_be_some_seconds_behind_for_who_does_not_mind(self, watched, good, judged):
+    def test_may_be_some_seconds_behind_for_who_does_not_mind(self, watched, good, evaluated):
         for n in range(3):
             watched.poll(good(n))
         now = watched.watch.history.last_seen
         watched.watch.findings(now, most_behind=2.0)
-        assert judged == [1.0]
+        assert evaluated == [1.0]
         watched.watch.findings(now, most_behind=1.9)
-        assert judged == [1.0, 3.0]
+        assert evaluated == [1.0, 3.0]
 
     def test_is_told_to_the_log_however_often_others_ask(self, watched, good):
-        tell, told = watched.watch._teller.tell, []
-        watched.watch._teller.tell = lambda judgement, now, *more: (
-            told.append(now) or tell(judgement, now, *more)
+        tell, told = watched.watch._notifier.tell, []
+        watched.watch._notifier.tell = lambda evaluation, now, *more: (
+            told.append(now) or tell(evaluation, now, *more)
         )
         for n in range(12):
             watched.poll(good(n))
@@ -319,16 +319,16 @@ class TestJudgement:
 
     def test_of_an_engine_that_is_gone_is_that_nobody_knows(self, watched, good):
         watched.poll(good(1))
-        assert watched.findings().judgement.state is State.IDLE
-        assert watched.findings(later=11.0).judgement == UNREACHABLE
+        assert watched.findings().evaluation.state is State.IDLE
+        assert watched.findings(later=11.0).evaluation == UNREACHABLE
 
     def test_is_by_what_is_assumed_now(self, watched, good):
         for n in range(20):
             watched.poll(good(n))
-        assert watched.findings().judgement.cost is None
+        assert watched.findings().evaluation.cost is None
         watched.watch.assume(Assumptions(cost=CostSettings(draft_cost_ratio=0.1)))
         watched.poll(good(20))
-        assert watched.findings().judgement.cost.draft_cost_ratio == 0.1
+        assert watched.findings().evaluation.cost.draft_cost_ratio == 0.1
 
     def test_knows_the_tokens_that_are_configured(self, watched, good):
         watched.watch.assume(Assumptions(Speculation(tokens=6)))
@@ -361,28 +361,28 @@ class TestDefects:
     def polls(watched, pages):
         return [event for page in pages for event in watched.poll(page)]
 
-    def test_a_judgement_that_fails_leaves_the_plain_state_and_is_told_once(self, watched, good, broken):
+    def test_an_evaluation_that_fails_leaves_the_plain_state_and_is_told_once(self, watched, good, broken):
         self.polls(watched, map(good, range(3)))
-        broken(watched.watch._judge, "judge")
+        broken(watched.watch._evaluator, "evaluate")
         (event,) = self.polls(watched, map(good, range(3, 30)))
         assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "judgement")
-        assert watched.findings().judgement == Evaluation(State.ACTIVE)
+        assert watched.findings().evaluation == Evaluation(State.ACTIVE)
         assert watched.findings().windows[0][Counter.DRAFTS] == 290
 
-    def test_the_state_without_a_judgement_is_what_the_counters_say(self, good, make_sample, broken):
+    def test_the_state_without_an_evaluation_is_what_the_counters_say(self, good, make_sample, broken):
         for page, state in ((good(1), State.IDLE), (make_sample(), State.DISABLED)):
             watched = Watched()
-            broken(watched.watch._judge, "judge")
+            broken(watched.watch._evaluator, "evaluate")
             watched.poll(page)
             watched.poll(page)
-            assert watched.findings().judgement == Evaluation(state)
+            assert watched.findings().evaluation == Evaluation(state)
 
-    def test_a_judgement_that_fails_is_not_tried_again_before_the_next_poll(self, watched, good, broken):
+    def test_an_evaluation_that_fails_is_not_tried_again_before_the_next_poll(self, watched, good, broken):
         watched.poll(good(0))
-        tried = broken(watched.watch._judge, "judge")
+        tried = broken(watched.watch._evaluator, "evaluate")
         watched.poll(good(1))
         for _ in range(5):
-            assert watched.findings().judgement.verdict is Verdict.INSUFFICIENT
+            assert watched.findings().evaluation.verdict is Verdict.INSUFFICIENT
         assert len(tried) == 1
         watched.poll(good(2))
         watched.findings()
@@ -390,26 +390,26 @@ class TestDefects:
 
     def test_a_failure_that_somebody_who_asked_met_is_told_with_the_next_poll(self, watched, good, broken):
         self.polls(watched, map(good, range(2)))
-        broken(watched.watch._judge, "judge")
+        broken(watched.watch._evaluator, "evaluate")
         watched.findings()
         assert [event.name for event in watched.poll(good(2))] == ["analysis_failed"]
 
-    def test_the_judgement_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
+    def test_the_evaluation_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
         self.polls(watched, map(good, range(2)))
         with monkeypatch.context() as patch:
-            patch.setattr(watched.watch._judge, "judge", None)
+            patch.setattr(watched.watch._evaluator, "evaluate", None)
             watched.poll(good(2))
-            assert watched.findings().judgement.bounds == ()
+            assert watched.findings().evaluation.bounds == ()
         watched.poll(good(3))
-        assert len(watched.findings().judgement.bounds) == 2
+        assert len(watched.findings().evaluation.bounds) == 2
         events = self.polls(watched, map(good, range(4, 100)))
         assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
 
-    def test_without_a_judgement_no_stall_ends(self, watched, good, broken, monkeypatch):
-        monkeypatch.setattr(watched.watch._judge, "judge", lambda *_: Evaluation(State.STALLED))
+    def test_without_an_evaluation_no_stall_ends(self, watched, good, broken, monkeypatch):
+        monkeypatch.setattr(watched.watch._evaluator, "evaluate", lambda *_: Evaluation(State.STALLED))
         told = [event.name for event in self.polls(watched, map(good, range(7)))]
         assert told == ["drafting_stalled"]
-        broken(watched.watch._judge, "judge")
+        broken(watched.watch._evaluator, "evaluate")
         assert [event.name for event in self.polls(watched, map(good, range(7, 20)))] == ["analysis_failed"]
 
     def test_a_watch_for_drops_that_fails_loses_no_other_event(self, watched, good, torn, broken):
@@ -428,9 +428,9 @@ class TestDefects:
 
     def test_what_cannot_be_saved_is_nothing_new(self, watched, good, broken):
         self.polls(watched, map(good, range(5)))
-        assert watched.watch.learnt() is not None
+        assert watched.watch.learned() is not None
         broken(watched.watch._experience._drops, "saved")
-        assert watched.watch.learnt() is None
+        assert watched.watch.learned() is None
 
 
 def _with_accepted(sample, accepted):
@@ -526,10 +526,10 @@ class TestWhatExperimentsSee:
             )
         drafting.watch.compare([plain.watch.step_times], None)
         drafting.poll(working(60, 400, 0.028))
-        cost = drafting.watch.judge().cost
+        cost = drafting.watch.evaluate().cost
         # 28 ms a step against 20 ms, for four tokens.
         assert (cost.source, cost.draft_cost_ratio) == ("measured", pytest.approx(0.1))
         drafting.watch.compare((), None)
-        assert drafting.watch.judge().cost is None, "though nothing was polled since"
+        assert drafting.watch.evaluate().cost is None, "though nothing was polled since"
         drafting.poll(working(61, 400, 0.028))
-        assert drafting.watch.judge().cost is None
+        assert drafting.watch.evaluate().cost is None

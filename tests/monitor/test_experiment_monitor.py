@@ -227,10 +227,10 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
     )
     compare = ExperimentTracker.compare
 
-    def broken(contest, *rest):
-        if contest.settings is one:
+    def broken(tracker, *rest):
+        if tracker.settings is one:
             raise ZeroDivisionError("a defect")
-        return compare(contest, *rest)
+        return compare(tracker, *rest)
 
     monkeypatch.setattr(ExperimentTracker, "compare", broken)
     compared = ExperimentMonitor()
@@ -242,7 +242,7 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
     assert {labels["experiment"] for labels, _ in compared.findings()} == {"two"}
 
 
-async def test_a_reload_that_leaves_an_experiment_as_it_is_does_not_make_it_begin_anew(monkeypatch):
+async def test_a_reload_that_leaves_an_experiment_as_it_is_does_not_make_it_begin_again(monkeypatch):
     one, changed = (
         ExperimentSettings.model_validate(
             {"name": "one", "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": baseline}
@@ -252,7 +252,7 @@ async def test_a_reload_that_leaves_an_experiment_as_it_is_does_not_make_it_begi
     asked = []
     compare = ExperimentTracker.compare
     monkeypatch.setattr(
-        ExperimentTracker, "compare", lambda contest, *rest: asked.append(contest) or compare(contest, *rest)
+        ExperimentTracker, "compare", lambda tracker, *rest: asked.append(tracker) or compare(tracker, *rest)
     )
     compared = ExperimentMonitor()
     for settings in (one, one.model_copy(), changed):

@@ -16,14 +16,14 @@ SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO}
 LONGEST = 300.0
 
 
-def looked(contest, moment, eagle=EAGLE, running=6.0):
+def looked(tracker, moment, eagle=EAGLE, running=6.0):
     now = NOW + moment
     members = [
         member("off", window_of(PLAIN, now=now)),
         member("eagle", window_of(eagle, now=now, running=running)),
         member("ngram", window_of(SLOWER, now=now)),
     ]
-    found = contest.compare(members, (30.0, LONGEST), now)
+    found = tracker.compare(members, (30.0, LONGEST), now)
     return found, faster_method(found, "ngram", members[2])
 
 
@@ -33,25 +33,25 @@ def winner_of(found):
 
 
 def test_the_winner_is_named_once_it_stood_for_a_whole_longest_window():
-    contest = ExperimentTracker(SETTINGS)
-    found = [winner_of(looked(contest, moment)[0]) for moment in (0, 150, 299, 300, 305)]
+    tracker = ExperimentTracker(SETTINGS)
+    found = [winner_of(looked(tracker, moment)[0]) for moment in (0, 150, 299, 300, 305)]
     assert found == [None, None, None, "eagle", "eagle"]
 
 
 def test_the_better_method_is_named_as_late():
-    contest = ExperimentTracker(SETTINGS)
-    found = [looked(contest, moment)[1] for moment in (0, 299, 300)]
+    tracker = ExperimentTracker(SETTINGS)
+    found = [looked(tracker, moment)[1] for moment in (0, 299, 300)]
     assert found[:2] == [None, None]
     assert (found[2].arm, found[2].method) == ("eagle", "eagle")
 
 
 def test_a_look_at_which_arms_cannot_be_compared_ends_it_at_once():
-    contest = ExperimentTracker(SETTINGS)
+    tracker = ExperimentTracker(SETTINGS)
     for moment in (0, 300):
-        looked(contest, moment)
-    ended, no_rival = looked(contest, 305, eagle=times(EAGLE, 4), running=24.0)
-    assert (winner_of(ended), no_rival) == (None, None)
-    assert [winner_of(looked(contest, moment)[0]) for moment in (310, 605, 610)] == [None, None, "eagle"]
+        looked(tracker, moment)
+    ended, no_faster = looked(tracker, 305, eagle=times(EAGLE, 4), running=24.0)
+    assert (winner_of(ended), no_faster) == (None, None)
+    assert [winner_of(looked(tracker, moment)[0]) for moment in (310, 605, 610)] == [None, None, "eagle"]
 
 
 def test_of_equal_arms_a_winner_is_hardly_ever_named_however_often_they_are_compared():
@@ -59,7 +59,7 @@ def test_of_equal_arms_a_winner_is_hardly_ever_named_however_often_they_are_comp
     known = Known(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
 
     def hour(seed):
-        random, contest = Random(seed), ExperimentTracker(SETTINGS)
+        random, tracker = Random(seed), ExperimentTracker(SETTINGS)
         ledgers, states, at_once, stood = (Ledger(LONGEST), Ledger(LONGEST)), ([0.0], [0.0]), False, False
         for second in range(1, 3901):
             for ledger, state in zip(ledgers, states, strict=True):
@@ -73,7 +73,7 @@ def test_of_equal_arms_a_winner_is_hardly_ever_named_however_often_they_are_comp
                 ]
                 look = compare(SETTINGS, members, (LONGEST,), float(second))
                 at_once |= winner_of(look) is not None
-                stood |= winner_of(contest.compare(members, (LONGEST,), float(second))) is not None
+                stood |= winner_of(tracker.compare(members, (LONGEST,), float(second))) is not None
         return at_once, stood
 
     hours = [hour(seed) for seed in range(20)]

@@ -97,7 +97,7 @@ def test_a_pause_of_drafting_under_load_tells_what_drafting_costs(fed):
     assert 0 < cost < 0.4 / 0.4
 
 
-def test_another_k_begins_the_baseline_anew(fed):
+def test_another_k_begins_the_baseline_again(fed):
     fed.run(200)
     fed.restart()
     fed.run(30, tokens=5)
@@ -114,7 +114,7 @@ def test_a_restart_with_the_same_k_goes_on_with_the_baseline(fed):
 @pytest.mark.parametrize(
     "other", [Speculation("mtp"), Speculation("eagle3", draft_model="other"), Speculation("mtp", "", "one")]
 )
-def test_another_drafter_begins_everything_anew(make_sample, other):
+def test_another_drafter_begins_everything_again(make_sample, other):
     fed = Fed(make_sample, Assumptions(Speculation("eagle3", draft_model="one")))
     fed.run(200)
     fed.experience.assume(Assumptions(other))
@@ -132,7 +132,7 @@ class TestADrafterThatIsNotKnown:
             [Speculation("eagle3", draft_model="one"), Speculation(), Speculation(draft_model="one")],
         ],
     )
-    def test_begins_nothing_anew(self, fed, others):
+    def test_begins_nothing_again(self, fed, others):
         fed.run(200)
         for other in others:
             fed.experience.assume(Assumptions(other))
@@ -227,7 +227,7 @@ class TestWhatIsSaved:
         again.run(2)
         assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
 
-    def test_is_with_the_k_it_was_learnt_of_while_a_restarted_server_is_idle(self, fed):
+    def test_is_with_the_k_it_was_learned_of_while_a_restarted_server_is_idle(self, fed):
         fed.run(300)
         fed.restart()
         fed.run(30, tokens=0, drafts=0)

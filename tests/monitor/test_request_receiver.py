@@ -45,7 +45,7 @@ def events():
 
 
 @pytest.fixture
-def intake(clock, events):
+def receiver(clock, events):
     return RequestReceiver(SETTINGS, Fleet(), events, clock)
 
 
@@ -53,52 +53,52 @@ def body(*records):
     return json.dumps(records).encode()
 
 
-async def test_what_is_taken_is_found(intake):
-    batch = await intake.take(body(RECORD, changed("metrics", None)), lines=False)
+async def test_what_is_taken_is_found(receiver):
+    batch = await receiver.take(body(RECORD, changed("metrics", None)), lines=False)
     assert (len(batch.requests), batch.refused) == (1, {Refusal.WITHOUT_METRICS: 1})
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.enabled, found.taken, found.refused[Refusal.WITHOUT_METRICS]) == (True, 1, 1)
     assert list(found.windows) == ["30s", "5m"]
 
 
-async def test_where_none_are_taken_nothing_is_said(intake):
-    await intake.take(body(RECORD), lines=False)
-    intake.adopt(RequestSettings())
-    assert not intake.is_open
-    assert await intake.findings() == RequestFindings()
+async def test_where_none_are_taken_nothing_is_said(receiver):
+    await receiver.take(body(RECORD), lines=False)
+    receiver.adopt(RequestSettings())
+    assert not receiver.is_open
+    assert await receiver.findings() == RequestFindings()
 
 
-async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(intake):
-    await intake.take(body(RECORD), lines=False)
-    intake.adopt(RequestSettings())
-    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
-    assert (await intake.findings()).taken == 1
-    intake.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
-    assert (await intake.findings()).taken == 0
+async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(receiver):
+    await receiver.take(body(RECORD), lines=False)
+    receiver.adopt(RequestSettings())
+    receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert (await receiver.findings()).taken == 1
+    receiver.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
+    assert (await receiver.findings()).taken == 0
 
 
-async def test_a_window_in_which_a_reload_closed_the_intake_is_partial(intake, clock):
-    await intake.findings()
+async def test_a_window_in_which_a_reload_closed_the_receiver_is_partial(receiver, clock):
+    await receiver.findings()
     clock.now += 1000
-    assert not (await intake.findings()).windows["5m"].partial
-    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
-    assert not (await intake.findings()).windows["5m"].partial
-    intake.adopt(RequestSettings())
-    intake.adopt(SETTINGS)
-    assert (await intake.findings()).windows["30s"].partial
+    assert not (await receiver.findings()).windows["5m"].partial
+    receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert not (await receiver.findings()).windows["5m"].partial
+    receiver.adopt(RequestSettings())
+    receiver.adopt(SETTINGS)
+    assert (await receiver.findings()).windows["30s"].partial
 
 
-async def test_a_reload_may_change_the_rate(intake):
-    intake.adopt(SETTINGS.model_copy(update={"rate": 7}))
-    batch = await intake.take(body(*[RECORD] * 10), lines=False)
+async def test_a_reload_may_change_the_rate(receiver):
+    receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    batch = await receiver.take(body(*[RECORD] * 10), lines=False)
     assert (len(batch.requests), batch.refused) == (7, {Refusal.RATE: 3})
-    assert (await intake.findings()).refused == {Refusal.RATE: 3}
+    assert (await receiver.findings()).refused == {Refusal.RATE: 3}
 
 
-async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, clock):
+async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(receiver, clock):
     async def refused():
         with capture_logs() as logged:
-            await intake.take(body(7, changed("metrics", None)), lines=False)
+            await receiver.take(body(7, changed("metrics", None)), lines=False)
         return logged
 
     (line,) = await refused()
@@ -111,86 +111,86 @@ async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(intake, 
     assert (line["dropped"], line["body"], line["status"]) == (0, 0, None)
 
 
-async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(intake):
+async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(receiver):
     with capture_logs() as logged:
-        batch = await intake.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
+        batch = await receiver.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
     assert (len(batch.requests), batch.refused) == (1, {Refusal.DROPPED: 7})
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 7})
     (line,) = logged
     assert (line["event"], line["dropped"], line["malformed"]) == ("requests_refused", 7, 0)
 
 
 @pytest.mark.parametrize("refused", [b"nonsense", body(*[RECORD] * 3)], ids=["no JSON", "above the rate"])
-async def test_what_a_sender_will_say_again_is_not_counted_yet(intake, clock, refused):
+async def test_what_a_sender_will_say_again_is_not_counted_yet(receiver, clock, refused):
     """It says it with each body until one is taken: with 400 and 429 it knows that this was not."""
-    await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
+    await receiver.take(body(*[RECORD] * SETTINGS.rate), lines=False)
     with contextlib.suppress(NotJsonError):
-        assert (await intake.take(refused, lines=False, unsent={Refusal.DROPPED: 7})).above_the_rate
-    assert Refusal.DROPPED not in (await intake.findings()).refused
+        assert (await receiver.take(refused, lines=False, unsent={Refusal.DROPPED: 7})).above_the_rate
+    assert Refusal.DROPPED not in (await receiver.findings()).refused
     clock.now += 1
-    await intake.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
-    assert (await intake.findings()).refused[Refusal.DROPPED] == 7
+    await receiver.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
+    assert (await receiver.findings()).refused[Refusal.DROPPED] == 7
 
 
-async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_again(intake, clock):
+async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_again(receiver, clock):
     """The same one three times, until it is taken: as often as it comes, it is counted once."""
-    await intake.take(body(*[RECORD] * SETTINGS.rate), lines=False)
+    await receiver.take(body(*[RECORD] * SETTINGS.rate), lines=False)
     again = body(RECORD, 7, RECORD)
     with capture_logs() as logged:
         for _ in range(2):
-            assert (await intake.take(again, lines=False)).above_the_rate
+            assert (await receiver.take(again, lines=False)).above_the_rate
     assert logged == []
-    assert (await intake.findings()).refused == {}
+    assert (await receiver.findings()).refused == {}
     clock.now += 1
-    await intake.take(again, lines=False)
-    found = await intake.findings()
+    await receiver.take(again, lines=False)
+    found = await receiver.findings()
     assert (found.taken, found.refused) == (SETTINGS.rate + 2, {Refusal.MALFORMED: 1})
 
 
-async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(intake, clock):
+async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(receiver, clock):
     def turned_away(*statuses):
         with capture_logs() as logged:
             for status in statuses:
-                intake.turned_away(status)
+                receiver.turned_away(status)
         return [(line["event"], line["body"], line["malformed"], line["status"]) for line in logged]
 
     assert turned_away(415, 503) == [("requests_refused", 1, 0, 415)]
     clock.now += 60
     assert turned_away(413) == [("requests_refused", 2, 0, 413)]
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.taken, found.refused) == (0, {Refusal.BODY: 3})
 
 
-async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once(intake):
-    await intake.take(body(*[RECORD] * (SETTINGS.rate - 1)), lines=False)
-    await intake.take(body(7), lines=False)
-    await intake.take(body(RECORD, RECORD), lines=False)
-    assert (await intake.take(body(RECORD), lines=False)).above_the_rate
-    intake.turned_away(413)
-    assert (await intake.findings()).bodies == 3
+async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once(receiver):
+    await receiver.take(body(*[RECORD] * (SETTINGS.rate - 1)), lines=False)
+    await receiver.take(body(7), lines=False)
+    await receiver.take(body(RECORD, RECORD), lines=False)
+    assert (await receiver.take(body(RECORD), lines=False)).above_the_rate
+    receiver.turned_away(413)
+    assert (await receiver.findings()).bodies == 3
 
 
-async def test_what_cannot_be_read_is_left_to_who_answers_it(intake):
+async def test_what_cannot_be_read_is_left_to_who_answers_it(receiver):
     """It is turned away there, as are bodies that never come here."""
     with pytest.raises(NotJsonError):
-        await intake.take(b"nonsense", lines=False)
-    assert (await intake.findings()).refused == {}
+        await receiver.take(b"nonsense", lines=False)
+    assert (await receiver.findings()).refused == {}
 
 
-async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(intake, monkeypatch):
+async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(receiver, monkeypatch):
     async def broken(*_given):
         await asyncio.sleep(0)
         raise ZeroDivisionError
 
-    await intake.take(body(RECORD), lines=False)
+    await receiver.take(body(RECORD), lines=False)
     with capture_logs() as logged:
         with monkeypatch.context() as patched:
             patched.setattr(RequestStore, "findings", broken)
             for _ in range(3):
-                assert (await intake.findings()).windows == {}
-                assert (await intake.findings()).bodies == 1
-        assert (await intake.findings()).windows
+                assert (await receiver.findings()).windows == {}
+                assert (await receiver.findings()).bodies == 1
+        assert (await receiver.findings()).windows
     assert [line["event"] for line in logged] == ["requests_failed"]
 
 
@@ -217,15 +217,15 @@ def test_a_cost_that_is_known_for_another_load_is_no_surer_than_a_usual_one():
 
 async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):
     fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(9.0)))])
-    intake = RequestReceiver(SETTINGS, fleet, events, clock)
-    await intake.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
+    receiver = RequestReceiver(SETTINGS, fleet, events, clock)
+    await receiver.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
     asked = set()
 
     def told(_fleet):
         return lambda _model_name, target: asked.add(target)
 
     monkeypatch.setattr("spec_decode_exporter.monitor.request_receiver.costs_of", told)
-    await intake.findings()
+    await receiver.findings()
     assert asked == {"one", "two", ""}
 
 
@@ -236,7 +236,7 @@ def test_what_is_known_more_surely_outweighs_the_rest():
     assert costs_of(Fleet(watches))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
 
 
-async def test_a_mix_is_an_event_of_its_model(intake, clock, events, monkeypatch):
+async def test_a_mix_is_an_event_of_its_model(receiver, clock, events, monkeypatch):
     from tests.requests.test_change_notifier import said
 
     async def found(*_given):
@@ -246,7 +246,7 @@ async def test_a_mix_is_an_event_of_its_model(intake, clock, events, monkeypatch
     monkeypatch.setattr(RequestStore, "findings", found)
     for _ in range(2):
         with capture_logs() as logged:
-            await intake.findings()
+            await receiver.findings()
         clock.now += 60
     (event,) = events.since().events
     assert (event.type, event.target, event.model_name) == ("mixed_workload_began", "", "llama")

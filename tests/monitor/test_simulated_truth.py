@@ -43,20 +43,20 @@ def watched(scenario, seconds, *, cost):
 def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
     scenario = load_scenario(name)
     findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).findings(float(seconds))
-    judgement = findings.judgement
-    for window, cost in zip(findings.windows, judgement.costs, strict=True):
+    evaluation = findings.evaluation
+    for window, cost in zip(findings.windows, evaluation.costs, strict=True):
         true = speedup(scenario, seconds - window.length, seconds, seed=3)
         # What is left is the time for prompts, which a step with drafts shares with one without.
         assert estimated_speedup_ratio(window, cost) == pytest.approx(true, rel=0.1)
-    assert (judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
-    assert (judgement.verdict is Verdict.HARMFUL) is not paying
-    assert paying or judgement.action in {Action.DISABLE, Action.DECREASE, Action.LIMIT_BATCH}
+    assert (evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
+    assert (evaluation.verdict is Verdict.HARMFUL) is not paying
+    assert paying or evaluation.action in {Action.DISABLE, Action.DECREASE, Action.LIMIT_BATCH}
 
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
     scenario = load_scenario("dynamic")
     findings = watched(scenario, 720, cost=None).findings(720.0)
-    cost = findings.judgement.cost
+    cost = findings.evaluation.cost
     assert cost is not None
     assert cost.source is CostSource.MEASURED
     true = draft_cost_ratio(scenario, cost.running_requests)

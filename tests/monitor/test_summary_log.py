@@ -48,20 +48,20 @@ def test_the_line_has_the_fields_of_vllms_own_since_the_line_before(summaries, f
     }
 
 
-def test_beside_it_stands_how_the_engine_is_judged_by_its_longest_window(summaries, busy):
+def test_beside_it_stands_how_the_engine_is_evaluated_by_its_longest_window(summaries, busy):
     line = summaries.next(LABELS, busy)
-    judgement = busy.judgement
+    evaluation = busy.evaluation
     assert (line["state"], line["verdict"], line["recommendation"]) == (
-        str(judgement.state),
-        str(judgement.verdict),
-        str(judgement.action),
+        str(evaluation.state),
+        str(evaluation.verdict),
+        str(evaluation.action),
     )
     assert (line["configured_tokens"], line["recommended_tokens"], line["window"]) == (
         8,
-        judgement.recommended.tokens,
+        evaluation.recommended.tokens,
         "5m",
     )
-    bounds = judgement.bounds[-1]
+    bounds = evaluation.bounds[-1]
     for name, estimate in (
         ("acceptance_length_tokens", bounds.acceptance_length),
         ("draft_acceptance_ratio", bounds.acceptance_ratio),
@@ -116,7 +116,7 @@ def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_s
     ]
 
 
-def test_an_engine_that_was_forgotten_and_found_anew_begins_where_it_was_found(
+def test_an_engine_that_was_forgotten_and_found_again_begins_where_it_was_found(
     summaries, findings_of, make_sample
 ):
     summaries.next(LABELS, findings_of(pages(make_sample)(100)))

@@ -11,7 +11,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.core.event_budget import BURST, EVERY
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY, EngineMonitor
+from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, FORGOTTEN_AFTER, TargetMonitor
@@ -511,11 +511,11 @@ async def test_another_front_end_behind_the_same_address_is_read_as_what_it_is(w
 # Defects of ours.
 
 
-async def test_an_engine_that_cannot_be_judged_costs_the_others_nothing(watch, clock, server, monkeypatch):
+async def test_an_engine_that_cannot_be_evaluated_costs_the_others_nothing(watch, clock, server, monkeypatch):
     server.engines = {("m", str(number)): 0 for number in range(3)}
     await polls(watch, clock, 3)
     spoilt = watch._engines["m", "1"]
-    for owner, method in ((spoilt._judge, "judge"), (spoilt._experience._drops, "observe")):
+    for owner, method in ((spoilt._evaluator, "evaluate"), (spoilt._experience._drops, "observe")):
         monkeypatch.setattr(owner, method, None)
     await clock.advance(1)
     with capture_logs() as logs:
@@ -524,10 +524,10 @@ async def test_an_engine_that_cannot_be_judged_costs_the_others_nothing(watch, c
         ("analysis_failed", "1", "learning", "warning"),
         ("analysis_failed", "1", "judgement", "warning"),
     ]
-    watch.judge()
+    watch.evaluate()
     found = findings(watch, clock)
     assert [drafts(one) for one in found.values()] == [[220, 220]] * 3
-    assert [len(one.judgement.bounds) for one in found.values()] == [2, 0, 2]
+    assert [len(one.evaluation.bounds) for one in found.values()] == [2, 0, 2]
     assert watch.status().up is True
     assert watch.status().failures == {}
 
@@ -554,17 +554,17 @@ async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(wa
     await polls(watch, clock, 100)
     baselines = watch._baselines
     watch.remember()
-    learnt = baselines.known(Key("one", "m", "0"))
+    learned = baselines.known(Key("one", "m", "0"))
     again = TargetMonitor(target(), config(), clock, baselines, EventLog("1"))
     again.remember()
     await polls(again, clock, 1)
     again.remember()
-    assert baselines.known(Key("one", "m", "0")) == learnt
+    assert baselines.known(Key("one", "m", "0")) == learned
     await clock.advance(1)
     await polls(again, clock, 2)
     again.remember()
     kept = baselines.known(Key("one", "m", "0"))["drops"]["sudden"]["baseline"]["drafts"]
-    assert kept >= learnt["drops"]["sudden"]["baseline"]["drafts"] > 0
+    assert kept >= learned["drops"]["sudden"]["baseline"]["drafts"] > 0
 
 
 async def test_of_an_engine_that_never_drafted_nothing_is_kept(watch, clock, server):
@@ -630,22 +630,22 @@ async def test_events_of_targets_and_engines_are_kept_once_each(clock, server):
     ]
 
 
-async def test_engines_that_are_met_together_are_not_judged_together_ever_after(
+async def test_engines_that_are_met_together_are_not_evaluated_together_ever_after(
     watch, clock, server, monkeypatch
 ):
     server.engines = {("m", str(number)): 0 for number in range(20)}
-    judged, judge = [], Evaluator.judge
+    evaluated, evaluator = [], Evaluator.evaluate
 
     def counted(self, facts, moment):
-        judged.append(moment)
-        return judge(self, facts, moment)
+        evaluated.append(moment)
+        return evaluator(self, facts, moment)
 
-    monkeypatch.setattr(Evaluator, "judge", counted)
+    monkeypatch.setattr(Evaluator, "evaluate", counted)
     await polls(watch, clock, 26)
-    each = Counts(judged)
+    each = Counts(evaluated)
     assert each[min(each)] == 20  # at the first poll, all of them
-    later = [each[moment] for moment in sorted(each) if moment > min(each) + JUDGED_EVERY]
-    assert sum(later) == 20 * 20 / JUDGED_EVERY
+    later = [each[moment] for moment in sorted(each) if moment > min(each) + EVALUATED_EVERY]
+    assert sum(later) == 20 * 20 / EVALUATED_EVERY
     assert max(later) < 15
 
 

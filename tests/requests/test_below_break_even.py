@@ -118,7 +118,7 @@ def test_of_too_few_requests_of_a_k_nobody_knows(number):
     assert losing_share([*requests, *[InformativeRequests(5, 1000, 5000, 2500, 1.7)] * 30]) == 0.0
 
 
-def test_requests_of_which_no_cost_is_known_are_not_judged():
+def test_requests_of_which_no_cost_is_known_are_not_evaluated():
     known = [
         InformativeRequests(4, 10_000, 40_000, 10_000 if turn % 4 else 30_000, 1.7) for turn in range(40)
     ]

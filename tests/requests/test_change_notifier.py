@@ -38,10 +38,10 @@ def said(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
 @pytest.fixture
 def told():
     """A function that gives what is told of the same findings at some moments."""
-    teller = RequestChangeNotifier()
+    notifier = RequestChangeNotifier()
 
     def told(findings, *moments):
-        return [(model, event) for now in moments for model, event in teller.tell(findings, now)]
+        return [(model, event) for now in moments for model, event in notifier.tell(findings, now)]
 
     return told
 
@@ -94,8 +94,8 @@ def test_without_windows_nothing_is_told_or_forgotten(told):
 
 
 def test_what_is_over_is_not_kept():
-    teller = RequestChangeNotifier()
+    notifier = RequestChangeNotifier()
     for number in range(1000):
         window = WindowFindings(300.0, False, models=[ModelFindings(str(number), SUMMARY, None, True, ())])
-        list(teller.tell(RequestFindings(True, {"5m": window}), float(number)))
-    assert len(teller._held) < 2 * STANDS_AFTER
+        list(notifier.tell(RequestFindings(True, {"5m": window}), float(number)))
+    assert len(notifier._held) < 2 * STANDS_AFTER

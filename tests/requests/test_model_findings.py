@@ -64,7 +64,7 @@ def test_where_drafting_is_dear_the_worse_population_loses_though_all_together_g
     assert effects == {"code": Effect.GAINS, "chat": Effect.LOSES}
     # 4 tokens a draft take 1 + 0.1 + 1.6 plain steps.
     assert model.summary.speedup_ratio.value == pytest.approx(6741 * 100 / (2.7 * (60 * 1575 + 40 * 2675)))
-    assert (model.summary.below_break_even, model.summary.judged) == (40, 100)
+    assert (model.summary.below_break_even, model.summary.evaluated) == (40, 100)
     assert model.mixed
     assert any(
         sentence.startswith("Serve chat requests at temperature 0 (0.93 times as fast with speculation")
@@ -153,7 +153,7 @@ def test_without_a_known_cost_nobody_can_be_hidden(make_board, make_request, loo
     for number in range(100):
         board.take(make_request(**(WELL if number % 5 else BADLY)), 1000.0)
     (model,) = look(board, 1000.0, costs=lambda *_: None).windows["5m"].models
-    assert (model.summary.speedup_ratio, model.summary.judged) == (None, 0)
+    assert (model.summary.speedup_ratio, model.summary.evaluated) == (None, 0)
     assert model.mixed  # there are two populations all the same
     assert any("configure `cost`" in sentence for sentence in model.advice)
 

@@ -49,7 +49,7 @@ def test_of_too_few_requests_nobody_knows_the_scatter(pay):
     assert speedup_estimate(pay([(100, 230)] * LEAST_REQUESTS)) is not None
 
 
-def test_requests_without_drafts_are_not_judged(pay):
+def test_requests_without_drafts_are_not_evaluated(pay):
     found = pay([(0, 0)] * 50 + [(10, 20)])
     assert found.requests == 1
     assert speedup_estimate(found) is None

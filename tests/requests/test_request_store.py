@@ -66,7 +66,7 @@ def test_a_request_that_did_not_draft_counts_but_has_no_acceptance(make_board, m
     assert group.summary.totals == RequestTotals(requests=1)
     assert group.summary.acceptance_ratio is None
     assert group.summary.mean_acceptance_ratio is None
-    assert group.summary.judged == 0
+    assert group.summary.evaluated == 0
     (totals,) = found.since_start.values()
     assert (totals.totals.requests, totals.acceptance_ratio.count) == (1, 0)
 
@@ -245,7 +245,7 @@ def test_users_beyond_the_most_are_other(make_board, make_request, look, users):
     assert found.folded["user"] == 20
 
 
-def test_each_request_is_judged_at_the_cost_of_its_own_target(make_board, make_request, make_cost, look):
+def test_each_request_is_evaluated_at_the_cost_of_its_own_target(make_board, make_request, make_cost, look):
     board = make_board()
     for target in ("cheap", "dear", "unknown"):
         board.take(make_request(30, 30, target=target), 1000.0)
@@ -253,7 +253,7 @@ def test_each_request_is_judged_at_the_cost_of_its_own_target(make_board, make_r
     found = look(board, 1000.0, costs=lambda model_name, target: costs.get(target))
     summary = found.windows["30s"].models[0].summary
     # 30 drafts of four give 60 tokens, in the time of 30 · 1.2 = 36 or of 30 · 3 = 90.
-    assert (summary.judged, summary.below_break_even) == (2, 1)
+    assert (summary.evaluated, summary.below_break_even) == (2, 1)
 
 
 async def test_what_was_said_is_said_again_until_something_changes(make_board, make_request, make_cost):
@@ -273,7 +273,7 @@ async def test_what_was_said_is_said_again_until_something_changes(make_board, m
     assert (await board.findings((30.0,), 1040.0, costs)).windows["30s"].groups == []
 
 
-async def test_many_requests_are_looked_at_anew_only_as_time_goes_on(make_board, make_request, make_cost):
+async def test_many_requests_are_looked_at_again_only_as_time_goes_on(make_board, make_request, make_cost):
     board, cost = make_board(), make_cost()
     for _ in range(FEW_REQUESTS + 1):
         board.take(make_request(), 1000.0)
@@ -350,8 +350,8 @@ def test_nothing_is_lost_whatever_is_folded(arrivals, models, types, groups):
         )
         assert added_up(group.summary.totals for group in window.groups) == expected
         assert added_up(model.summary.totals for model in window.models) == expected
-        assert sum(group.summary.judged for group in window.groups) == sum(
-            model.summary.judged for model in window.models
+        assert sum(group.summary.evaluated for group in window.groups) == sum(
+            model.summary.evaluated for model in window.models
         )
         assert sum(group.summary.below_break_even for group in window.groups) == sum(
             model.summary.below_break_even for model in window.models

@@ -204,11 +204,11 @@ class Chain:
         self.experiments = ExperimentMonitor()
         self.experiments.adopt(CONFIG.experiments)
         settings = RequestSettings(ingest=True)
-        self.intake = RequestReceiver(settings, self.fleet, self.events, self.clock, self.errors)
+        self.receiver = RequestReceiver(settings, self.fleet, self.events, self.clock, self.errors)
         self.overview = FleetSnapshots(
             self.fleet,
             self.experiments,
-            self.intake,
+            self.receiver,
             self.events,
             self.clock,
             status=lambda: ExporterStatus("1", "2", "3", {}, True, 0.0, 1),
@@ -226,8 +226,8 @@ class Chain:
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
         now, errors = self.clock.monotonic(), self.errors
-        contestants = [one for watch in self.fleet for one in watch.contestants(now)]
-        await self.experiments.compare(contestants, CONFIG.windows, now)
+        members = [one for watch in self.fleet for one in watch.members(now)]
+        await self.experiments.compare(members, CONFIG.windows, now)
         await self.overview.take()
         taken = self.overview.snapshot()
         await _check_metrics(taken, errors)
@@ -387,7 +387,7 @@ async def told_of_requests(sent, server):
     with capture_logs() as logs:
         for place in range(6):
             await chain.page(place, 1.0)
-            await chain.intake.take(json.dumps(sent).encode(), lines=False)
+            await chain.receiver.take(json.dumps(sent).encode(), lines=False)
         await chain.publish()
     check(logs)
 

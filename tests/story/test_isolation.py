@@ -113,13 +113,15 @@ INJECTIONS = {
     "engine: taking a sample": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.observe", bad_object
     ),
-    "engine: judging": failing("spec_decode_exporter.analysis.evaluation.Evaluator.judge", lambda *_: True),
+    "engine: judging": failing(
+        "spec_decode_exporter.analysis.evaluation.Evaluator.evaluate", lambda *_: True
+    ),
     "engine: its method": reading(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.method", bad_object
     ),
     "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineMonitor.cost", bad_object),
     "engine: what it has learnt": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learnt", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learned", bad_object
     ),
     "engine: that it is gone": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.gone", bad_object
@@ -167,7 +169,7 @@ INJECTIONS = {
     ),
     "experiment: comparing": failing(
         "spec_decode_exporter.monitor.experiment_tracker.ExperimentTracker.compare",
-        lambda contest, *_: contest.settings.name == "bad",
+        lambda tracker, *_: tracker.settings.name == "bad",
     ),
     "experiment: what engines learn": failing(
         "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor._learn",
@@ -195,7 +197,9 @@ INJECTIONS = {
     "requests: a model's section": failing(
         "spec_decode_exporter.web.page.request_panel._heaps", lambda model, _: model.model_name == "bad"
     ),
-    "requests: events": failing("spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.tell", lambda *_: True),
+    "requests: events": failing(
+        "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.tell", lambda *_: True
+    ),
 }
 SENT = [
     {**RECORD, "model": model, "request_type": kind}
@@ -244,7 +248,7 @@ async def running(tmp_path, clock, network):
             await clock.advance(35.0)
             running = Running(service, logs)
             await running.ask("/api/v1/requests", "POST", json=SENT)
-            groups = service._intake._board._groups.items()
+            groups = service._receiver._board._groups.items()
             BAD_OBJECTS.update(group.since_start for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
             BAD_OBJECTS.update(watches[-1]._engines.values())

@@ -35,17 +35,20 @@ def values(findings):
     }
 
 
-def test_an_engine_is_shown_with_its_judgement_and_the_findings_behind_it(busy, view):
+def test_an_engine_is_shown_with_its_evaluation_and_the_findings_behind_it(busy, view):
     assert (view.target, view.model_name, view.engine, view.labels) == ("one", "m", "0", LABELS)
     assert (view.method, view.method_source, view.configured_tokens) == ("eagle3", "configured", 8)
-    judgement = busy.judgement
-    assert (view.state, view.verdict) == (State.ACTIVE, judgement.verdict)
-    assert (view.recommendation, view.recommended_tokens) == (judgement.action, judgement.recommended.tokens)
+    evaluation = busy.evaluation
+    assert (view.state, view.verdict) == (State.ACTIVE, evaluation.verdict)
+    assert (view.recommendation, view.recommended_tokens) == (
+        evaluation.action,
+        evaluation.recommended.tokens,
+    )
     assert view.cost.source == "configured"
-    assert view.crossover_running_requests == judgement.crossover
+    assert view.crossover_running_requests == evaluation.crossover
     assert [depth.tokens for depth in view.depths] == list(range(1, 11))
-    assert [depth.tokens for depth in view.depths if depth.recommended] == [judgement.recommended.tokens]
-    assert [finding.name for finding in view.findings] == [found.name for found in judgement.findings] != []
+    assert [depth.tokens for depth in view.depths if depth.recommended] == [evaluation.recommended.tokens]
+    assert [finding.name for finding in view.findings] == [found.name for found in evaluation.findings] != []
     assert all(finding.text.endswith(".") and finding.severity for finding in view.findings)
 
 
@@ -115,9 +118,9 @@ def test_an_engine_that_is_gone_has_no_windows_but_its_totals(findings_of, busy_
     assert view.totals.drafts == 19 * 400
 
 
-@pytest.mark.parametrize("judgement", [UNREACHABLE, Evaluation(State.ACTIVE)])
-def test_windows_without_a_judgement_are_shown_without_bounds(busy, judgement):
-    view = engine_view(LABELS, replace(busy, judgement=judgement))
+@pytest.mark.parametrize("evaluation", [UNREACHABLE, Evaluation(State.ACTIVE)])
+def test_windows_without_a_evaluation_are_shown_without_bounds(busy, evaluation):
+    view = engine_view(LABELS, replace(busy, evaluation=evaluation))
     assert [window.acceptance_length_tokens.lower for window in view.windows] == [None, None]
     assert view.windows[1].acceptance_length_tokens.value == pytest.approx(4.3)
 

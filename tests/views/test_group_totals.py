@@ -28,7 +28,7 @@ def labels(engine, **more):
 @pytest.fixture(scope="module")
 def with_window(busy):
     """A function that gives findings of one window."""
-    return lambda *windows: replace(busy, windows=windows, judgement=Evaluation(State.ACTIVE))
+    return lambda *windows: replace(busy, windows=windows, evaluation=Evaluation(State.ACTIVE))
 
 
 def window(counters, positions=(), seconds=30.0, running=None):

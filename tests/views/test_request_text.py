@@ -6,7 +6,7 @@ from spec_decode_exporter.views.request_text import why_unclear
 
 
 @pytest.mark.parametrize(
-    ("drafts", "judged", "lower", "upper", "expected"),
+    ("drafts", "evaluated", "lower", "upper", "expected"),
     [
         (0, 0, None, None, "nothing was drafted"),
         (900, 0, None, None, "what drafting costs is not known"),
@@ -16,5 +16,5 @@ from spec_decode_exporter.views.request_text import why_unclear
         (900, 40, 0.9, 0.92, "what drafting costs is only a guess"),
     ],
 )
-def test_why_nobody_can_say_who_gains_is_said(drafts, judged, lower, upper, expected):
-    assert why_unclear(drafts, judged, lower, upper) == expected
+def test_why_nobody_can_say_who_gains_is_said(drafts, evaluated, lower, upper, expected):
+    assert why_unclear(drafts, evaluated, lower, upper) == expected

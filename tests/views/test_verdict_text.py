@@ -17,30 +17,30 @@ from spec_decode_exporter.views.verdict_text import recommendation_text, verdict
 
 
 def test_a_verdict_names_the_speedup_it_rests_on(busy):
-    text = verdict_text(replace(busy, judgement=replace(busy.judgement, verdict=Verdict.HEALTHY)))
-    sure = busy.judgement.bounds[-1].speedup
+    text = verdict_text(replace(busy, evaluation=replace(busy.evaluation, verdict=Verdict.HEALTHY)))
+    sure = busy.evaluation.bounds[-1].speedup
     between = f"({sure.lower:.2f} to {sure.upper:.2f})"
     assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}."
 
 
 def test_a_verdict_without_a_cost_names_the_length(busy):
-    unknown = replace(busy.judgement, costs=(None, None), verdict=Verdict.OPTIMAL)
-    text = verdict_text(replace(busy, judgement=unknown))
+    unknown = replace(busy.evaluation, costs=(None, None), verdict=Verdict.OPTIMAL)
+    text = verdict_text(replace(busy, evaluation=unknown))
     assert text == "Speculation pays very well: a draft gives 4.30 tokens (4.28 to 4.32), at an unknown cost."
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ACTIVE])
-def test_a_state_that_leaves_nothing_to_judge_is_said_instead(busy, state):
-    text = verdict_text(replace(busy, judgement=Evaluation(state), windows=()))
+def test_a_state_that_leaves_nothing_to_evaluate_is_said_instead(busy, state):
+    text = verdict_text(replace(busy, evaluation=Evaluation(state), windows=()))
     assert text.endswith(".")
     assert "paying" not in text
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_every_verdict_has_a_sentence_of_its_own(busy, verdict):
-    text = verdict_text(replace(busy, judgement=replace(busy.judgement, verdict=verdict)))
+    text = verdict_text(replace(busy, evaluation=replace(busy.evaluation, verdict=verdict)))
     others = [
-        verdict_text(replace(busy, judgement=replace(busy.judgement, verdict=other)))
+        verdict_text(replace(busy, evaluation=replace(busy.evaluation, verdict=other)))
         for other in Verdict
         if other is not verdict
     ]
@@ -78,8 +78,8 @@ def test_every_verdict_has_a_sentence_of_its_own(busy, verdict):
     ],
 )
 def test_advice_names_the_number_of_tokens_and_vllms_setting(busy, action, depth, text):
-    judgement = replace(busy.judgement, action=action, recommended=depth, crossover=40.2)
-    assert recommendation_text(replace(busy, judgement=judgement)) == text
+    evaluation = replace(busy.evaluation, action=action, recommended=depth, crossover=40.2)
+    assert recommendation_text(replace(busy, evaluation=evaluation)) == text
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_advice_names_the_number_of_tokens_and_vllms_setting(busy, action, depth
     ],
 )
 def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(busy, method, text):
-    sure = busy.judgement.bounds[-1].speedup
-    rival = FasterMethod("drafter", "eagle", method, sure, sure)
-    judgement = replace(busy.judgement, action=Action.SWITCH_METHOD, rival=rival)
-    assert recommendation_text(replace(busy, judgement=judgement)) == text
+    sure = busy.evaluation.bounds[-1].speedup
+    faster = FasterMethod("drafter", "eagle", method, sure, sure)
+    evaluation = replace(busy.evaluation, action=Action.SWITCH_METHOD, faster=faster)
+    assert recommendation_text(replace(busy, evaluation=evaluation)) == text
 
 
 @pytest.mark.parametrize("action", Action)
 def test_every_advice_has_a_sentence(busy, action):
     for depth, tokens in ((None, 0), (NO_SPECULATION, 8)):
-        judgement = replace(busy.judgement, action=action, recommended=depth, crossover=None)
-        assert recommendation_text(replace(busy, judgement=judgement, tokens=tokens)).endswith(".")
+        evaluation = replace(busy.evaluation, action=action, recommended=depth, crossover=None)
+        assert recommendation_text(replace(busy, evaluation=evaluation, tokens=tokens)).endswith(".")
 
 
 def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
@@ -109,10 +109,10 @@ def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
         counters = [*window.counters]
         counters[Counter.FIRST_TOKENS] = first_tokens
         unsure = replace(
-            busy.judgement, verdict=Verdict.OPTIMAL, bounds=(Bounds(None, None, None),) * len(busy.windows)
+            busy.evaluation, verdict=Verdict.OPTIMAL, bounds=(Bounds(None, None, None),) * len(busy.windows)
         )
         windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
-        return verdict_text(replace(busy, windows=windows, judgement=unsure))
+        return verdict_text(replace(busy, windows=windows, evaluation=unsure))
 
     assert said(1).endswith("(too few requests passed to say how sure that is).")
     assert said(None).endswith("(how sure that is cannot be said).")
@@ -128,5 +128,5 @@ def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
     ],
 )
 def test_why_there_is_no_advice_follows_from_the_state(busy, state, said):
-    judgement = replace(busy.judgement, action=Action.COLLECT, state=state)
-    assert said in recommendation_text(replace(busy, judgement=judgement))
+    evaluation = replace(busy.evaluation, action=Action.COLLECT, state=state)
+    assert said in recommendation_text(replace(busy, evaluation=evaluation))

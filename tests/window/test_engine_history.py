@@ -306,7 +306,7 @@ class TestNumberOfPositions:
         engine.poll(make_sample(2, 6, 2, positions=(2, 0, 0)))
         assert engine.history.totals().positions == (2 + 1, 1, 1, 0, 0)
 
-    def test_histograms_start_anew_with_k_and_count_from_the_creation(self, fed, make_sample, at):
+    def test_histograms_start_again_with_k_and_count_from_the_creation(self, fed, make_sample, at):
         engine = fed()
 
         def poll(count, tokens, created):
@@ -388,7 +388,7 @@ class TestWhatIsShown:
 class TestSpeculationThatIsSwitched:
     """A restart without speculation, or with it again, is a restart with another K."""
 
-    def test_without_it_the_windows_begin_anew(self, fed, busy, make_sample, at):
+    def test_without_it_the_windows_begin_again(self, fed, busy, make_sample, at):
         engine = fed()
         for second in range(1, 6):
             engine.poll(busy(second, created=at(0), decode_steps=second))
@@ -397,7 +397,7 @@ class TestSpeculationThatIsSwitched:
         assert (window.polls, window[Counter.DECODE_STEPS], window[Counter.DRAFTS]) == (1, 7, None)
         assert window.positions == ()
 
-    def test_with_it_again_the_windows_begin_anew(self, fed, busy, make_sample, at):
+    def test_with_it_again_the_windows_begin_again(self, fed, busy, make_sample, at):
         engine = fed()
         for second in range(1, 6):
             engine.poll(make_sample(created=at(0), decode_steps=second))
@@ -422,7 +422,7 @@ class TestConfiguredTokens:
             engine.poll(busy(second, created=at(0)))
         return engine
 
-    def test_another_k_begins_the_windows_anew(self, engine):
+    def test_another_k_begins_the_windows_again(self, engine):
         assert engine.history.tokens == 6
         engine.history.configure_tokens(7)
         assert (engine.history.beginnings, engine.window(30.0).polls) == (1, 0)

@@ -92,7 +92,7 @@ def test_the_order_of_histograms_on_a_page_does_not_matter():
     }
 
 
-def test_other_bounds_begin_anew():
+def test_other_bounds_begin_again():
     fed = Fed(polls=5)
     fed.ledger.add(steps(7, 9, bounds=(0.5, inf)), 50.0, INTERVAL)
     assert fed.ledger.window(50.0) == {}

@@ -72,7 +72,7 @@ def test_a_column_that_stays_away_adds_nothing():
     assert total(filled([[1, 5], [1]]), 0.0) == [2, 5]
 
 
-def test_it_starts_anew_before_totals_leave_64_bits():
+def test_it_starts_again_before_totals_leave_64_bits():
     ring = filled([[2**61], [2**61], [2**61], [3]])
     # With the third they could leave them with the next one; it and what follows are kept, exactly.
     assert total(ring, 0.0) == [2**61 + 3]
@@ -108,7 +108,7 @@ def test_totals_that_grow_without_end_lose_no_increment():
     assert len(rows_since(ring, 30.0)) == 11
 
 
-def test_a_sum_that_64_bits_cannot_hold_starts_the_ring_anew():
+def test_a_sum_that_64_bits_cannot_hold_starts_the_ring_again():
     ring = filled([[2**61]] * 9)
     assert len(rows_since(ring, 0.0)) < 9
     assert total(ring, 8.0) == [2**61]

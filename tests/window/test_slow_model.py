@@ -68,11 +68,11 @@ class Model:
         if before is None:
             self.tokens = server.tokens
             return
-        began_anew = created != before[5]
+        began_again = created != before[5]
         fell = any(new < old for new, old in zip(now[:3], before[1:4], strict=True)) or any(
             new < old for new, old in zip(now[3], before[4], strict=False)
         )
-        if not began_anew and not fell:
+        if not began_again and not fell:
             positions = [new - past for new, past in zip(now[3], before[4], strict=True)]
             difference = [new - past for new, past in zip(now[:3], before[1:4], strict=True)]
             # What cannot be one server's work, by more than a torn page, is a reset as well.
@@ -85,7 +85,7 @@ class Model:
         if server.tokens != self.tokens:
             self.increments.clear()
             self.tokens = server.tokens
-        if began_anew and created - WALL > before[0]:
+        if began_again and created - WALL > before[0]:
             self.add(created - WALL, moment, *now)
 
     def add(self, begin, end, *counts):

@@ -67,7 +67,7 @@ class EvaluationInputs:
     costs: Sequence[LoadCost]
     """What a draft token was seen to cost, by load."""
     drops: DropStatus = field(default_factory=DropStatus)
-    rival: FasterMethod | None = None
+    faster: FasterMethod | None = None
     """Another method for the same model that is beyond doubt faster, by an experiment."""
 
 
@@ -98,7 +98,7 @@ class Evaluation:
     """One for each of the depths."""
     recommended: Depth | None = None
     findings: tuple[Finding, ...] = ()
-    rival: FasterMethod | None = None
+    faster: FasterMethod | None = None
     """The better method, while an experiment shows one."""
     is_cost_sure: bool = False
     """Whether the cost of the longest window is known well enough, and for its load, to call it harmful."""
@@ -126,7 +126,7 @@ class Evaluator:
         self._held: Debounce[tuple[Action, int | None]] = Debounce(longest)
         self._advised_at = -inf
 
-    def judge(self, facts: EvaluationInputs, now: float) -> Evaluation:
+    def evaluate(self, facts: EvaluationInputs, now: float) -> Evaluation:
         """Judge what the engine showed until ``now`` (monotonic seconds)."""
         window, policy = facts.windows[-1], self.assumptions.policy
         costs = tuple(self._cost(each, facts) for each in facts.windows)
@@ -145,7 +145,7 @@ class Evaluator:
             speculation=self.assumptions.speculation,
             drops=facts.drops,
             recent_length=acceptance_length_tokens(facts.windows[0]),
-            rival=facts.rival,
+            faster=facts.faster,
         )
         known = () if cost is None else depths(window, cost)
         action, depth = self._advice(evidence, known, now)
@@ -160,7 +160,7 @@ class Evaluator:
             () if cost is None else marginal_benefits(window, cost, known),
             depth,
             findings(replace(evidence, depth=depth)),
-            facts.rival,
+            facts.faster,
             is_cost_sure=cost is not None and is_sure(cost, window),
         )
 
@@ -219,7 +219,7 @@ class Evaluator:
             cost=cost,
             depth=best,
             crossover=evidence.crossover,
-            better_method=evidence.rival is not None,
+            better_method=evidence.faster is not None,
             policy=policy,
         )
         return action, None if best is None or action is Action.COLLECT else best.tokens

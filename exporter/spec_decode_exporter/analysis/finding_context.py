@@ -68,7 +68,7 @@ class FindingContext:
     drops: DropStatus = field(default_factory=DropStatus)
     recent_length: float | None = None
     """The acceptance length over the shortest window."""
-    rival: FasterMethod | None = None
+    faster: FasterMethod | None = None
     """Another method that is beyond doubt faster, by an experiment."""
 
     @property
@@ -295,14 +295,14 @@ def cost_out_of_range(evidence: FindingContext) -> Values | None:
 
 def faster_method(evidence: FindingContext) -> Values | None:
     """Another arm of an experiment drafts by another method and is beyond doubt faster."""
-    rival = evidence.rival
-    if rival is None:
+    faster = evidence.faster
+    if faster is None:
         return None
     return {
-        "speedup": rival.speedup.value,
-        "speedup_lower": rival.speedup.lower,
-        "own_speedup": rival.own.value,
-        "own_speedup_upper": rival.own.upper,
+        "speedup": faster.speedup.value,
+        "speedup_lower": faster.speedup.lower,
+        "own_speedup": faster.own.value,
+        "own_speedup_upper": faster.own.upper,
     }
 
 

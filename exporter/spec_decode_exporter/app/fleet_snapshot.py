@@ -29,7 +29,7 @@ class FleetSnapshots:
         self,
         fleet: Fleet,
         experiments: ExperimentMonitor,
-        intake: RequestReceiver,
+        receiver: RequestReceiver,
         events: EventLog,
         clock: Clock,
         *,
@@ -39,7 +39,7 @@ class FleetSnapshots:
         self._errors = errors or InternalErrors(clock.monotonic)
         self._fleet = fleet
         self._experiments = experiments
-        self._intake = intake
+        self._receiver = receiver
         self._events = events
         self._clock = clock
         self._status = status
@@ -56,7 +56,7 @@ class FleetSnapshots:
         target, is all of the same poll.
         """
         last_event = self._events.last
-        requests = await self._intake.findings()
+        requests = await self._receiver.findings()
         engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
@@ -84,7 +84,7 @@ class FleetSnapshots:
             targets=self._targets,
             events=self._events,
             requests=lambda: self._taken.requests,
-            intake=lambda: self._intake if self._intake.is_open else None,
+            receiver=lambda: self._receiver if self._receiver.is_open else None,
         )
 
     def page(self) -> PageData:

@@ -106,13 +106,13 @@ class Service:
         self._events = events
         self.fleet = Fleet(config, clock, baselines, events, errors)
         """The targets that are watched."""
-        self._intake = RequestReceiver(config.requests, self.fleet, events, clock, errors)
+        self._receiver = RequestReceiver(config.requests, self.fleet, events, clock, errors)
         self.overview = FleetSnapshots(
-            self.fleet, self._experiments, self._intake, events, clock, status=self._status, errors=errors
+            self.fleet, self._experiments, self._receiver, events, clock, status=self._status, errors=errors
         )
         """What there is to say of them."""
-        self._keeper = StatePersister(baselines, clock, self.fleet.remember)
-        self._keeper.begin(config.state.file)
+        self._persister = StatePersister(baselines, clock, self.fleet.remember)
+        self._persister.begin(config.state.file)
         self._adopt(config)
 
     @property
@@ -178,7 +178,7 @@ class Service:
                     _log.error("reload_failed", problems=problems)
                 self._problems = problems
                 raise
-            await self._keeper.use(config.state.file)
+            await self._persister.use(config.state.file)
             self._adopt(config)
             self._reload_successful = True
             self._preparing.forget()  # the first scrape after a reload shows it
@@ -196,11 +196,11 @@ class Service:
         if self._server:
             await self._server.close()
         await self.fleet.stop()
-        await self._keeper.save()
+        await self._persister.save()
         await self.fleet.close()
 
     async def _save(self) -> None:
-        await self._keeper.save_for_ever(lambda: self._config.state.interval)
+        await self._persister.save_for_ever(lambda: self._config.state.interval)
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return spawn(keep_running(part, run, self._errors, self._clock))
@@ -213,7 +213,7 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self._config = self.fleet.config = config
         self._experiments.adopt(config.experiments)
-        self._intake.adopt(config.requests)
+        self._receiver.adopt(config.requests)
         self._enabled = enabled_metrics(config.metrics)
         self._config_text = redacted(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
@@ -288,15 +288,15 @@ class Service:
     async def _compare(self) -> None:
         """Compare the arms of experiments."""
         now = self._clock.monotonic()
-        contestants = chain.from_iterable(watch.contestants(now) for watch in self.fleet)
-        await self._experiments.compare(contestants, self._config.windows, now)
+        members = chain.from_iterable(watch.members(now) for watch in self.fleet)
+        await self._experiments.compare(members, self._config.windows, now)
 
     async def _compare_for_ever(self) -> None:
         """Compare every few seconds, since verdicts go by it, and events are told, even while nobody asks."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _COMPARED_EVERY)
             await self._errors.attempt_async("comparison", self._compare)
-            await self._intake.findings()  # what is new of them is told
+            await self._receiver.findings()  # what is new of them is told
 
     async def _summarise(self) -> None:
         """Sum up the engines in the log, as often as is configured now."""

@@ -97,7 +97,7 @@ PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_crossover_running_requests",
         help=f"The load at which speculation stops paying, where the cost is known at several loads. {_LONG} "
         f"From {_TOKENS}, {_SPECULATION}.",
-        read=economics_reads.of_judgement(lambda judgement: judgement.crossover),
+        read=economics_reads.of_evaluation(lambda evaluation: evaluation.crossover),
     ),
     _pay(
         "spec_decode_speedup_ceiling_ratio",
@@ -148,19 +148,19 @@ PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         help=f"What speculation on the engine does now: one of the series is 1. {_LONG} From "
         "vllm:spec_decode_num_drafts_total and vllm:num_requests_running.",
         labels=("state",),
-        read=economics_reads.one_of(State, lambda judgement: judgement.state),
+        read=economics_reads.one_of(State, lambda evaluation: evaluation.state),
     ),
     _pay(
         "spec_decode_verdict",
         help=f"Whether speculation pays: one of the series is 1. {_LONG} From {_TOKENS}, {_SPECULATION}.",
         labels=("verdict",),
-        read=economics_reads.one_of(Verdict, lambda judgement: judgement.verdict),
+        read=economics_reads.one_of(Verdict, lambda evaluation: evaluation.verdict),
     ),
     _pay(
         "spec_decode_recommendation",
         help=f"What to do: one of the series is 1. {_LONG} From {_TOKENS}, {_SPECULATION}.",
         labels=("action",),
-        read=economics_reads.one_of(Action, lambda judgement: judgement.action),
+        read=economics_reads.one_of(Action, lambda evaluation: evaluation.action),
     ),
 )
 

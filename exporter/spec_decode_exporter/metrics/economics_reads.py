@@ -23,7 +23,7 @@ def bound(which: Callable[[Bounds], Estimate | None], side: Side) -> Read:
     """Read one side of the bounds, for every window that has them."""
 
     def read(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
-        for window, bounds in zip(findings.windows, findings.judgement.bounds, strict=False):
+        for window, bounds in zip(findings.windows, findings.evaluation.bounds, strict=False):
             estimate = which(bounds)
             yield (window_label(window),), None if estimate is None else getattr(estimate, side)
 
@@ -34,7 +34,7 @@ def each_window_at_cost(formula: Callable[[Window, Cost], float | None]) -> Read
     """Read a formula that needs the cost, for every window; absent where the cost is unknown."""
 
     def read(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
-        for window, cost in zip(findings.windows, findings.judgement.costs, strict=False):
+        for window, cost in zip(findings.windows, findings.evaluation.costs, strict=False):
             yield (window_label(window),), None if cost is None else formula(window, cost)
 
     return read
@@ -45,15 +45,15 @@ def long_window_at_cost(formula: Callable[[Window, Cost], float | None]) -> Read
     return lambda findings: [((), value) for _, value in list(each_window_at_cost(formula)(findings))[-1:]]
 
 
-def of_judgement(value: Callable[[Evaluation], float | None]) -> Read:
+def of_evaluation(value: Callable[[Evaluation], float | None]) -> Read:
     """Read one number of the judgement."""
-    return lambda findings: [((), value(findings.judgement))]
+    return lambda findings: [((), value(findings.evaluation))]
 
 
 def one_of(members: type[StrEnum], value: Callable[[Evaluation], StrEnum]) -> Read:
     """Read a state set: a series for each member, of which one is 1."""
     return lambda findings: [
-        ((str(member),), float(member == value(findings.judgement))) for member in members
+        ((str(member),), float(member == value(findings.evaluation))) for member in members
     ]
 
 
@@ -70,27 +70,27 @@ def configured_tokens(findings: EngineSnapshot) -> Values:
 
 def draft_cost(findings: EngineSnapshot) -> Values:
     """Read what a draft token costs, and where that is known from."""
-    cost = findings.judgement.cost
+    cost = findings.evaluation.cost
     return [] if cost is None else [((str(cost.source),), cost.draft_cost_ratio)]
 
 
 def depth_speedups(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
     """Read the speed-up of every depth over the longest window."""
     for window in findings.windows[-1:]:
-        for depth in findings.judgement.depths:
+        for depth in findings.evaluation.depths:
             yield (window_label(window), str(depth.tokens), _basis(depth)), depth.speedup
 
 
 def marginal_benefits(findings: EngineSnapshot) -> Iterator[tuple[tuple[str, ...], float | None]]:
     """Read what each position adds over what it costs, over the longest window."""
     for window in findings.windows[-1:]:
-        for position, benefit in enumerate(findings.judgement.marginal_benefits):
+        for position, benefit in enumerate(findings.evaluation.marginal_benefits):
             yield (window_label(window), str(position)), benefit
 
 
 def recommended_tokens(findings: EngineSnapshot) -> Values:
     """Read how many tokens to draft."""
-    depth = findings.judgement.recommended
+    depth = findings.evaluation.recommended
     return [] if depth is None else [((_basis(depth),), depth.tokens)]
 
 

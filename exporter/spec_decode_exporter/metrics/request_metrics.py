@@ -119,7 +119,7 @@ def _pathological(findings: RequestFindings) -> Numbers:
 
 
 def _below_break_even(summary: Summary) -> float | None:
-    return summary.below_break_even / summary.judged if summary.judged else None
+    return summary.below_break_even / summary.evaluated if summary.evaluated else None
 
 
 def _models(findings: RequestFindings) -> Iterable[tuple[tuple[str, ...], ModelFindings]]:
@@ -223,7 +223,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         "spec_decode_window_judged_requests",
         help="Requests of which it can be said whether speculation made them slower: those that drafted, where the "
         f"cost is known. Shares of several groups are weighed by it. {_WINDOW} {_SOURCE}",
-        read=_each(lambda summary: summary.judged),
+        read=_each(lambda summary: summary.evaluated),
     ),
     _gauge(
         "spec_decode_request_speedup_ratio",

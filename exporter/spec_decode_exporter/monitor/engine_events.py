@@ -46,7 +46,7 @@ def drop_event(change: DropChange) -> Event:
         "seconds": round(change.seconds, 1),
     }
     name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
-    if change.learnt_anew:
+    if change.learned_again:
         name = "acceptance_baseline_learnt_anew"
     return Event(name, fields, is_bad=change.dropped)
 
@@ -62,20 +62,20 @@ class EngineChangeNotifier:
         self._tokens = 0
         self._beginnings = 0
 
-    def tell(self, judgement: Evaluation, now: float, tokens: int = 0, beginnings: int = 0) -> list[Event]:
+    def tell(self, evaluation: Evaluation, now: float, tokens: int = 0, beginnings: int = 0) -> list[Event]:
         """Return what the log has not been told yet.
 
         Args:
-            judgement: Of a window that is not empty.
+            evaluation: Of a window that is not empty.
             now: Monotonic, in seconds.
             tokens: K, 0 where it is not known.
             beginnings: How often windows began anew because K, or the method, became another.
         """
         return [
             *self._tell_tokens(tokens, beginnings),
-            *self._tell_state(judgement),
-            *self._tell_verdict(judgement, now),
-            *self._tell_advice(judgement),
+            *self._tell_state(evaluation),
+            *self._tell_verdict(evaluation, now),
+            *self._tell_advice(evaluation),
         ]
 
     def tell_gone(self, *, is_bad: bool) -> list[Event]:
@@ -86,9 +86,9 @@ class EngineChangeNotifier:
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         return [Event("state_changed", fields, is_bad=is_bad)]
 
-    def _tell_state(self, judgement: Evaluation) -> list[Event]:
+    def _tell_state(self, evaluation: Evaluation) -> list[Event]:
         """Tell another state than the last; the first one is news only if it is a fault."""
-        state, before = judgement.state, self._state
+        state, before = evaluation.state, self._state
         self._state = state
         stalled = state is State.STALLED
         if state is before or (before is None and not stalled):
@@ -107,32 +107,32 @@ class EngineChangeNotifier:
             return []
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
-    def _tell_verdict(self, judgement: Evaluation, now: float) -> list[Event]:
+    def _tell_verdict(self, evaluation: Evaluation, now: float) -> list[Event]:
         """Tell another verdict than the last one; that nothing can be said for a while is no news."""
-        if judgement.verdict is Verdict.INSUFFICIENT:
+        if evaluation.verdict is Verdict.INSUFFICIENT:
             return []
-        verdict = self._verdict.offer(judgement.verdict, now)
-        if verdict is self._told or verdict is not judgement.verdict:
+        verdict = self._verdict.offer(evaluation.verdict, now)
+        if verdict is self._told or verdict is not evaluation.verdict:
             return []
         before, self._told = self._told, verdict
         fields: dict[str, object] = {
             "verdict": str(verdict),
             "before": str(before or ""),
-            "findings": [str(finding.name) for finding in judgement.findings],
+            "findings": [str(finding.name) for finding in evaluation.findings],
         }
         return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
 
-    def _tell_advice(self, judgement: Evaluation) -> list[Event]:
+    def _tell_advice(self, evaluation: Evaluation) -> list[Event]:
         """Tell other advice than the last; that there is none for a while is no news."""
-        depth = judgement.recommended
-        advice = judgement.action, None if depth is None else depth.tokens
-        if judgement.action is Action.COLLECT or advice == self._advice:
+        depth = evaluation.recommended
+        advice = evaluation.action, None if depth is None else depth.tokens
+        if evaluation.action is Action.COLLECT or advice == self._advice:
             return []
         before, self._advice = self._advice, advice
         fields: dict[str, object] = {
-            "recommendation": str(judgement.action),
+            "recommendation": str(evaluation.action),
             "before": str(before[0]) if before else "",
             "recommended_tokens": advice[1],
-            "verdict": str(judgement.verdict),
+            "verdict": str(evaluation.verdict),
         }
         return [Event("recommendation_changed", fields)]

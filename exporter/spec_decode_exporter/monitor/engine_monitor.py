@@ -39,7 +39,7 @@ from spec_decode_exporter.window.engine_history import EngineHistory, EngineTota
 from spec_decode_exporter.window.increments import Counts, Increment
 from spec_decode_exporter.window.ledger import Window
 
-JUDGED_EVERY = 5.0
+EVALUATED_EVERY = 5.0
 """Seconds from one judgement to the next, where nobody asks in between."""
 
 
@@ -58,7 +58,7 @@ class EngineSnapshot:
     speculation: Speculation
     tokens: int
     """K; 0 where it is not known."""
-    judgement: Evaluation
+    evaluation: Evaluation
     drops: DropStatus
     reference_acceptance_ratio: float | None
     """The acceptance rate that it is held against, at this K."""
@@ -81,15 +81,15 @@ class EngineMonitor:
         assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
         self._windows = tuple(windows)
-        self._judge = Evaluator(assumptions, longest=windows[-1])
-        self._judgement = UNREACHABLE
-        self._judged_at = -inf
-        self._telling = Throttle(JUDGED_EVERY, phase)
-        self._teller = EngineChangeNotifier()
+        self._evaluator = Evaluator(assumptions, longest=windows[-1])
+        self._evaluation = UNREACHABLE
+        self._evaluated_at = -inf
+        self._telling = Throttle(EVALUATED_EVERY, phase)
+        self._notifier = EngineChangeNotifier()
         self._containment = Containment()
         self._experience = LearnedState(assumptions)
         self._baseline: Sequence[StepTimes] = ()
-        self._rival: FasterMethod | None = None
+        self._faster: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
         self.assume(assumptions)
@@ -98,13 +98,13 @@ class EngineMonitor:
         """Change the windows; longer ones fill up from now on."""
         self._windows = tuple(windows)
         self.history.keep(windows[-1])
-        self._judge.keep(windows[-1])
+        self._evaluator.keep(windows[-1])
 
     def assume(self, assumptions: Assumptions) -> None:
         """Judge by other assumptions from now on."""
-        self._judge.assumptions = assumptions
+        self._evaluator.assumptions = assumptions
         if self._experience.assume(assumptions):  # no window may mix what two methods did
-            self.history.begin_anew()
+            self.history.begin_again()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
 
     def observe(
@@ -121,7 +121,7 @@ class EngineMonitor:
             *reset_events(taken),
             *self._check(taken.counts),
             *map(drop_event, changes),
-            *self._judge_in_time(moment),
+            *self._evaluate_in_time(moment),
             *self._containment.events(),
         ]
 
@@ -130,22 +130,22 @@ class EngineMonitor:
 
         That it is back is told by the polls that show it.
         """
-        return self._teller.tell_gone(is_bad=is_bad) if self.history.is_gone(now) else []
+        return self._notifier.tell_gone(is_bad=is_bad) if self.history.is_gone(now) else []
 
-    def judge(self, most_behind: float = 0.0) -> Evaluation:
+    def evaluate(self, most_behind: float = 0.0) -> Evaluation:
         """Judge by the newest poll; it takes a millisecond, and nothing if that was judged already.
 
         Nothing either if what was judged is at most ``most_behind`` seconds older. If judging fails, the
         judgement says what is plain without one, until there is another poll to judge by.
         """
         moment = self.history.last_seen
-        if self._judged_at < moment - most_behind:
-            judgement = self._containment.attempt(
-                "judgement", moment, lambda: self._judge.judge(self._facts(self._present()), moment)
+        if self._evaluated_at < moment - most_behind:
+            evaluation = self._containment.attempt(
+                "judgement", moment, lambda: self._evaluator.evaluate(self._facts(self._present()), moment)
             )
-            self._judgement = judgement or Evaluation(self._plain_state())
-            self._judged_at = moment
-        return self._judgement
+            self._evaluation = evaluation or Evaluation(self._plain_state())
+            self._evaluated_at = moment
+        return self._evaluation
 
     def findings(self, now: float, most_behind: float = 0.0) -> EngineSnapshot:
         """Sum up the engine at ``now`` (monotonic), judged as ``judge`` does it."""
@@ -157,9 +157,9 @@ class EngineMonitor:
             windows=self.windows(now),
             latencies={} if gone else history.latencies(),
             reported=None if gone else history.sample,
-            speculation=self._judge.assumptions.speculation,
+            speculation=self._evaluator.assumptions.speculation,
             tokens=history.tokens,
-            judgement=UNREACHABLE if gone else self.judge(most_behind),
+            evaluation=UNREACHABLE if gone else self.evaluate(most_behind),
             drops=DropStatus(drops=drops.drops) if gone else drops,
             reference_acceptance_ratio=self._reference(),
         )
@@ -174,35 +174,35 @@ class EngineMonitor:
         self._recognise_steps(WHOLE_WINDOW * seconds)
         lengths = (*(length for length in self._windows if length < seconds), seconds)
         windows = tuple(map(history.window, lengths))
-        judgement = self._containment.attempt(
+        evaluation = self._containment.attempt(
             "judgement",
             history.last_seen,
-            lambda: Evaluator(self._judge.assumptions, seconds).judge(
+            lambda: Evaluator(self._evaluator.assumptions, seconds).evaluate(
                 self._facts(windows), history.last_seen
             ),
         )
-        judgement = judgement or Evaluation(self._plain_state())
+        evaluation = evaluation or Evaluation(self._plain_state())
         return replace(
             self.findings(now),
             windows=windows,
             latencies=history.latencies(),
-            judgement=replace(judgement, state=State.UNREACHABLE) if gone else judgement,
+            evaluation=replace(evaluation, state=State.UNREACHABLE) if gone else evaluation,
         )
 
     @property
     def cost(self) -> Cost | None:
         """What speculation cost in the longest window, as it was judged last."""
-        return self._judgement.cost
+        return self._evaluation.cost
 
     @property
     def is_cost_sure(self) -> bool:
         """Whether that is known well enough, and for the present load, to call something harmful by it."""
-        return self._judgement.is_cost_sure
+        return self._evaluation.is_cost_sure
 
     @property
     def method(self) -> str:
         """The method of speculation; ``off`` of an engine that does not speculate, empty where unknown."""
-        history, known = self.history, self._judge.assumptions.speculation.method
+        history, known = self.history, self._evaluator.assumptions.speculation.method
         # A server that creates its counters with the first draft may be about to do what it is configured to.
         return known if history.speculates or (known and history.late_steps) else OFF
 
@@ -215,26 +215,26 @@ class EngineMonitor:
         """Return the windows; none if the engine was not seen for too long at ``now`` (monotonic)."""
         return () if self.history.is_gone(now) else self._present()
 
-    def compare(self, baseline: Sequence[StepTimes], rival: FasterMethod | None) -> None:
+    def compare(self, baseline: Sequence[StepTimes], faster: FasterMethod | None) -> None:
         """Judge from now on by what experiments show.
 
         ``baseline`` are the steps of engines that serve the same model without speculation, ``rival`` is
         another method that is faster.
         """
-        if (bool(baseline), bool(rival)) != (bool(self._baseline), bool(self._rival)):
-            self._judged_at = -inf  # what was judged with them no longer holds without, nor the other way
-        self._baseline, self._rival = baseline, rival
+        if (bool(baseline), bool(faster)) != (bool(self._baseline), bool(self._faster)):
+            self._evaluated_at = -inf  # what was judged with them no longer holds without, nor the other way
+        self._baseline, self._faster = baseline, faster
 
-    def learnt(self) -> dict[str, Any] | None:
+    def learned(self) -> dict[str, Any] | None:
         """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold.
 
         None where there is nothing new: then what was kept before is still the best that is known.
         """
         return self._containment.attempt("saving", self.history.last_seen, self._experience.saved)
 
-    def remember(self, learnt: Mapping[str, Any]) -> None:
+    def remember(self, learned: Mapping[str, Any]) -> None:
         """Go on with what ``learnt`` returned before a restart of the exporter."""
-        self._experience.remember(learnt)
+        self._experience.remember(learned)
 
     def _recognise_steps(self, seconds: float) -> None:
         """Judge what this process observes, once a whole window holds nothing of an earlier one.
@@ -261,7 +261,7 @@ class EngineMonitor:
             drafted_before=history.drafts_in_process > 0,
             costs=self._experience.costs(self._baseline),
             drops=self._drops(),
-            rival=self._rival,
+            faster=self._faster,
         )
 
     def _experienced(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
@@ -272,7 +272,7 @@ class EngineMonitor:
         return changes or ()
 
     def _reference(self) -> float | None:
-        reference = self._judge.assumptions.reference
+        reference = self._evaluator.assumptions.reference
         return None if reference is None else reference.at(self.history.tokens)
 
     def _drops(self) -> DropStatus:
@@ -287,18 +287,18 @@ class EngineMonitor:
             return State.DISABLED
         return State.ACTIVE if history.window(self._windows[-1])[Counter.DRAFTS] else State.IDLE
 
-    def _judge_in_time(self, moment: float) -> list[Event]:
+    def _evaluate_in_time(self, moment: float) -> list[Event]:
         """Judge every few seconds, however often others ask, and return what is new in it."""
         if not self._telling.is_due(moment):
             return []
         self._telling.done(moment)
-        judgement = self.judge()
+        evaluation = self.evaluate()
         history = self.history
         # An empty window, as it is after a start, would only tell that the engine is idle.
         empty = not history.window(self._windows[-1]).polls
         if empty or self._containment.failed("judgement", moment):
             return []
-        return self._teller.tell(judgement, moment, history.tokens, history.beginnings)
+        return self._notifier.tell(evaluation, moment, history.tokens, history.beginnings)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""

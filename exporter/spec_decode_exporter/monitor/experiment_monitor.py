@@ -25,7 +25,7 @@ from spec_decode_exporter.monitor.step_times import StepTimes
 _log = structlog.get_logger()
 
 
-class Contestant(NamedTuple):
+class ExperimentMember(NamedTuple):
     """An engine, as experiments see it."""
 
     member: Member
@@ -37,43 +37,45 @@ class ExperimentMonitor:
 
     def __init__(self) -> None:
         """Compare nothing until ``adopt``."""
-        self._contests: Sequence[ExperimentTracker] = ()
+        self._trackers: Sequence[ExperimentTracker] = ()
         self._found: dict[str, Experiment] = {}
         self._told: list[EngineMonitor] = []
         self._containment = Containment()
 
     def adopt(self, settings: Sequence[ExperimentSettings]) -> None:
         """Compare these from now on; of one that stays as it is, what was seen goes on to count."""
-        before = {contest.settings.name: contest for contest in self._contests}
-        self._contests = [
-            contest
-            if (contest := before.get(each.name)) and contest.settings == each
+        before = {tracker.settings.name: tracker for tracker in self._trackers}
+        self._trackers = [
+            tracker
+            if (tracker := before.get(each.name)) and tracker.settings == each
             else ExperimentTracker(each)
             for each in settings
         ]
         self._found = {}
 
-    async def compare(self, contestants: Iterable[Contestant], lengths: Sequence[float], now: float) -> None:
+    async def compare(
+        self, members: Iterable[ExperimentMember], lengths: Sequence[float], now: float
+    ) -> None:
         """Compare all arms over the windows of ``lengths`` until ``now`` (monotonic); polls go on in between.
 
         An experiment that fails by a defect of ours is left out; it is in the log once.
         """
-        contests = self._contests
-        engines: list[Contestant] = []
-        if contests:
-            engines = self._containment.attempt("contestants", now, lambda: list(contestants)) or []
-        members = [contestant.member for contestant in engines]
+        trackers = self._trackers
+        engines: list[ExperimentMember] = []
+        if trackers:
+            engines = self._containment.attempt("members", now, lambda: list(members)) or []
+        engine_members = [each.member for each in engines]
         found: dict[str, Experiment] = {}
-        for contest in contests:
-            name = contest.settings.name
+        for tracker in trackers:
+            name = tracker.settings.name
             experiment = self._containment.attempt(
-                f"experiment {name}", now, partial(contest.compare, members, lengths, now)
+                f"experiment {name}", now, partial(tracker.compare, engine_members, lengths, now)
             )
             if experiment is not None:
                 found[name] = experiment
             await asyncio.sleep(0)
         if (
-            contests is self._contests
+            trackers is self._trackers
         ):  # else they were adopted meanwhile, and nobody asked for these any more
             self._found = found
             self._containment.attempt("telling", now, lambda: self._tell(engines, now))
@@ -85,27 +87,27 @@ class ExperimentMonitor:
             for arm, findings in experiment.arms.items():
                 yield {"experiment": name, "arm": arm, "baseline": experiment.baseline}, findings
 
-    def _tell(self, contestants: Sequence[Contestant], now: float) -> None:
+    def _tell(self, members: Sequence[ExperimentMember], now: float) -> None:
         for engine in self._told:
             engine.compare((), None)
         baselines: defaultdict[EngineMonitor, list[StepTimes]] = defaultdict(list)
-        rivals: dict[EngineMonitor, FasterMethod] = {}
-        for contest in self._contests:
-            learn = partial(self._learn, contest.settings, contestants, baselines, rivals)
-            self._containment.attempt(f"experiment {contest.settings.name}", now, learn)
-        for _, engine in contestants:
-            engine.compare(baselines[engine], rivals.get(engine))
-        self._told = [contestant.engine for contestant in contestants]
+        faster: dict[EngineMonitor, FasterMethod] = {}
+        for tracker in self._trackers:
+            learn = partial(self._learn, tracker.settings, members, baselines, faster)
+            self._containment.attempt(f"experiment {tracker.settings.name}", now, learn)
+        for _, engine in members:
+            engine.compare(baselines[engine], faster.get(engine))
+        self._told = [member.engine for member in members]
 
     def _learn(
         self,
         settings: ExperimentSettings,
-        contestants: Sequence[Contestant],
+        members: Sequence[ExperimentMember],
         baselines: Mapping[EngineMonitor, list[StepTimes]],
-        rivals: dict[EngineMonitor, FasterMethod],
+        faster: dict[EngineMonitor, FasterMethod],
     ) -> None:
         """Add what one experiment says of its engines; of several rivals, the first one's counts."""
-        placed = [(arm_of(settings, contestant.member), *contestant) for contestant in contestants]
+        placed = [(arm_of(settings, member.member), *member) for member in members]
         plain: defaultdict[str, list[StepTimes]] = defaultdict(list)
         for arm, member, engine in placed:
             if arm == settings.baseline:
@@ -118,7 +120,7 @@ class ExperimentMonitor:
                 baselines[engine].extend(plain[member.labels["model_name"]])
             found = experiment and faster_method(experiment, arm, member)
             if found:
-                rivals.setdefault(engine, found)
+                faster.setdefault(engine, found)
 
     def _report(self) -> None:
         for event in self._containment.events():

@@ -19,7 +19,7 @@ from spec_decode_exporter.core.event_budget import EventBudget
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import JUDGED_EVERY, EngineSnapshot
+from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -28,7 +28,7 @@ from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 
 _log = structlog.get_logger()
 
-JUDGED_ANEW = 200
+EVALUATED_AGAIN = 200
 """The engines of so many targets are judged by their newest poll when somebody asks.
 
 Of more, what was judged when it was its turn is good enough, ``JUDGED_EVERY`` seconds ago at most: to judge a
@@ -82,7 +82,7 @@ class Fleet:
 
     def engines(self) -> Iterator[tuple[Mapping[str, str], EngineSnapshot]]:
         """Yield the labels and findings of each engine, as they are when it is its turn."""
-        most_behind = JUDGED_EVERY if len(self._watches) > JUDGED_ANEW else 0.0
+        most_behind = EVALUATED_EVERY if len(self._watches) > EVALUATED_AGAIN else 0.0
         for watch in self:
             yield from watch.findings(self._clock.monotonic(), most_behind)
 

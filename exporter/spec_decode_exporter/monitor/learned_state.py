@@ -64,7 +64,7 @@ class LearnedState:
         is_another = drafter.is_another(before)
         if is_another:
             self._drafter = drafter
-            self._start_anew()
+            self._start_again()
         else:
             self._drafter = drafter.completed(before)
         return is_another
@@ -73,7 +73,7 @@ class LearnedState:
         """Take an increment that ``history`` has already; return the drops that begin or end with it."""
         if history.beginnings != self._beginnings:
             self._beginnings = history.beginnings
-            self._start_anew()
+            self._start_again()
         self._recall(history.tokens, increment)
         if history.knows_steps:
             plain = not history.speculates or undrafted_steps_are_plain(self._method)
@@ -140,9 +140,9 @@ class LearnedState:
             self._tokens = tokens
             self._drafter = self._drafter.completed(drafter)
 
-    def _start_anew(self) -> None:
+    def _start_again(self) -> None:
         self._step_times.forget_drafting()
-        self._drops.start_anew()
+        self._drops.start_again()
         self._tokens = 0
 
 

@@ -56,7 +56,7 @@ class RememberedEngines:
             if self.known(key) is None:
                 self.keep(key, known[1], known[0])
 
-    def keep(self, key: Key, learnt: dict[str, Any], seen: float) -> None:
+    def keep(self, key: Key, learned: dict[str, Any], seen: float) -> None:
         """Keep what an engine has learnt until ``seen``, Unix time, unless its names are too long.
 
         A target has as many engines as are watched of it at most: those kept last. It is limited here, since
@@ -67,7 +67,7 @@ class RememberedEngines:
         engines = self._targets.setdefault(key.target, {})
         self._number -= len(engines)
         engines.pop(key, None)
-        engines[key] = seen, learnt
+        engines[key] = seen, learned
         if len(engines) > MOST_OF_TARGET:
             del engines[next(iter(engines))]
         self._number += len(engines)
@@ -85,7 +85,7 @@ class RememberedEngines:
         self._forget_surplus()
         return {
             "engines": [
-                {**key._asdict(), "seen": seen, "learnt": learnt} for key, (seen, learnt) in self._entries()
+                {**key._asdict(), "seen": seen, "learnt": learned} for key, (seen, learned) in self._entries()
             ]
         }
 

@@ -50,7 +50,7 @@ class RequestReceiver:
         self._fleet = fleet
         self._events = events
         self._clock = clock
-        self._teller = RequestChangeNotifier()
+        self._notifier = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
         self._bodies = 0
         self._status: int | None = None
@@ -128,7 +128,7 @@ class RequestReceiver:
         return replace(found, enabled=True, bodies=self._bodies)
 
     def _tell(self, found: RequestFindings, now: float) -> None:
-        for model_name, event in self._teller.tell(found, now):
+        for model_name, event in self._notifier.tell(found, now):
             self._events.record(event, self._clock.wall(), model_name=model_name)
 
     def _new_bucket(self) -> TokenBucket:

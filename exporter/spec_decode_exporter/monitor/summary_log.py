@@ -158,25 +158,25 @@ def _moved(before: _Told | None, totals: EngineTotals, counter: Counter) -> int:
 
 def _standing(findings: EngineSnapshot) -> dict[str, str]:
     """Return what is said of the engine in words; that these are others is worth a line."""
-    judgement = findings.judgement
+    evaluation = findings.evaluation
     return {
-        "state": str(judgement.state),
-        "verdict": str(judgement.verdict),
-        "recommendation": str(judgement.action),
+        "state": str(evaluation.state),
+        "verdict": str(evaluation.verdict),
+        "recommendation": str(evaluation.action),
     }
 
 
 def _window(findings: EngineSnapshot) -> Fields:
     """Return what is said of the engine in numbers, under our metrics' names: of the longest window."""
-    judgement = findings.judgement
+    evaluation = findings.evaluation
     fields = _known(
         configured_tokens=findings.tokens or None,
-        recommended_tokens=judgement.recommended.tokens if judgement.recommended else None,
+        recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
     )
     if not findings.windows:
         return fields
-    window, cost = findings.windows[-1], judgement.cost
-    bounds = judgement.bounds[-1] if judgement.bounds else None
+    window, cost = findings.windows[-1], evaluation.cost
+    bounds = evaluation.bounds[-1] if evaluation.bounds else None
     return {
         **fields,
         "window": window_label(window),

@@ -25,7 +25,7 @@ from spec_decode_exporter.monitor.admission import Admission
 from spec_decode_exporter.monitor.engine_churn import EngineChurn
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
-from spec_decode_exporter.monitor.experiment_monitor import Contestant
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
@@ -82,7 +82,7 @@ class TargetMonitor:
         self._server = PageReading("", "", {})
         """Server data of the newest page, without samples: a large page has megabytes of them."""
         self._record = PollRecord()
-        self._crowd = EngineChurn()
+        self._churn = EngineChurn()
         self._admission = Admission(capacity or Capacity(MOST_ENGINES), self._columns)
         self._budget = budget or PollBudget(clock, MOST_ENGINES)
         self._not_watched = 0
@@ -146,30 +146,30 @@ class TargetMonitor:
             if cost is not None:
                 yield labels["model_name"], cost, is_sure
 
-    def contestants(self, now: float) -> Iterator[Contestant]:
+    def members(self, now: float) -> Iterator[ExperimentMember]:
         """Yield every engine as experiments see it at ``now`` (monotonic)."""
         found = self._each("comparison", lambda engine: (engine.method, engine.windows(now), engine))
         for labels, (method, windows, engine) in found:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            yield Contestant(Member({**dict(self.target.labels), **own}, windows), engine)
+            yield ExperimentMember(Member({**dict(self.target.labels), **own}, windows), engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of one that is gone."""
         longest = self._config.windows[-1]
         return self._each("history", lambda engine: engine.history.window(longest))
 
-    def judge(self) -> None:
+    def evaluate(self) -> None:
         """Judge every engine by its newest poll."""
         for engine in self._engines.values():
-            engine.judge()
+            engine.evaluate()
 
     def remember(self) -> None:
         """Hand what the engines have learnt to the baselines."""
         offset = self._clock.wall() - self._clock.monotonic()
         for name, engine in self._engines.items():
-            learnt = self._errors.attempt("saving", self._named(name), engine.learnt)
-            if learnt is not None:
-                self._baselines.keep(self._key(name), learnt, engine.history.last_seen + offset)
+            learned = self._errors.attempt("saving", self._named(name), engine.learned)
+            if learned is not None:
+                self._baselines.keep(self._key(name), learned, engine.history.last_seen + offset)
 
     def status(self) -> TargetStatus:
         """Return how the polls go."""
@@ -186,7 +186,7 @@ class TargetMonitor:
             poll_bytes=record.size,
             interval=self._poller.interval,
             last_success=record.last_success,
-            engines_forgotten=self._crowd.forgotten,
+            engines_forgotten=self._churn.forgotten,
             engines_not_watched=self._not_watched,
         )
 
@@ -302,15 +302,15 @@ class TargetMonitor:
             self._server = replace(reading, samples={})
         self._learn_speculation()
         # Where no engine is known any more, it is another server, or another model on it.
-        began_anew = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
+        began_again = bool(self._engines) and self._engines.keys().isdisjoint(polled.reading.samples)
         for number, (name, sample) in enumerate(self._admitted(polled.reading).items(), 1):
             observe = partial(self._observe, name, sample, polled)
-            began_anew |= bool(self._errors.attempt("counting", self._named(name), observe))
+            began_again |= bool(self._errors.attempt("counting", self._named(name), observe))
             if number % ENGINES_SLICE == 0:
                 yield
         for event in self._forget(polled.moment):
             self._events.record(event, polled.wall, self.target.name)
-        return began_anew
+        return began_again
 
     def _admitted(self, reading: PageReading) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines for which there is a place; log once that some have none."""
@@ -349,11 +349,11 @@ class TargetMonitor:
     def _meet(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"judgement of {name} at {self.target.url}")
         engine = EngineMonitor(self._config.windows, self._assumptions(), own_phase)
-        learnt = self._baselines.known(self._key(name))
-        if learnt is not None:
-            engine.remember(learnt)
+        learned = self._baselines.known(self._key(name))
+        if learned is not None:
+            engine.remember(learned)
         self._engines[name] = engine
-        if not self._crowd.is_crowded(polled.moment):
+        if not self._churn.is_churning(polled.moment):
             self._tell(Event("engine_found", {"kind": polled.reading.engine_kind}), name, polled.wall)
         return engine
 
@@ -363,7 +363,7 @@ class TargetMonitor:
         Of a target that is down its own event says so, of a crowd that of the engines that are forgotten.
         """
         now, is_up = self._clock.monotonic(), bool(self._record.up)
-        if self._crowd.is_crowded(now):
+        if self._churn.is_churning(now):
             return
         for labels, engine in self._seen_last().items():
             for event in engine.gone(now, is_bad=is_up):
@@ -387,7 +387,7 @@ class TargetMonitor:
         for place, name in enumerate(by_age):
             if place < surplus or now - self._engines[name].history.last_seen > FORGOTTEN_AFTER:
                 del self._engines[name]
-        return self._crowd.forget(surplus, now, len(self._engines))
+        return self._churn.forget(surplus, now, len(self._engines))
 
 
 def _settings(config: Config) -> tuple[object, ...]:

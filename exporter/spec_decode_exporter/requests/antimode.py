@@ -37,8 +37,8 @@ def _bulge(ascending: Sequence[float], number: int) -> float:
             farthest = max(farthest, float(end - begin))
             continue
         slope, first = (end - begin) / width, ascending[begin]
-        stretch = (place + 1 - begin - slope * (ascending[place] - first) for place in range(begin, end))
-        farthest = max(farthest, *stretch)
+        interval = (place + 1 - begin - slope * (ascending[place] - first) for place in range(begin, end))
+        farthest = max(farthest, *interval)
     return farthest
 
 

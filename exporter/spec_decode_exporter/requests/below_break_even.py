@@ -34,9 +34,9 @@ _BEYOND_CHANCE: Final = 2.326
 
 def losing_share(requests: Sequence[InformativeRequests]) -> float:
     """Return the share of requests that lose by themselves, 0 to 1, of those of which a cost is known."""
-    judged = [request for request in requests if not isnan(request.needed)]
-    lost = sum(_losing(same) for same in by_tokens(judged) if len(same) >= LEAST_REQUESTS)
-    return lost / len(judged) if judged else 0.0
+    evaluated = [request for request in requests if not isnan(request.needed)]
+    lost = sum(_losing(same) for same in by_tokens(evaluated) if len(same) >= LEAST_REQUESTS)
+    return lost / len(evaluated) if evaluated else 0.0
 
 
 def _losing(requests: Sequence[InformativeRequests]) -> float:

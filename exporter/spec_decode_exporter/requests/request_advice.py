@@ -16,7 +16,7 @@ WORTH_TRYING: Final = 1.03
 """One draft token is worth trying from this speed-up on: nearer to 1 nobody could measure it."""
 
 
-class Judged(NamedTuple):
+class EvaluatedGroup(NamedTuple):
     """A group of which the speed-up is known."""
 
     key: GroupKey
@@ -27,21 +27,23 @@ class Judged(NamedTuple):
 def advice(said: Summary, modes: Modes | None, groups: Mapping[GroupKey, Sums], *, hidden: bool) -> list[str]:
     """Return what to do about the requests of a model, of which ``groups`` are all."""
     estimates = ((key, sums, speedup_estimate(sums.pay)) for key, sums in groups.items())
-    judged = [Judged(key, sums, speedup) for key, sums, speedup in estimates if speedup is not None]
-    losing = sorted(_of(judged, Effect.LOSES), key=lambda group: group.speedup.value)
-    gaining = sorted(_of(judged, Effect.GAINS), key=lambda group: -group.speedup.value)
+    evaluated = [
+        EvaluatedGroup(key, sums, speedup) for key, sums, speedup in estimates if speedup is not None
+    ]
+    losing = sorted(_of(evaluated, Effect.LOSES), key=lambda group: group.speedup.value)
+    gaining = sorted(_of(evaluated, Effect.GAINS), key=lambda group: -group.speedup.value)
     return [
         *_on_modes(said, modes),
         *_on_losers(losing, gaining, said.totals.requests),
         *_on_hidden(said, hidden=hidden and not losing),
         *_on_gainers(gaining),
         *_on_pathological(said),
-        *_on_cost(said, judged),
+        *_on_cost(said, evaluated),
     ]
 
 
-def _of(judged: Sequence[Judged], wanted: Effect) -> list[Judged]:
-    return [group for group in judged if effect(group.sums.pay) is wanted]
+def _of(evaluated: Sequence[EvaluatedGroup], wanted: Effect) -> list[EvaluatedGroup]:
+    return [group for group in evaluated if effect(group.sums.pay) is wanted]
 
 
 def _on_modes(said: Summary, modes: Modes | None) -> Iterator[str]:
@@ -54,7 +56,9 @@ def _on_modes(said: Summary, modes: Modes | None) -> Iterator[str]:
     )
 
 
-def _on_losers(losing: Sequence[Judged], gaining: Sequence[Judged], requests: int) -> Iterator[str]:
+def _on_losers(
+    losing: Sequence[EvaluatedGroup], gaining: Sequence[EvaluatedGroup], requests: int
+) -> Iterator[str]:
     fewer = [group for group in losing if _one_token(group.sums) >= WORTH_TRYING]
     none = [group for group in losing if group not in fewer]
     if none:
@@ -71,14 +75,14 @@ def _on_losers(losing: Sequence[Judged], gaining: Sequence[Judged], requests: in
 
 def _on_hidden(said: Summary, *, hidden: bool) -> Iterator[str]:
     if hidden:
-        share = said.below_break_even / said.judged
+        share = said.below_break_even / said.evaluated
         yield (
             f"All together gain, and yet {_percent(share)} of the requests are slower with speculation, in "
             "no type or temperature alone. Send a request type, or a finer one, to see which."
         )
 
 
-def _on_gainers(gaining: Sequence[Judged]) -> Iterator[str]:
+def _on_gainers(gaining: Sequence[EvaluatedGroup]) -> Iterator[str]:
     if gaining:
         named = ", ".join(
             f"{name(each.key)} ({each.speedup.value:.2f} times as fast)" for each in gaining[:3]
@@ -99,15 +103,15 @@ def _on_pathological(said: Summary) -> Iterator[str]:
         )
 
 
-def _on_cost(said: Summary, judged: Sequence[Judged]) -> Iterator[str]:
-    if said.totals.requests >= LEAST_REQUESTS and not said.judged:
+def _on_cost(said: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
+    if said.totals.requests >= LEAST_REQUESTS and not said.evaluated:
         yield "What drafting costs is not known here, so nobody can say who gains: configure `cost`."
-    elif any(group.sums.pay.guessed for group in judged):
-        yield from _on_guess(said, judged)
+    elif any(group.sums.pay.guessed for group in evaluated):
+        yield from _on_guess(said, evaluated)
 
 
-def _on_guess(said: Summary, judged: Sequence[Judged]) -> Iterator[str]:
-    slower = [group for group in _of(judged, Effect.UNCLEAR) if group.speedup.upper < 1]
+def _on_guess(said: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
+    slower = [group for group in _of(evaluated, Effect.UNCLEAR) if group.speedup.upper < 1]
     if slower:
         named = _named(slower, said.totals.requests)
         yield (
@@ -118,7 +122,7 @@ def _on_guess(said: Summary, judged: Sequence[Judged]) -> Iterator[str]:
         yield "What drafting costs is only a guess: measure it, or configure `cost`, before you act on this."
 
 
-def _named(groups: Sequence[Judged], requests: int) -> str:
+def _named(groups: Sequence[EvaluatedGroup], requests: int) -> str:
     """Return the names of the first groups with what speculation does to them."""
     named = [
         f"{name(each.key)} ({each.speedup.value:.2f} times as fast with speculation, at most "

@@ -67,7 +67,7 @@ class Summary:
     """Of all their tokens together, at what drafting costs; bounds from the requests' own scatter."""
     below_break_even: int
     """Requests that speculation made slower."""
-    judged: int
+    evaluated: int
     """Requests of which that can be said."""
     rejected: int
     """Pathological: almost nothing of a fair number of draft tokens was accepted."""

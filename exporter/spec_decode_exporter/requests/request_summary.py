@@ -18,7 +18,7 @@ def summary(sums: Sums) -> Summary:
         time_per_output_token_seconds=percentiles(sums.seconds_per_token),
         speedup_ratio=speedup_estimate(sums.pay),
         below_break_even=sums.pay.below_break_even,
-        judged=sums.pay.requests,
+        evaluated=sums.pay.requests,
         rejected=sums.rejected,
         repetitive=sums.repetitive,
     )

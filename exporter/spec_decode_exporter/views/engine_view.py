@@ -66,29 +66,29 @@ def id_of(labels: Mapping[str, str]) -> str:
 
 def engine_view(labels: Mapping[str, str], findings: EngineSnapshot) -> EngineView:
     """Return what is to be said of one engine; ``labels`` are those of its metrics."""
-    judgement, known = findings.judgement, findings.speculation
+    evaluation, known = findings.evaluation, findings.speculation
     return EngineView(
         id=id_of(labels),
         target=labels["target"],
         model_name=labels["model_name"],
         engine=labels["engine"],
         labels=dict(labels),
-        state=judgement.state,
-        verdict=judgement.verdict,
+        state=evaluation.state,
+        verdict=evaluation.verdict,
         verdict_text=verdict_text(findings),
-        recommendation=judgement.action,
+        recommendation=evaluation.action,
         recommendation_text=recommendation_text(findings),
         method=known.method,
         method_source=known.source,
         draft_model=known.draft_model,
         configured_tokens=findings.tokens or None,
-        recommended_tokens=judgement.recommended.tokens if judgement.recommended else None,
-        cost=_cost(judgement.cost),
-        crossover_running_requests=judgement.crossover,
-        depths=tuple(_depths(judgement)),
+        recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
+        cost=_cost(evaluation.cost),
+        crossover_running_requests=evaluation.crossover,
+        depths=tuple(_depths(evaluation)),
         findings=tuple(
             FindingView(name=each.name, severity=each.severity, values=dict(each.values), text=each.text)
-            for each in judgement.findings
+            for each in evaluation.findings
         ),
         drops=_drops(findings.drops),
         broken_checks=tuple(sorted(findings.broken)),
@@ -128,8 +128,8 @@ def _totals(findings: EngineSnapshot) -> TotalsView:
 
 def _windows(findings: EngineSnapshot) -> Iterator[WindowView]:
     """Show every window, also where a defect of ours left it without a judgement."""
-    judgement = findings.judgement
-    parts = zip_longest(findings.windows, judgement.bounds, judgement.costs)
+    evaluation = findings.evaluation
+    parts = zip_longest(findings.windows, evaluation.bounds, evaluation.costs)
     for window, bounds, cost in parts:
         if window is not None:
             yield _window(window, bounds or _NO_BOUNDS, cost)
@@ -194,13 +194,13 @@ def _cost(cost: Cost | None) -> CostView | None:
     )
 
 
-def _depths(judgement: Evaluation) -> Iterator[DepthView]:
-    for depth, benefit in zip_longest(judgement.depths, judgement.marginal_benefits):
+def _depths(evaluation: Evaluation) -> Iterator[DepthView]:
+    for depth, benefit in zip_longest(evaluation.depths, evaluation.marginal_benefits):
         yield DepthView(
             tokens=depth.tokens,
             speedup_ratio=depth.speedup,
             extrapolated=depth.extrapolated,
-            recommended=judgement.recommended is not None and depth.tokens == judgement.recommended.tokens,
+            recommended=evaluation.recommended is not None and depth.tokens == evaluation.recommended.tokens,
             position_marginal_benefit_ratio=benefit,
         )
 

@@ -53,7 +53,7 @@ def group_view(labels: Mapping[str, str], members: Engines) -> GroupView:
     return GroupView(
         labels=dict(labels),
         engines=tuple(id_of(labels) for labels, _ in members),
-        verdicts=dict(Tally(findings.judgement.verdict for _, findings in members)),
+        verdicts=dict(Tally(findings.evaluation.verdict for _, findings in members)),
         windows=tuple(_windows([findings for _, findings in members])),
     )
 

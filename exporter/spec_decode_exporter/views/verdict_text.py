@@ -37,19 +37,19 @@ _VERDICTS: Final = {
 
 def verdict_text(findings: EngineSnapshot) -> str:
     """Return the state, or else the verdict with the figure it rests on."""
-    judgement = findings.judgement
-    if judgement.state in STATES:
-        return STATES[judgement.state]
-    if judgement.verdict is Verdict.INSUFFICIENT:
+    evaluation = findings.evaluation
+    if evaluation.state in STATES:
+        return STATES[evaluation.state]
+    if evaluation.verdict is Verdict.INSUFFICIENT:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
-    return f"{_VERDICTS[judgement.verdict]}: {_figure(findings)}."
+    return f"{_VERDICTS[evaluation.verdict]}: {_figure(findings)}."
 
 
 def _figure(findings: EngineSnapshot) -> str:
     """Say the speed-up or, where the cost is unknown, the acceptance length."""
-    window, judgement = findings.windows[-1], findings.judgement
-    bounds = judgement.bounds[-1]
-    speedup = None if judgement.cost is None else estimated_speedup_ratio(window, judgement.cost)
+    window, evaluation = findings.windows[-1], findings.evaluation
+    bounds = evaluation.bounds[-1]
+    speedup = None if evaluation.cost is None else estimated_speedup_ratio(window, evaluation.cost)
     if speedup is not None:
         return f"{speedup:.2f} times as fast as without it{_between(bounds.speedup, window)}"
     length = acceptance_length_tokens(window)
@@ -77,7 +77,7 @@ _UNKNOWN: Final = "No advice: too little is known of how it drafts now."
 
 def recommendation_text(findings: EngineSnapshot) -> str:
     """Return what to do."""
-    return _RECOMMENDATIONS[findings.judgement.action](findings)
+    return _RECOMMENDATIONS[findings.evaluation.action](findings)
 
 
 def _keep(findings: EngineSnapshot) -> str:
@@ -94,7 +94,7 @@ def _decrease(findings: EngineSnapshot) -> str:
 
 def _change(findings: EngineSnapshot, direction: str) -> str:
     """Name the number of tokens, as far as it is known; none is not to speculate."""
-    best, now = findings.judgement.recommended, findings.tokens
+    best, now = findings.evaluation.recommended, findings.tokens
     if best is None:
         return f"Try {direction} draft tokens than {now} (num_speculative_tokens)."
     if not best.tokens:
@@ -103,19 +103,19 @@ def _change(findings: EngineSnapshot, direction: str) -> str:
 
 
 def _limit_batch(findings: EngineSnapshot) -> str:
-    crossover = findings.judgement.crossover
+    crossover = findings.evaluation.crossover
     load = "few" if crossover is None else f"fewer than {crossover:.0f}"
     return f"Speculate only while {load} requests run (num_speculative_tokens_per_batch_size)."
 
 
 def _switch_method(findings: EngineSnapshot) -> str:
     """Name the method; what a server calls it is left out where it may be more than a name."""
-    rival = findings.judgement.rival
-    if rival is None:  # it was one a moment ago: advice does not change at once
+    faster = findings.evaluation.faster
+    if faster is None:  # it was one a moment ago: advice does not change at once
         return "Draft by the faster method of the other engine that serves this model."
-    arm = f"arm `{rival.arm}` of experiment `{rival.experiment}`"
-    if _PLAIN_NAME.fullmatch(rival.method):
-        return f"Draft by {rival.method}, as {arm} does."
+    arm = f"arm `{faster.arm}` of experiment `{faster.experiment}`"
+    if _PLAIN_NAME.fullmatch(faster.method):
+        return f"Draft by {faster.method}, as {arm} does."
     return f"Draft by the method of {arm}."
 
 
@@ -130,5 +130,5 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.DISABLE: lambda _: "Switch speculation off: no number of draft tokens is known to pay.",
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,
-    Action.COLLECT: lambda findings: _COLLECT.get(findings.judgement.state, _UNKNOWN),
+    Action.COLLECT: lambda findings: _COLLECT.get(findings.evaluation.state, _UNKNOWN),
 }

@@ -15,7 +15,7 @@ from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
 from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MOST_BODIES, MOST_BODIES_PER_CLIENT, counted
-from spec_decode_exporter.web.api.request_ingest import PATH as INTAKE
+from spec_decode_exporter.web.api.request_ingest import PATH as RECEIVER
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.metrics_page import SharedPage, send
 from spec_decode_exporter.web.page import handlers as page
@@ -88,7 +88,7 @@ def _add_routes(app: web.Application, telemetry_path: str) -> None:
     large = ConcurrencyLimit(turns=large_turns)
     bodies = ConcurrencyLimit(MOST_BODIES, MOST_BODIES_PER_CLIENT, large_turns)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
-        if path == INTAKE and methods != _GET:
+        if path == RECEIVER and methods != _GET:
             handler = counted(bodies.limit(handler))  # noqa: PLW2901
         elif path == telemetry_path:
             handler = scrapes.limit(handler, until_stalled=True)  # noqa: PLW2901
@@ -141,7 +141,7 @@ async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamRes
 
     Each poll would have a costly page made. ``observe`` reads the requests, and nothing else.
     """
-    if request.headers.get(hdrs.USER_AGENT, "").startswith(AGENT) and request.path != INTAKE:
+    if request.headers.get(hdrs.USER_AGENT, "").startswith(AGENT) and request.path != RECEIVER:
         text = "This is a spec-decode-exporter. A target is the metrics page of a model server.\n"
         return web.Response(status=400, text=text)
     return await handler(request)
@@ -150,7 +150,7 @@ async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamRes
 @web.middleware
 async def _refuse_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse a request with a long body, or one whose length nobody knows, and hang up."""
-    if request.method == hdrs.METH_POST and request.path == INTAKE:
+    if request.method == hdrs.METH_POST and request.path == RECEIVER:
         return await handler(request)  # which reads it, and no more than so much
     if (request.content_length or 0) <= _MOST_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
         return await handler(request)

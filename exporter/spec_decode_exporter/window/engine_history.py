@@ -154,7 +154,7 @@ class EngineHistory:
         before = self.tokens
         self._configured_tokens = tokens
         if tokens and before and self.tokens != before:
-            self.begin_anew()
+            self.begin_again()
 
     def keep(self, longest: float) -> None:
         """Keep another length from now on."""
@@ -224,11 +224,11 @@ class EngineHistory:
         if before is None or not is_known:
             return
         if self._tokens != before:
-            self.begin_anew()
+            self.begin_again()
         if self._tokens != before or counts.moment - self._process_since > self._longest:
             self._tokens_before = None
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Let the windows begin anew: what is to come does not go with what was."""
         self._beginnings += 1
         self._ledger.clear()

@@ -15,50 +15,50 @@ increments = st.lists(
 )
 
 
-def test_a_stretch_is_complete_when_it_is_long_enough_and_silence_does_not_count():
-    stretches = IntervalSplitter()
-    assert stretches.add(Interval(3.0, 10, 12, 20), 5.0) is None
-    assert stretches.add(Interval(100.0), 5.0) is None
-    assert stretches.add(Interval(2.0, 5, 6, 9), 5.0) == Interval(5.0, 15, 18, 29, end=105.0)
-    assert (stretches.elapsed, stretches.drafted) == (105.0, 5.0)
+def test_a_interval_is_complete_when_it_is_long_enough_and_silence_does_not_count():
+    intervals = IntervalSplitter()
+    assert intervals.add(Interval(3.0, 10, 12, 20), 5.0) is None
+    assert intervals.add(Interval(100.0), 5.0) is None
+    assert intervals.add(Interval(2.0, 5, 6, 9), 5.0) == Interval(5.0, 15, 18, 29, end=105.0)
+    assert (intervals.elapsed, intervals.drafted) == (105.0, 5.0)
 
 
-def test_stretches_are_held_back_until_they_are_old_enough():
-    stretches = IntervalSplitter()
+def test_intervals_are_held_back_until_they_are_old_enough():
+    intervals = IntervalSplitter()
     for _ in range(4):
-        stretches.add(Interval(5.0, 10, 12), 5.0)
-    assert [one.end for one in stretches.older_than(10.0)] == [5.0, 10.0]
-    assert [one.end for one in stretches.older_than(10.0)] == []
-    stretches.add(Interval(60.0), 5.0)
-    assert [one.end for one in stretches.older_than(10.0)] == [15.0, 20.0]
+        intervals.add(Interval(5.0, 10, 12), 5.0)
+    assert [one.end for one in intervals.older_than(10.0)] == [5.0, 10.0]
+    assert [one.end for one in intervals.older_than(10.0)] == []
+    intervals.add(Interval(60.0), 5.0)
+    assert [one.end for one in intervals.older_than(10.0)] == [15.0, 20.0]
 
 
 def test_what_is_recent_is_what_is_held_back_and_what_is_under_way():
-    stretches = IntervalSplitter()
-    assert stretches.newer_than(30.0) is None
-    stretches.add(Interval(5.0, 10, 12), 5.0)
-    stretches.add(Interval(3.0, 20, 10), 5.0)
-    assert stretches.newer_than(30.0) == Interval(8.0, 30, 22)
-    stretches.add(Interval(28.0), 5.0)
-    assert stretches.newer_than(30.0) == Interval(3.0, 20, 10)
-    stretches.add(Interval(2.0), 5.0)
-    assert stretches.newer_than(30.0) is None
+    intervals = IntervalSplitter()
+    assert intervals.newer_than(30.0) is None
+    intervals.add(Interval(5.0, 10, 12), 5.0)
+    intervals.add(Interval(3.0, 20, 10), 5.0)
+    assert intervals.newer_than(30.0) == Interval(8.0, 30, 22)
+    intervals.add(Interval(28.0), 5.0)
+    assert intervals.newer_than(30.0) == Interval(3.0, 20, 10)
+    intervals.add(Interval(2.0), 5.0)
+    assert intervals.newer_than(30.0) is None
 
 
 @given(increments)
 def test_no_draft_is_lost_or_counted_twice(given_increments):
-    stretches = IntervalSplitter()
+    intervals = IntervalSplitter()
     passed = Interval()
     for one in given_increments:
-        stretches.add(one, 5.0)
-        for old in stretches.older_than(20.0):
+        intervals.add(one, 5.0)
+        for old in intervals.older_than(20.0):
             passed.add(old)
-    for rest in (*stretches.held, stretches.filling):
+    for rest in (*intervals.held, intervals.filling):
         passed.add(rest)
     assert passed.drafts == sum(one.drafts for one in given_increments)
     assert passed.accepted == sum(one.accepted for one in given_increments if one.drafts)
-    assert passed.seconds == pytest.approx(stretches.drafted)
-    assert len(stretches.held) <= 5
+    assert passed.seconds == pytest.approx(intervals.drafted)
+    assert len(intervals.held) <= 5
 
 
 def test_a_baseline_by_hand():

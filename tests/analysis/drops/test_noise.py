@@ -20,7 +20,7 @@ def as_dict(variances):
     return {one.drafts: one.value for one in variances}
 
 
-def test_a_difference_of_two_stretches_by_hand():
+def test_a_difference_of_two_intervals_by_hand():
     differences = Differences()
     differences.compare(10, 20)
     differences.compare(30, 30)
@@ -87,7 +87,7 @@ def test_what_is_long_ago_weighs_less():
     assert as_dict(noise.variances(32))[32] < 1e-6
 
 
-def test_a_stretch_of_many_drafts_counts_at_the_lengths_that_it_has():
+def test_a_interval_of_many_drafts_counts_at_the_lengths_that_it_has():
     noise = filled([1000, 3000] * 5, drafts=1000)
     found = as_dict(noise.variances(1e9))
     assert found[1024] == 0  # two of them at a time, all alike

@@ -11,34 +11,34 @@ from spec_decode_exporter.figures.estimate import Estimate
 from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, times, window_of
 
 
-class TestRival:
+class TestFasterMethod:
     PLAIN_ENGINE = member("off", window_of(PLAIN))
     EAGLE_ENGINE = member("eagle", window_of(EAGLE))
     NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO}
 
-    def rival_of(self, engine, *others):
+    def faster_of(self, engine, *others):
         experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
         return faster_method(experiment, arm_of(SETTINGS, engine), engine)
 
     def test_a_faster_method_for_the_same_model_is_one(self):
         ngram = member("ngram", window_of(self.NGRAM))
-        found = self.rival_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
+        found = self.faster_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
         assert isinstance(found, FasterMethod)
         assert (found.experiment, found.arm, found.method) == ("drafter", "eagle", "eagle")
         assert found.speedup.value == pytest.approx(2.0)
         assert found.own.value == pytest.approx(1.5)
-        assert self.rival_of(self.EAGLE_ENGINE, self.PLAIN_ENGINE, ngram) is None
+        assert self.faster_of(self.EAGLE_ENGINE, self.PLAIN_ENGINE, ngram) is None
 
     def test_one_for_another_model_is_none(self):
         ngram = member("ngram", window_of(self.NGRAM), model_name="n")
-        assert self.rival_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
 
     def test_an_engine_that_does_not_speculate_has_none(self):
-        assert self.rival_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+        assert self.faster_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
 
     def test_one_that_is_not_comparable_has_none(self):
         lone = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
-        assert self.rival_of(lone, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+        assert self.faster_of(lone, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
 
     def test_the_same_method_with_other_settings_is_none(self):
         settings = ExperimentSettings.model_validate(

@@ -349,7 +349,7 @@ async def test_an_event_may_come_in_pieces(api, discovery):
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as the status"])
-async def test_what_is_too_old_is_listed_anew(api, discovery, until, how):
+async def test_what_is_too_old_is_listed_again(api, discovery, until, how):
     way = discovery()
     await way.targets()
     look = asyncio.ensure_future(way.targets())

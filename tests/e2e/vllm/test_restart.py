@@ -7,7 +7,7 @@ from vllm_server import QUIET, draft_model, vllm
 from watch import watch
 
 
-def test_windows_begin_anew_after_a_kill_and_a_restart_with_another_number_of_tokens(record):
+def test_windows_begin_again_after_a_kill_and_a_restart_with_another_number_of_tokens(record):
     port = free_port()
     with (
         vllm("restart-k3", *draft_model(3), *QUIET, port=port) as server,

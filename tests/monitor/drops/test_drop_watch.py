@@ -37,7 +37,7 @@ def replayed(name, model, engine="0"):
         ]
         taken = history.observe(sample, row["t"], WALL + row["t"], 1.0)
         if taken.reset:
-            watch.start_anew()
+            watch.start_again()
         if one := taken.increment:
             drafts, accepted = one.counters[Counter.DRAFTS], one.counters[Counter.ACCEPTED_TOKENS]
             found = watch.observe(one.begin, one.end, drafts, accepted, one.positions)
@@ -136,17 +136,17 @@ def test_both_kinds_are_watched_and_counted():
         (SLOW, True),
     ]
     assert watch.status().dropped == {SUDDEN: True, SLOW: True}
-    assert [change.learnt_anew for _, change in polls(watch, 10, accepted=4)] == [True]
+    assert [change.learned_again for _, change in polls(watch, 10, accepted=4)] == [True]
     status = watch.status()
     assert status.dropped == {SLOW: True}
     assert status.drops == {SUDDEN: 1, SLOW: 1}
     assert status.baseline_length is None
 
 
-def test_starting_anew_forgets_the_baseline_and_the_drop_but_not_how_many_there_were(watch):
+def test_starting_again_forgets_the_baseline_and_the_drop_but_not_how_many_there_were(watch):
     polls(watch, 10, accepted=4)
     assert watch.status().dropped[SUDDEN]
-    watch.start_anew()
+    watch.start_again()
     assert watch.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
     assert watch.saved() == DropDetector(DropPolicy()).saved()
     assert polls(watch, 3600, accepted=4) == []

@@ -17,13 +17,13 @@ HOUR = 6
 """In stretches of ten minutes."""
 
 
-def stretch(length, drafts=60_000):
+def interval(length, drafts=60_000):
     """Ten minutes."""
     return Interval(600.0, drafts, (length - 1) * drafts)
 
 
 def fed(detector, lengths, drafts=60_000):
-    changes = ((place, detector.observe(stretch(length, drafts))) for place, length in enumerate(lengths, 1))
+    changes = ((place, detector.observe(interval(length, drafts))) for place, length in enumerate(lengths, 1))
     return [(place, change) for place, change in changes if change]
 
 
@@ -82,9 +82,9 @@ def test_with_few_drafts_chance_decides_how_much_is_a_drop():
     noisy = [chance.gauss(2.1, 0.3) for _ in range(24 * HOUR)]
     assert fed(detector, noisy, drafts=100) == []
     # 0.3² = V (1/100): the variance per draft is 9, with a few per cent because it is not known better.
-    assert detector._deviation(stretch(2.1, 100)) == pytest.approx(0.3, rel=0.2)
-    assert detector._deviation(stretch(2.1, 400)) == pytest.approx(0.15, rel=0.25)
-    assert detector._deviation(stretch(2.1, 10**6)) == pytest.approx(0.105, rel=0.05)
+    assert detector._deviation(interval(2.1, 100)) == pytest.approx(0.3, rel=0.2)
+    assert detector._deviation(interval(2.1, 400)) == pytest.approx(0.15, rel=0.25)
+    assert detector._deviation(interval(2.1, 10**6)) == pytest.approx(0.105, rel=0.05)
 
 
 def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
@@ -92,7 +92,7 @@ def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
     fed(detector, [2.6, 1.6] * HOUR, drafts=100)
     state = detector.state
     expected = state.differences.variance() * (1 / 50 + 1 / state.baseline.effective_drafts)
-    assert detector._deviation(stretch(2.1, 50)) == pytest.approx(sqrt(expected))
+    assert detector._deviation(interval(2.1, 50)) == pytest.approx(sqrt(expected))
 
 
 def test_nothing_is_said_in_the_first_two_hours():
@@ -128,7 +128,7 @@ def test_a_drop_is_over_when_the_mirrored_sum_says_so():
     assert found == [(15, DropChange(DropKind.SLOW, False, pytest.approx(2.1), pytest.approx(2.1), 9000.0))]
 
 
-def test_nothing_is_learnt_from_a_drop_that_ends_within_the_hour():
+def test_nothing_is_learned_from_a_drop_that_ends_within_the_hour():
     detector = dropped()
     [(place, change)] = fed(detector, [5.0])
     assert (place, change.dropped) == (1, False)
@@ -139,7 +139,7 @@ def test_nothing_is_learnt_from_a_drop_that_ends_within_the_hour():
 def test_after_eight_hours_a_drop_is_what_is_usual():
     detector = dropped()
     [(place, change)] = fed(detector, [1.785] * 8 * HOUR)
-    assert change.learnt_anew
+    assert change.learned_again
     assert not change.dropped
     assert place * 600 == FROZEN_SECONDS - 3 * 600
     assert fed(detector, [1.785] * 4 * HOUR) == []

@@ -128,7 +128,7 @@ def test_a_drop_is_over_when_the_mirrored_sum_says_so():
     assert fed(detector, usual(100)) == []
 
 
-def test_nothing_is_learnt_from_a_drop_that_is_over():
+def test_nothing_is_learned_from_a_drop_that_is_over():
     detector = dropped()
     fed(detector, usual(1000, accepted=4))
     fed(detector, usual(600))
@@ -165,7 +165,7 @@ def test_after_half_an_hour_a_drop_is_what_is_usual():
         pytest.approx(2.1),
         pytest.approx(1.4),
         FROZEN_SECONDS + 5,
-        learnt_anew=True,
+        learned_again=True,
     )
     assert detector.variances == []
     assert fed(detector, usual(61, accepted=4)) == []
@@ -175,7 +175,7 @@ def test_after_half_an_hour_a_drop_is_what_is_usual():
 def test_half_an_hour_passes_in_silence_too():
     detector = dropped()
     [(_, change)] = fed(detector, [Interval(10.0)] * 180)
-    assert change.learnt_anew
+    assert change.learned_again
 
 
 def test_it_does_not_matter_how_often_an_engine_is_polled():

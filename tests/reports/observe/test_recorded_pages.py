@@ -37,7 +37,7 @@ class Recording:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-async def test_a_recorded_page_that_stands_still_is_reported_and_not_judged(page, clock, monkeypatch):
+async def test_a_recorded_page_that_stands_still_is_reported_and_not_evaluated(page, clock, monkeypatch):
     monkeypatch.setattr(
         "spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: Recording(page.read_bytes())
     )

@@ -64,21 +64,21 @@ def only(seen):
 
 async def test_thirty_seconds_are_enough_for_a_verdict_and_for_advice(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
-    judgement = only(await observed(clock, 30, told("steady"))).judgement
-    assert judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
-    assert judgement.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
-    assert judgement.recommended is not None
+    evaluation = only(await observed(clock, 30, told("steady"))).evaluation
+    assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert evaluation.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
+    assert evaluation.recommended is not None
 
 
 async def test_a_slow_server_takes_longer_to_be_called_harmful(network, clock):
     """In 30 s no more than four requests pass one after the other, and seven must."""
     network.servers["a:1"] = Server(clock, "harmful", running=60)
-    judgement = only(await observed(clock, 30, told("harmful"))).judgement
-    assert (judgement.verdict, judgement.action) == (Verdict.POOR, Action.COLLECT)
-    assert FindingName.FEW_REQUESTS in {finding.name for finding in judgement.findings}
-    judgement = only(await observed(clock, 60, told("harmful"))).judgement
-    assert judgement.verdict is Verdict.HARMFUL
-    assert judgement.action in {Action.DISABLE, Action.DECREASE}
+    evaluation = only(await observed(clock, 30, told("harmful"))).evaluation
+    assert (evaluation.verdict, evaluation.action) == (Verdict.POOR, Action.COLLECT)
+    assert FindingName.FEW_REQUESTS in {finding.name for finding in evaluation.findings}
+    evaluation = only(await observed(clock, 60, told("harmful"))).evaluation
+    assert evaluation.verdict is Verdict.HARMFUL
+    assert evaluation.action in {Action.DISABLE, Action.DECREASE}
 
 
 async def test_the_window_is_the_whole_run_from_the_first_poll_to_the_last(network, clock):
@@ -97,7 +97,7 @@ async def test_a_longer_run_has_its_last_thirty_seconds_beside_it(network, clock
     assert [window.length for window in findings.windows] == [30, 90]
 
 
-async def test_a_run_that_ends_early_is_judged_by_what_it_had(network, clock):
+async def test_a_run_that_ends_early_is_evaluated_by_what_it_had(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
     observation = Observation(observed_config([told("steady")], 600), clock)
     stop = asyncio.Event()
@@ -110,8 +110,8 @@ async def test_a_run_that_ends_early_is_judged_by_what_it_had(network, clock):
     assert [window.length for window in findings.windows] == [30, 40]
     assert findings.windows[-1].seconds == pytest.approx(40.3)
     assert live.windows[-1].seconds == pytest.approx(40, abs=1)
-    assert live.judgement.verdict is findings.judgement.verdict is not Verdict.INSUFFICIENT
-    assert findings.judgement.action is not Action.COLLECT
+    assert live.evaluation.verdict is findings.evaluation.verdict is not Verdict.INSUFFICIENT
+    assert findings.evaluation.action is not Action.COLLECT
 
 
 async def test_a_run_without_an_end_looks_back_on_its_last_hour(network, clock):
@@ -134,7 +134,7 @@ async def test_a_server_that_cannot_be_reached_is_told_beside_those_that_can(net
     assert "refused" in seen.targets[1].error
 
 
-async def test_a_server_that_goes_away_is_judged_by_what_it_showed_and_no_longer_advised(network, clock):
+async def test_a_server_that_goes_away_is_evaluated_by_what_it_showed_and_no_longer_advised(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     config = observed_config([told("steady")], 40)
     task = asyncio.ensure_future(watch(config, 40, clock))
@@ -142,10 +142,10 @@ async def test_a_server_that_goes_away_is_judged_by_what_it_showed_and_no_longer
     server.away = True
     seen = await finished(clock, 15, task)
     findings = only(seen)
-    assert findings.judgement.state is State.UNREACHABLE
+    assert findings.evaluation.state is State.UNREACHABLE
     assert findings.windows[-1].seconds == pytest.approx(24.5, abs=1)
-    assert findings.judgement.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
-    assert findings.judgement.action is Action.COLLECT
+    assert findings.evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert findings.evaluation.action is Action.COLLECT
     assert seen.targets[0].up is False
 
 
@@ -157,8 +157,8 @@ async def test_a_server_that_comes_late_fills_what_is_left_of_the_window(network
     server.away = False
     findings = only(await finished(clock, 40, task))
     assert 30 < findings.windows[-1].seconds <= 40
-    assert findings.judgement.verdict is not Verdict.INSUFFICIENT
-    assert findings.judgement.action is Action.COLLECT
+    assert findings.evaluation.verdict is not Verdict.INSUFFICIENT
+    assert findings.evaluation.action is Action.COLLECT
 
 
 async def test_a_restart_in_between_is_counted_and_only_the_outage_is_missing(network, clock):
@@ -166,7 +166,7 @@ async def test_a_restart_in_between_is_counted_and_only_the_outage_is_missing(ne
     findings = only(await observed(clock, 90, told("restart")))
     assert findings.totals.resets[Reset.RESTART] == 1
     assert findings.windows[-1].seconds == pytest.approx(70, abs=1.5)
-    assert findings.judgement.verdict is not Verdict.INSUFFICIENT
+    assert findings.evaluation.verdict is not Verdict.INSUFFICIENT
 
 
 async def test_several_engines_of_several_servers_are_all_there(network, clock):
@@ -179,8 +179,8 @@ async def test_several_engines_of_several_servers_are_all_there(network, clock):
 
 async def test_an_idle_server_is_idle_and_nothing_is_advised(network, clock):
     network.servers["a:1"] = Server(clock, "idle", running=90)
-    judgement = only(await observed(clock, 30, told("idle"))).judgement
-    assert (judgement.state, judgement.verdict, judgement.action) == (
+    evaluation = only(await observed(clock, 30, told("idle"))).evaluation
+    assert (evaluation.state, evaluation.verdict, evaluation.action) == (
         State.IDLE,
         Verdict.INSUFFICIENT,
         Action.COLLECT,

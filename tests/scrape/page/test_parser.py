@@ -359,14 +359,14 @@ def test_a_page_of_another_layout_is_not_read_by_it(changed):
         (b" \n" + DRAFTS + b" 1\n", b" " + DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
     ],
 )
-def test_a_line_without_a_clear_beginning_is_read_anew_each_time(page, later):
+def test_a_line_without_a_clear_beginning_is_read_again_each_time(page, later):
     layout, _ = finish(read_page(page, NAMES))
     assert not layout.repeatable
     assert finish(read_values(layout, later)) is None
     assert len(samples(later)) == 2
 
 
-def test_a_sample_that_gets_labels_is_read_anew():
+def test_a_sample_that_gets_labels_is_read_again():
     layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
     assert finish(read_values(layout, DRAFTS + b' {a="1"} 1\n')) is None
 

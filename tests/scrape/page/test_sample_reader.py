@@ -663,7 +663,7 @@ def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
     assert names[0] != names[1]
 
 
-def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_readings):
+def test_whole_and_filtered_pages_alternate_without_reading_either_again(first_readings):
     reader = SampleReader()
     finish(reader.read(NGRAM, with_latencies=True))
     for _ in range(3):
@@ -672,7 +672,7 @@ def test_whole_and_filtered_pages_alternate_without_reading_either_anew(first_re
     assert len(first_readings) == 2
 
 
-def test_a_changed_layout_is_learnt_and_shared_again(first_readings):
+def test_a_changed_layout_is_learned_and_shared_again(first_readings):
     reader = SampleReader()
     more = (
         NGRAM

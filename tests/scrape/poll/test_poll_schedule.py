@@ -276,10 +276,10 @@ def test_a_poll_that_is_a_little_early_counts_where_that_is_allowed():
     assert times_due(Throttle(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
 
 
-def test_what_begins_anew_is_due_at_once_and_spread_anew():
+def test_what_begins_again_is_due_at_once_and_spread_again():
     seldom = Throttle(8.0, phase=0.5)
     assert times_due(seldom, range(100, 106)) == [100, 104]
-    seldom.begin_anew()
+    seldom.begin_again()
     assert times_due(seldom, range(106, 120)) == [106, 110, 118]
 
 

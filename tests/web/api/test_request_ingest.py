@@ -45,17 +45,17 @@ class NoFleet:
 
 
 @pytest.fixture
-def intake(clock):
+def receiver(clock):
     settings = RequestSettings(ingest=True, rate=100)
     return RequestReceiver(settings, NoFleet(), EventLog("a1"), clock)
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state, source, intake):
+async def client(aiohttp_client, make_state, source, receiver):
     found = []
 
     async def prepare():
-        found[:] = [await intake.findings()]
+        found[:] = [await receiver.findings()]
 
     given = {
         name: getattr(source, name)
@@ -65,7 +65,7 @@ async def client(aiohttp_client, make_state, source, intake):
         **given,
         events=source.events,
         requests=lambda: found[0],
-        intake=lambda: intake if intake.is_open else None,
+        receiver=lambda: receiver if receiver.is_open else None,
     )
     return await aiohttp_client(create_app(make_state(api=api, prepare=prepare)))
 
@@ -161,12 +161,12 @@ async def test_what_is_refused_is_told_by_its_place_and_counted(post, client):
     ],
 )
 async def test_a_body_that_is_not_as_described_is_a_problem_and_counted(
-    post, intake, body, content_type, headers, status
+    post, receiver, body, content_type, headers, status
 ):
     answered, problem = await post(body, content_type, **headers)
     assert (answered, problem["status"]) == (status, status)
     assert problem["detail"].endswith(".")
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.taken, found.refused) == (0, {Refusal.BODY: 1})
 
 
@@ -199,7 +199,7 @@ async def test_another_page_takes_no_such_body(client):
     assert answer.status == 405
 
 
-async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, intake, monkeypatch):
+async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, receiver, monkeypatch):
     monkeypatch.setattr(request_ingest, "_BODY_SECONDS", 0.01)
     never = asyncio.Event()
 
@@ -209,7 +209,7 @@ async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, intake
 
     answer = await client.post(PATH, data=parts(), headers={"Content-Type": JSON})
     assert answer.status == 408
-    assert (await intake.findings()).refused == {Refusal.BODY: 1}
+    assert (await receiver.findings()).refused == {Refusal.BODY: 1}
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("Connection lost"), web.RequestPayloadError("zz")])
@@ -226,7 +226,7 @@ async def test_a_body_that_is_cut_is_refused_and_no_error(error):
     assert refused.value.status == 400
 
 
-async def test_a_body_for_which_there_is_no_room_is_counted(client, post, intake, monkeypatch):
+async def test_a_body_for_which_there_is_no_room_is_counted(client, post, receiver, monkeypatch):
     """One client sends more than it may at a time: the answer comes before any of it is read."""
     monkeypatch.setattr("spec_decode_exporter.web.server.concurrency_limit.WAIT_SECONDS", 0)
     never, begun = asyncio.Event(), asyncio.Queue()
@@ -243,23 +243,23 @@ async def test_a_body_for_which_there_is_no_room_is_counted(client, post, intake
     for _ in slow:
         await begun.get()
     assert (await post(RECORD))[0] == 503
-    assert (await intake.findings()).refused == {Refusal.BODY: 1}
+    assert (await receiver.findings()).refused == {Refusal.BODY: 1}
     never.set()
     await asyncio.gather(*slow)
 
 
-async def test_a_page_of_the_same_name_that_is_refused_is_no_body(client, intake):
+async def test_a_page_of_the_same_name_that_is_refused_is_no_body(client, receiver):
     assert (await client.get(f"{PATH}?window=7m")).status == 400
-    assert (await intake.findings()).refused == {}
+    assert (await receiver.findings()).refused == {}
 
 
-async def test_what_is_above_the_rate_is_counted_and_let_go_unless_it_is_all(post, clock, intake):
+async def test_what_is_above_the_rate_is_counted_and_let_go_unless_it_is_all(post, clock, receiver):
     status, said = await post([RECORD] * 150)
     assert (status, said["taken"], said["refused"]["rate"]) == (200, 100, 50)
     status, problem = await post([RECORD])
     assert status == 429
     assert "requests.rate" in problem["detail"]
-    assert (await intake.findings()).refused == {Refusal.RATE: 50}
+    assert (await receiver.findings()).refused == {Refusal.RATE: 50}
     clock.now += 0.5
     assert (await post([RECORD] * 60))[1]["refused"]["rate"] == 10
 
@@ -299,34 +299,34 @@ def reporter(client):
     return reporter
 
 
-async def test_what_vllm_s_middleware_says_is_understood(reporter, intake):
+async def test_what_vllm_s_middleware_says_is_understood(reporter, receiver):
     reporter.sender.dropped, reporter.sender.too_costly = 12, 3
     await asyncio.to_thread(reporter.work, 0.0)
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})
     reporter.sender.dropped = 5
     await asyncio.to_thread(reporter.work, 1.0)
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3})
     assert (reporter.sender.dropped, reporter.sender.too_costly) == (0, 0)
 
 
 async def test_what_vllm_s_middleware_sends_above_the_rate_counts_once_when_it_is_taken(
-    reporter, post, intake, clock
+    reporter, post, receiver, clock
 ):
     await post([RECORD] * 100)
     for moment in (0.0, 40.0):
         await asyncio.to_thread(reporter.work, moment)
-        found = await intake.findings()
+        found = await receiver.findings()
         assert (found.taken, found.refused, reporter.sender.dropped) == (100, {}, 0)
     clock.now += 1
     await asyncio.to_thread(reporter.work, 80.0)
-    found = await intake.findings()
+    found = await receiver.findings()
     assert (found.taken, found.refused, reporter.sender.dropped) == (101, {}, 0)
 
 
-async def test_where_nothing_is_taken_the_remedy_is_told(post, client, intake):
-    intake.adopt(RequestSettings())
+async def test_where_nothing_is_taken_the_remedy_is_told(post, client, receiver):
+    receiver.adopt(RequestSettings())
     status, problem = await post(RECORD)
     assert status == 404
     assert "requests.ingest: true" in problem["detail"]
@@ -344,9 +344,9 @@ async def test_no_other_site_is_allowed_to_send_anything(client):
         assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
 
 
-async def test_a_user_is_shown_as_a_hash_and_only_where_users_are_kept(post, client, intake):
+async def test_a_user_is_shown_as_a_hash_and_only_where_users_are_kept(post, client, receiver):
     users = RequestUsers.model_validate({"salt_file": __file__})
-    intake.adopt(RequestSettings(ingest=True, users=users))
+    receiver.adopt(RequestSettings(ingest=True, users=users))
     await post([changed("user", "ann.smith")] * 3)
     text = await (await client.get(PATH)).text()
     (user,) = {each["user"] for each in json.loads(text)["users"]}

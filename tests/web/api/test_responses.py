@@ -175,7 +175,7 @@ async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
     assert plain.headers["Vary"] == "Accept-Encoding"
 
 
-async def test_what_is_prepared_is_judged_before_it_is_shown(aiohttp_client, make_state, source):
+async def test_what_is_prepared_is_evaluated_before_it_is_shown(aiohttp_client, make_state, source):
     prepared = []
 
     async def prepare():

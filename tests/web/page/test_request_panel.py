@@ -45,7 +45,7 @@ def summary(number=10, speed=None, **changes):
         time_per_output_token_seconds=Percentiles(0.01, 0.02, 0.03),
         speedup_ratio=Estimate(*speed, standard_error=0.1) if speed else None,
         below_break_even=3,
-        judged=number,
+        evaluated=number,
         rejected=0,
         repetitive=0,
     )
@@ -116,8 +116,10 @@ async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
         (None, 0, "what drafting costs is not known"),
     ],
 )
-async def test_why_it_is_unclear_is_said_in_sight(speed, judged, why):
-    unclear = GroupFindings(GroupKey("llama", "chat", "0"), summary(10, speed, judged=judged), Effect.UNCLEAR)
+async def test_why_it_is_unclear_is_said_in_sight(speed, evaluated, why):
+    unclear = GroupFindings(
+        GroupKey("llama", "chat", "0"), summary(10, speed, evaluated=evaluated), Effect.UNCLEAR
+    )
     assert Reading(await requests(found(unclear))).text.count(why) == 1
 
 
@@ -153,7 +155,7 @@ async def test_what_has_no_value_is_not_0():
         "acceptance_length_tokens": None,
         "time_per_output_token_seconds": None,
     }
-    html = await requests(found(group(judged=0, below_break_even=0, **nothing)))
+    html = await requests(found(group(evaluated=0, below_break_even=0, **nothing)))
     assert html.count('class="none"') == 4
     assert ">0.0" not in html
 

@@ -39,7 +39,7 @@ def _told(flag: Gauge, minutes: float) -> Series:
     return {of("spec_decode_mixed_workload", _MODEL, **_LONG): flag, **_percentiles((minutes, 0.65))}
 
 
-def _judged(upper: Gauge, *, requests: Counter, minutes: float = 60, loses: Gauge | None = None) -> Series:
+def _evaluated(upper: Gauge, *, requests: Counter, minutes: float = 60, loses: Gauge | None = None) -> Series:
     """Return a group of requests that lose a tenth by the estimate; by the effect as well, unless it is given."""
     return {
         of("spec_decode_request_speedup_ratio_upper", _GROUP, **_LONG): upper,
@@ -150,7 +150,7 @@ _LOSES: Final = (
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "fires when the upper bound is below 1 for half an hour",
-        _judged(gauge((20, 1.3), (60, 0.95)), requests=counter((80, 0.5)), minutes=80),
+        _evaluated(gauge((20, 1.3), (60, 0.95)), requests=counter((80, 0.5)), minutes=80),
         at=65,
         fires=(
             Firing(
@@ -162,7 +162,7 @@ _LOSES: Final = (
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "fires when there are requests enough to judge in half of the time",
-        _judged(
+        _evaluated(
             gauge(*[(5, 0.95), (3, None)] * 8),
             requests=counter((64, 0.1)),
             minutes=64,
@@ -174,14 +174,14 @@ _LOSES: Final = (
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "fires by an exporter in another namespace than its servers, whose series have their own",
-        _elsewhere(_judged(gauge((20, 1.3), (60, 0.95)), requests=counter((80, 0.5)), minutes=80)),
+        _elsewhere(_evaluated(gauge((20, 1.3), (60, 0.95)), requests=counter((80, 0.5)), minutes=80)),
         at=65,
         fires=(Firing({**_GROUP, **_LONG, "namespace": "monitoring"}, _LOST),),
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "is silent 29 minutes after the first requests",
-        _judged(
+        _evaluated(
             gauge((10, None), (50, 0.95)),
             requests=counter((10, 0), (50, 0.5)),
             loses=gauge((10, None), (50, 1)),
@@ -191,7 +191,7 @@ _LOSES: Final = (
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "fires half an hour after the first requests",
-        _judged(
+        _evaluated(
             gauge((10, None), (50, 0.95)),
             requests=counter((10, 0), (50, 0.5)),
             loses=gauge((10, None), (50, 1)),
@@ -202,25 +202,25 @@ _LOSES: Final = (
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "is silent while the upper bound is above 1",
-        _judged(gauge((60, 1.02)), requests=counter((60, 0.5))),
+        _evaluated(gauge((60, 1.02)), requests=counter((60, 0.5))),
         at=60,
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "is silent when it lost for ten minutes",
-        _judged(gauge((40, 1.2), (10, 0.95), (30, 1.2)), requests=counter((80, 0.5)), minutes=80),
+        _evaluated(gauge((40, 1.2), (10, 0.95), (30, 1.2)), requests=counter((80, 0.5)), minutes=80),
         at=52,
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "is silent with 72 requests in half an hour",
-        _judged(gauge((60, 0.95)), requests=counter((60, 0.04))),
+        _evaluated(gauge((60, 0.95)), requests=counter((60, 0.04))),
         at=60,
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
         "is silent where the exporter calls it unclear, as by a cost that is only a guess",
-        _judged(gauge((60, 0.95)), requests=counter((60, 0.5)), loses=gauge((60, 0))),
+        _evaluated(gauge((60, 0.95)), requests=counter((60, 0.5)), loses=gauge((60, 0))),
         at=60,
     ),
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 from config.prometheus.generate.case import EXPORTER, Counter, Gauge, Series, gauge, of
 from config.prometheus.generate.cases.requests import asked
-from config.prometheus.generate.cases.traffic import described, drafting, judged, watched
+from config.prometheus.generate.cases.traffic import described, drafting, evaluated, watched
 
 _MINUTES: Final = 150.0
 
@@ -48,7 +48,7 @@ _WELL: Final = {
     **watched(_MINUTES),
     **drafting(_MINUTES),
     **described(_MINUTES),
-    **judged(_MINUTES, state="active", verdict="optimal", action="keep"),
+    **evaluated(_MINUTES, state="active", verdict="optimal", action="keep"),
     **_windowed(
         estimated_speedup_ratio=2.357,
         estimated_speedup_ratio_lower=2.29,
@@ -92,7 +92,7 @@ _IDLE: Final = {
     **{name: _stopped(name, values) for name, values in drafting(_MINUTES).items()},
     **described(_MINUTES),
     # What is over a sum of nothing is absent: ratios, bounds, speed-up, break-even, quantiles.
-    **judged(_MINUTES, state="idle", verdict="insufficient", action="collect"),
+    **evaluated(_MINUTES, state="idle", verdict="insufficient", action="collect"),
     **_windowed(
         running_requests=0,
         waiting_requests=0,

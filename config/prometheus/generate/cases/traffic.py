@@ -86,7 +86,7 @@ def among(metric: str, label: str, members: tuple[str, ...], which: str, minutes
     }
 
 
-def judged(minutes: float, *, state: str, verdict: str, action: str) -> Series:
+def evaluated(minutes: float, *, state: str, verdict: str, action: str) -> Series:
     """Return what the exporter says of the engine."""
     return {
         **among("spec_decode_state", "state", STATES, state, minutes),

@@ -163,11 +163,11 @@ _ROWS: Final[Mapping[Quantity, _Row]] = {
 
 
 def _quantities(window: Window) -> Iterator[tuple[Quantity, MeasuredFigure]]:
-    judged = {
+    evaluated = {
         Quantity.DRAFT_ACCEPTANCE_RATIO: (acceptance.draft_acceptance_ratio, acceptance_ratio_estimate),
         Quantity.ACCEPTANCE_LENGTH: (acceptance.acceptance_length_tokens, acceptance_length_estimate),
     }
-    for quantity, (value_of, estimate_of) in judged.items():
+    for quantity, (value_of, estimate_of) in evaluated.items():
         value = value_of(window)
         if value is not None:
             yield quantity, MeasuredFigure.of(value, estimate_of(window))

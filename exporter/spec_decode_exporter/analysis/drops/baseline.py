@@ -19,14 +19,14 @@ class Baseline:
     weighted_drafts: Amount = 0.0
     """Σ w² D over the stretches, w being their weights now."""
 
-    def add(self, stretch: Interval, memory: float) -> None:
+    def add(self, interval: Interval, memory: float) -> None:
         """Take in a stretch; what was there before loses weight by exp(-seconds / ``memory``)."""
-        kept = exp(-stretch.seconds / memory)
-        self.seconds = kept * self.seconds + stretch.seconds
-        self.drafts = kept * self.drafts + stretch.drafts
-        self.accepted = kept * self.accepted + stretch.accepted
-        self.squares = kept * self.squares + stretch.squares
-        self.weighted_drafts = kept * kept * self.weighted_drafts + stretch.drafts
+        kept = exp(-interval.seconds / memory)
+        self.seconds = kept * self.seconds + interval.seconds
+        self.drafts = kept * self.drafts + interval.drafts
+        self.accepted = kept * self.accepted + interval.accepted
+        self.squares = kept * self.squares + interval.squares
+        self.weighted_drafts = kept * kept * self.weighted_drafts + interval.drafts
 
     @property
     def mean(self) -> float:

@@ -30,7 +30,7 @@ class DropChange:
     """The acceptance length over the ``seconds``."""
     seconds: float
     """For how long it has been so, as far as the drafts tell; silence is left out."""
-    learnt_anew: bool = False
+    learned_again: bool = False
     """Acceptance is not back: the drop has lasted so long that it is what is usual now."""
 
 

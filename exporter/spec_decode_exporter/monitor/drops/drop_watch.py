@@ -81,14 +81,14 @@ class DropDetector:
         try:
             changes = self._sudden.observe(increment), self._slow.observe(increment)
         except ArithmeticError:  # what was remembered is what no engine can have done
-            self.start_anew()
+            self.start_again()
             return ()
         found = tuple(change for change in changes if change)
         for change in found:
             self._drops[change.kind] += change.dropped
         return found
 
-    def start_anew(self) -> None:
+    def start_again(self) -> None:
         """Forget what was learnt, as if the engine was seen for the first time; what was counted stays."""
         self._sudden.restore(SuddenState())
         self._slow.restore(SlowState())

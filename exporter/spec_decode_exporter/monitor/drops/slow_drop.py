@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.drops.interval import Interval, IntervalSplit
 from spec_decode_exporter.analysis.drops.noise import LEAST_DIFFERENCES, Differences
 from spec_decode_exporter.config.policy import DropPolicy
 
-STRETCH_SECONDS: Final = 600.0
+INTERVAL_SECONDS: Final = 600.0
 LAG_SECONDS: Final = 3600.0
 MEMORY: Final = 8 * 3600.0
 """Of the baseline, in seconds with drafts."""
@@ -54,7 +54,7 @@ class SlowDropDetector:
 
     def observe(self, increment: Interval) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
-        complete = self.state.stretches.add(increment, STRETCH_SECONDS)
+        complete = self.state.stretches.add(increment, INTERVAL_SECONDS)
         return (self._take(complete) if complete else None) or self._grown_old()
 
     def restore(self, state: SlowState) -> None:
@@ -62,24 +62,24 @@ class SlowDropDetector:
         self.state = state
         state.alarm.halve([THRESHOLD])
 
-    def _take(self, stretch: Interval) -> DropChange | None:
+    def _take(self, interval: Interval) -> DropChange | None:
         state = self.state
         self._learn()
         if self.dropped is None:
             return None
         usual = state.baseline.length
-        step = DropStep((usual - stretch.length) / self._deviation(stretch) - ALLOWANCE, THRESHOLD)
-        since = state.alarm.observe([step], stretch, state.stretches.elapsed)
+        step = DropStep((usual - interval.length) / self._deviation(interval) - ALLOWANCE, THRESHOLD)
+        since = state.alarm.observe([step], interval, state.stretches.elapsed)
         if not since:
             return None
         self._forget_the_last_hour()
         return DropChange(DropKind.SLOW, state.alarm.dropped, usual, since.length, since.seconds)
 
-    def _deviation(self, stretch: Interval) -> float:
+    def _deviation(self, interval: Interval) -> float:
         """Return how far the acceptance length of a stretch usually lies from the baseline, in tokens."""
         baseline = self.state.baseline
         per_draft = self.state.differences.variance()
-        chance = sqrt(per_draft * (1 / stretch.drafts + 1 / baseline.effective_drafts))
+        chance = sqrt(per_draft * (1 / interval.drafts + 1 / baseline.effective_drafts))
         return max(chance, LEAST_DEVIATION * self.policy.ratio * baseline.length)
 
     def _learn(self) -> None:
@@ -102,4 +102,4 @@ class SlowDropDetector:
         if found is None or state.stretches.elapsed - found < FROZEN_SECONDS:
             return None
         self.state = SlowState()
-        return DropChange(DropKind.SLOW, False, usual.length, drop.length, drop.seconds, learnt_anew=True)
+        return DropChange(DropKind.SLOW, False, usual.length, drop.length, drop.seconds, learned_again=True)

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.drops.interval import Amount, Interval, Inter
 from spec_decode_exporter.analysis.drops.noise import Noise, Variance
 from spec_decode_exporter.config.policy import DropPolicy
 
-STRETCH_SECONDS: Final = 5.0
+INTERVAL_SECONDS: Final = 5.0
 LAG_SECONDS: Final = 20.0
 """The baseline is learnt from what is older, so that a drop does not hide in it."""
 BASELINE_MEMORY: Final = 1800.0
@@ -73,8 +73,8 @@ class SuddenDropDetector:
     def observe(self, increment: Interval) -> DropChange | None:
         """Take an increment; return the drop that it begins or ends."""
         state = self.state
-        change = self._judge(increment) if increment.drafts > 0 and self._limits else None
-        state.stretches.add(increment, STRETCH_SECONDS)
+        change = self._evaluator(increment) if increment.drafts > 0 and self._limits else None
+        state.stretches.add(increment, INTERVAL_SECONDS)
         if state.stretches.held and state.stretches.held[0].end <= state.stretches.elapsed - LAG_SECONDS:
             self._learn()
         return change or self._grown_old()
@@ -86,7 +86,7 @@ class SuddenDropDetector:
         thresholds = [limit.threshold for limit in self._limits]
         state.alarm.halve(thresholds or [0.0] * len(SIZES))
 
-    def _judge(self, increment: Interval) -> DropChange | None:
+    def _evaluator(self, increment: Interval) -> DropChange | None:
         state, drafts, accepted = self.state, increment.drafts, increment.accepted
         steps = [DropStep(usual * drafts - accepted, threshold) for usual, threshold in self._limits]
         since = state.alarm.observe(steps, increment, state.stretches.elapsed)
@@ -104,7 +104,7 @@ class SuddenDropDetector:
         if found is None or state.stretches.elapsed - found < FROZEN_SECONDS:
             return None
         self.restore(SuddenState())
-        return DropChange(DropKind.SUDDEN, False, usual.length, drop.length, drop.seconds, learnt_anew=True)
+        return DropChange(DropKind.SUDDEN, False, usual.length, drop.length, drop.seconds, learned_again=True)
 
     def _learn(self) -> None:
         state = self.state

@@ -42,9 +42,9 @@ def verdict(comparison: Comparison) -> str:
             f"{found.change * 100:+.1f} points ({found.lower * 100:+.1f} to {found.upper * 100:+.1f}), "
             f"certainly no fall of more than {threshold}."
         )
-    judged = _OUTCOMES.get(comparison.outcome) or _uncertain(found)
+    evaluated = _OUTCOMES.get(comparison.outcome) or _uncertain(found)
     amount = f"by {abs(found.change) * 100:.1f} points ({_range(found)}), {levels}"
-    return f"Acceptance {moved} {amount}: {judged.format(threshold=threshold)}."
+    return f"Acceptance {moved} {amount}: {evaluated.format(threshold=threshold)}."
 
 
 def _range(found: Difference) -> str:

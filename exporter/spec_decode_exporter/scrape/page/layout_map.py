@@ -94,20 +94,20 @@ def layout_map_of(layout: Layout) -> Pausing[LayoutMap]:
     if is_large:
         yield
     kind, prefix = next(((one.kind, one.prefix) for one in meanings if one.kind), (None, ""))
-    sightings: list[MatchedSeries] = []
+    matched: list[MatchedSeries] = []
     for place, meaning in enumerate(meanings):
         if meaning.kind and (meaning.kind, meaning.prefix) == (kind, prefix):
-            sightings.append(_sighting(place, meaning, layout.series[place]))
+            matched.append(_matched(place, meaning, layout.series[place]))
         if place % SLICE == SLICE - 1:
             yield
-    quantities = {sighting.meaning.quantity for sighting in sightings}
+    quantities = {matched.meaning.quantity for matched in matched}
     legacy = EngineMark.V0 in quantities
     created = EngineMark.CREATED in quantities
     start = _process_start(meanings)
     if is_large:
         yield
-    engines = yield from _engine_plans(sightings, legacy=legacy)
-    shown = yield from _shown([layout.series[place] for place in (*start, *(one.place for one in sightings))])
+    engines = yield from _engine_plans(matched, legacy=legacy)
+    shown = yield from _shown([layout.series[place] for place in (*start, *(one.place for one in matched))])
     return LayoutMap(
         kind.name if kind else "",
         "v0" if legacy else _front_end(kind, prefix, open_metrics=layout.open_metrics, created=created),
@@ -117,7 +117,7 @@ def layout_map_of(layout: Layout) -> Pausing[LayoutMap]:
     )
 
 
-def _sighting(place: int, meaning: Meaning, series: ParsedSeries) -> MatchedSeries:
+def _matched(place: int, meaning: Meaning, series: ParsedSeries) -> MatchedSeries:
     labels = dict(series.labels)
     # A server that has only one engine may not name it.
     name = EngineName(labels.get("model_name", ""), labels.get("engine") or labels.get("dp_rank") or "0")
@@ -151,7 +151,7 @@ def _shown(series: Sequence[ParsedSeries]) -> Pausing[Shown]:
 
 
 def _engine_plans(
-    sightings: Sequence[MatchedSeries], *, legacy: bool
+    matched: Sequence[MatchedSeries], *, legacy: bool
 ) -> Pausing[dict[EngineName, EngineLayout]]:
     """Sort the sightings by engine. Several series of one quantity (replicas) add up.
 
@@ -160,15 +160,15 @@ def _engine_plans(
     """
     newest: dict[str, int] = {}
     lowest: dict[EngineName, _Rank] = {}
-    for one in sightings:
+    for one in matched:
         row, age = one.meaning.series.names[0], one.meaning.rank
         newest[row] = min(age, newest.get(row, age))
         if one.rank:
             lowest[one.engine] = min(one.rank, lowest.get(one.engine, one.rank))
-    if len(sightings) > SLICE:
+    if len(matched) > SLICE:
         yield
     plans: defaultdict[EngineName, EngineLayout] = defaultdict(EngineLayout)
-    for number, one in enumerate(sightings):
+    for number, one in enumerate(matched):
         is_newest = one.meaning.rank == newest[one.meaning.series.names[0]]
         if is_newest and one.rank in ((), lowest.get(one.engine)):
             _place(plans[one.engine], one)
@@ -204,9 +204,9 @@ def _without_counters(plan: EngineLayout) -> EngineLayout:
     return EngineLayout(counters, plan.gauges, plan.created, {}, plan.buckets)
 
 
-def _place(plan: EngineLayout, sighting: MatchedSeries) -> None:
-    labels, place = sighting.labels, sighting.place
-    match sighting.meaning.quantity:
+def _place(plan: EngineLayout, matched: MatchedSeries) -> None:
+    labels, place = matched.labels, matched.place
+    match matched.meaning.quantity:
         case Counter() as counter:
             plan.counters[counter].append(place)
         case Gauge() as gauge:

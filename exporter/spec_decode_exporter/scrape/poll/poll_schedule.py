@@ -68,9 +68,9 @@ class Throttle:
         """Be due every ``interval`` seconds; the second time earlier, by ``phase`` (0 to 1) of them."""
         self._interval = interval
         self._phase = phase
-        self.begin_anew()
+        self.begin_again()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Be due at once."""
         self._due = -inf
 

@@ -312,14 +312,14 @@ class Poller:
         self._duty.answered(moment, answer.seconds - answer.busy)
         self._note_engine(reading)
         receiving = self._receive(Polled(reading, moment, wall, self.interval))
-        began_anew = await cooperatively(self._meter.measured(receiving))
+        began_again = await cooperatively(self._meter.measured(receiving))
         if with_latencies:
             self._with_latencies.done(moment)
-        if began_anew:
+        if began_again:
             self._choice.forget()
-            self._with_latencies.begin_anew()
+            self._with_latencies.begin_again()
         self._note_success(answer, wall)
-        self._details_wanted |= began_anew
+        self._details_wanted |= began_again
         wanted = self._details_wanted or self._speculation_wanted
         if wanted and reading.engine_kind == "vllm" and self.record.details.is_due(moment):
             self.record.details.done(moment)

@@ -42,7 +42,7 @@ class ApiSource:
     histories: Callable[[], Histories]
     targets: Callable[[], Sequence[TargetView]]
     events: EventLog
-    intake: Callable[[], Taker | None] = lambda: None
+    receiver: Callable[[], Taker | None] = lambda: None
     """What takes single requests; None where they are not taken."""
     requests: Callable[[], RequestFindings] = RequestFindings
     """What single requests say, taken at one moment with the snapshot."""

@@ -79,7 +79,7 @@ def counted(handler: Handler) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         answer = await handler(request)
-        taker = request.app[STATE].api.intake()
+        taker = request.app[STATE].api.receiver()
         if taker is not None and answer.status in _TURNED_AWAY:
             taker.turned_away(answer.status)
         return answer
@@ -89,7 +89,7 @@ def counted(handler: Handler) -> Handler:
 
 async def take(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Take the requests of a body."""
-    taker = request.app[STATE].api.intake()
+    taker = request.app[STATE].api.receiver()
     if taker is None:
         raise RequestError(
             HTTPStatus.NOT_FOUND,

@@ -46,7 +46,7 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
     engines = [
         (labels, findings)
         for labels, findings in taken.engines
-        if query.selects(labels) and (not query.verdict or findings.judgement.verdict in query.verdict)
+        if query.selects(labels) and (not query.verdict or findings.evaluation.verdict in query.verdict)
     ]
     errors = state.errors
     groups = grouped(engines, query.group_by) if query.group_by else []

@@ -241,10 +241,10 @@ def _percentiles(found: Percentiles | None, write: Format) -> Markup:
 
 
 def _below(said: Summary) -> Markup:
-    if not said.judged:
+    if not said.evaluated:
         return NOTHING
-    of_them = f"{whole(said.below_break_even)} of {whole(said.judged)}"
-    share = number(said.below_break_even / said.judged, percent)
+    of_them = f"{whole(said.below_break_even)} of {whole(said.evaluated)}"
+    share = number(said.below_break_even / said.evaluated, percent)
     return joined((share, tag("small", of_them, class_="bounds")))
 
 
@@ -272,7 +272,7 @@ def _why(group: GroupFindings) -> Iterator[Markup]:
     said, speedup = group.summary, group.summary.speedup_ratio
     if group.effect is Effect.UNCLEAR:
         bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
-        yield tag("small", why_unclear(said.totals.drafts, said.judged, *bounds), class_="where")
+        yield tag("small", why_unclear(said.totals.drafts, said.evaluated, *bounds), class_="where")
 
 
 def _pathological(said: Summary) -> Iterator[Markup]:

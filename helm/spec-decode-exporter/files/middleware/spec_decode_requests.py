@@ -66,7 +66,7 @@ FOUND_KEYS = 512  # occurrences of keys, at any depth
 REQUEST_SECONDS = 2.8e-3  # processor time of the thread for one request body
 ANSWER_SECONDS = 0.8e-3  # processor time of the thread for one response body
 STEPS = 4096  # steps for either: the processor clock of some systems is coarse
-STRETCH = 1 << 14  # bytes of one step: no other thread runs meanwhile
+INTERVAL = 1 << 14  # bytes of one step: no other thread runs meanwhile
 SLICE_SECONDS = 250e-6  # processor time between two rests: the event loop waits for the thread meanwhile
 REST_SECONDS = 1e-3
 SHARE = 0.05  # of one core, for reading; requests beyond it wait in the queue
@@ -914,9 +914,9 @@ def find_keys(text: bytes, keys: Keys, work: Work) -> list[re.Match[bytes]]:
     """
     found = []
     matches = 0
-    for begin in range(0, len(text), STRETCH):
+    for begin in range(0, len(text), INTERVAL):
         work.step()
-        end = begin + STRETCH
+        end = begin + INTERVAL
         for key in keys.pattern.finditer(text, begin, end + keys.longest):
             if key.start() >= end:
                 break
@@ -933,7 +933,7 @@ def depth_change(text: bytes, begin: int, end: int, work: Work) -> int:
     change = within = 0
     while begin < end:
         work.step()
-        stop = min(begin + STRETCH, end)
+        stop = min(begin + INTERVAL, end)
         part = text[begin:stop]
         if BACKSLASH in part:
             part = part.replace(rb"\\", b"").replace(rb"\"", b"")
