@@ -21,7 +21,7 @@ def evaluated(verdict=Verdict.HEALTHY, state=State.ACTIVE, action=Action.COLLECT
     return Evaluation(state, verdict, action, recommended=depth, findings=(FINDING,))
 
 
-@pytest.fixture(name="teller")
+@pytest.fixture(name="notifier")
 def notifier_fixture():
     return EngineChangeNotifier()
 
