@@ -13,6 +13,7 @@ from math import inf
 from spec_decode_exporter.analysis.cost import Cost, cost_curve, cost_of
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
+from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding, findings
 from spec_decode_exporter.analysis.finding_context import FindingContext
@@ -33,7 +34,6 @@ from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.ledger import Window

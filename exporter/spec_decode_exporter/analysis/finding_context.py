@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import Depth, present_depth
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import is_above, is_change
@@ -28,7 +28,6 @@ from spec_decode_exporter.figures.latency import decoded_tokens, quantile
 from spec_decode_exporter.figures.positions import least_drafted, tells_positions
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.ledger import Window

@@ -8,11 +8,11 @@ from typing import Literal
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
+from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics.metric import Values
 from spec_decode_exporter.metrics.reads import Read, window_label
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window
 

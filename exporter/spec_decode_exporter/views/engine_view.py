@@ -11,12 +11,12 @@ from typing import Final
 
 from spec_decode_exporter.analysis import speedup
 from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
 from spec_decode_exporter.figures import acceptance, latency, poll_spread, positions, server_load
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.reads import PERCENTILES, SPREAD_PERCENTILES, window_label
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
