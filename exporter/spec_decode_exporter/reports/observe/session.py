@@ -30,6 +30,8 @@ from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.reports.reference.reference_rates import read_rates
+from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
 
@@ -223,7 +225,8 @@ def observed_config(
         given["targets"] = _named(
             [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
         )
-    return load(path, environ=environ, overrides=given)
+    checks = (credential_mistakes,)
+    return load(path, environ=environ, overrides=given, checks=checks, read_rates=read_rates)
 
 
 def seconds_of(interval: object) -> float:
