@@ -18,7 +18,7 @@ from spec_decode_exporter.metrics.engine_metrics import (
     TARGET_METRICS,
 )
 from spec_decode_exporter.metrics.metric import MetricKind, Stability
-from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 
 # Written out on purpose: whoever changes a name here changes it for every user.
 CONTRACT = {

@@ -75,7 +75,7 @@ def test_its_end_is_told_too_even_where_nothing_is_seen_of_the_model(told):
 
 def test_requests_that_lose_are_told_by_type_and_temperature(told):
     ((model, event),) = told(said(effect=Effect.LOSES), 0.0, STANDS_AFTER)
-    assert (model, event.name, event.is_bad) == ("llama", "requests_lose", True)
+    assert (model, event.name, event.is_bad) == ("llama", "requests_below_break_even", True)
     assert event.fields == {
         "request_type": "chat",
         "temperature": "above 1",
@@ -84,7 +84,7 @@ def test_requests_that_lose_are_told_by_type_and_temperature(told):
         "speedup_ratio": 0.8,
     }
     ((_, event),) = told(said(effect=Effect.GAINS), 100.0, 100.0 + STANDS_AFTER)
-    assert (event.name, event.is_bad) == ("requests_lose_no_longer", False)
+    assert (event.name, event.is_bad) == ("requests_below_break_even_ended", False)
 
 
 def test_without_windows_nothing_is_told_or_forgotten(told):

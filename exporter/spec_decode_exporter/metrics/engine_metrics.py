@@ -18,7 +18,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
 from spec_decode_exporter.scrape.poll_errors import REASONS
-from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 
 ENGINE_LABELS = ("target", "model_name", "engine")
 """What every metric of an engine carries, before the target's configured labels."""

@@ -93,7 +93,7 @@ def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, los
         "requests": group.summary.totals.requests if group else 0,
         "speedup_ratio": _rounded(speedup.value if speedup else None),
     }
-    name = "requests_lose" if loses else "requests_lose_no_longer"
+    name = "requests_below_break_even" if loses else "requests_below_break_even_ended"
     return Event(name, fields, is_bad=loses)
 
 

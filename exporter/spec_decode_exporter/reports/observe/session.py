@@ -28,12 +28,14 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.static_targets import static_targets
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.reference.reference_rates import read_rates
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
+from spec_decode_exporter.views.target_view import target_view
 
 LONGEST: Final = 3600.0
 """Seconds that are looked back on at most where an observation has no end."""
@@ -119,9 +121,9 @@ class Observation:
         return ObservedFleet(
             self._clock.wall(),
             seconds,
-            tuple(found for watch in self._watches for found in watch.findings_over(seconds, now)),
-            tuple(self._errors.each("report", self._watches, lambda watch: watch.item, TargetMonitor.view)),
-            self._events.since().events,
+            tuple(found for watch in self._watches for found in watch.snapshots_over(seconds, now)),
+            tuple(self._errors.each("report", self._watches, lambda watch: watch.item, _target_view)),
+            tuple(map(event_view, self._events.since().events)),
             self._errors,
         )
 
@@ -133,6 +135,10 @@ class Observation:
     def _length(self, now: float) -> float:
         """Return the window's length: as long as planned, or whole seconds of one that ended before."""
         return min(self._longest, float(max(1, round(now - self._began))))
+
+
+def _target_view(monitor: TargetMonitor) -> TargetView:
+    return target_view(monitor.status())
 
 
 async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:
