@@ -30,9 +30,9 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server.listen import parse_listen_address, serve
 from tests.web.conftest import plain_state

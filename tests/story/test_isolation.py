@@ -250,7 +250,7 @@ async def running(tmp_path, clock, network):
             await clock.advance(35.0)
             running = Running(service, logs)
             await running.ask("/api/v1/requests", "POST", json=SENT)
-            groups = service._receiver._board._groups.items()
+            groups = service._receiver._store._groups.items()
             BAD_OBJECTS.update(group.since_start for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
             BAD_OBJECTS.update(watches[-1]._engines.monitors.values())

@@ -1,11 +1,11 @@
-"""Whether speculation pays as it runs: tokens for the time they took, against one a plain decode step.
+"""Speed-up of speculation: decoded tokens per time of a plain decode step.
 
 S decode steps, D drafts, T draft tokens, A accepted tokens, G generation tokens, F first tokens; c and c0 as
 in ``cost``. Steps that draft t tokens take 1 + c0 + c·t plain steps, so the speed-up is
 
     (G - F) / (S·(1 + c0) + c·T)
 
-Where S is unknown, every step is taken to draft: (D + A) / (D·(1 + c0) + c·T), an upper limit.
+If S is unknown, every step is assumed to draft: (D + A) / (D·(1 + c0) + c·T), an upper limit.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from spec_decode_exporter.window.ledger import Increments, Window
 
 @dataclass(frozen=True, slots=True)
 class DecodeWork:
-    """What a window's steps did, as far as it decides whether speculation pays."""
+    """Decode steps of a window, with their tokens and draft tokens."""
 
     tokens: int
-    """What came out of the steps."""
+    """Decoded tokens."""
     steps: int
     """At least one."""
     draft_tokens: int
 
     def plain_steps(self, cost: Cost) -> float:
-        """Return how many plain decode steps take as long."""
+        """Return the number of plain decode steps that take as long."""
         return self.steps * (1 + cost.fixed_cost_ratio) + cost.draft_cost_ratio * self.draft_tokens
 
 
 def work(window: Window) -> DecodeWork | None:
-    """Return what the window's steps did; None if there were none, or the engine does not tell.
+    """Return the work of the window's steps; None without steps or counters.
 
-    Nor is there any where more first tokens than tokens are counted: what the steps gave is then unknown.
+    It is also None if more first tokens than tokens are counted: the decoded tokens are then unknown.
     """
     drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
     accepted = window[Counter.ACCEPTED_TOKENS]
@@ -59,15 +59,15 @@ def work(window: Window) -> DecodeWork | None:
 
 
 def estimated_speedup_ratio(window: Window, cost: Cost) -> float | None:
-    """Return how much faster speculation made decoding; 1 is no gain, below it costs."""
-    done = work(window)
-    return None if done is None else done.tokens / done.plain_steps(cost)
+    """Return the speed-up of decoding by speculation; below 1 it is slower."""
+    decoded = work(window)
+    return None if decoded is None else decoded.tokens / decoded.plain_steps(cost)
 
 
 def speedup_ceiling_ratio(window: Window) -> float | None:
     """Return the speed-up if drafting cost nothing: effective tokens per step, else the acceptance length.
 
-    None where nothing was drafted.
+    None without drafts.
     """
     if not window[Counter.DRAFTS]:
         return None
@@ -77,17 +77,17 @@ def speedup_ceiling_ratio(window: Window) -> float | None:
 def break_even_acceptance_ratio(window: Window, cost: Cost) -> float | None:
     """Return the share of draft tokens that must be accepted for speculation to pay: c + c0·S/T.
 
-    None where nothing was drafted.
+    None without drafts.
     """
-    done = work(window)
-    steps = None if done is None else ratio(done.steps, done.draft_tokens)
+    decoded = work(window)
+    steps = None if decoded is None else ratio(decoded.steps, decoded.draft_tokens)
     return None if steps is None else cost.draft_cost_ratio + cost.fixed_cost_ratio * steps
 
 
 def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
-    """Return the speed-up with its bounds; None where ``bounds`` has none for the window."""
-    done = work(window)
-    if done is None:
+    """Return the speed-up with its bounds; None if the window has none."""
+    decoded = work(window)
+    if decoded is None:
         return None
     increments = grouped(window)
     lowest, highest = _possible(len(window.positions), cost)
@@ -95,7 +95,7 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
         _tokens(window, increments),
         _plain_steps(window, increments, cost),
         cosines(window),
-        least_error=_least_error(window, done, cost),
+        min_error=_min_error(window, decoded, cost),
         lowest=lowest,
         highest=highest,
     )
@@ -106,7 +106,7 @@ def _knows_steps(window: Window) -> bool:
 
 
 def _tokens(window: Window, increments: Increments) -> list[int]:
-    """Return what ``Work.tokens`` is in each increment."""
+    """Return ``DecodeWork.tokens`` of each increment."""
     column = increments.counter
     if _knows_steps(window):
         pairs = zip(column(Counter.GENERATION_TOKENS), column(Counter.FIRST_TOKENS), strict=True)
@@ -116,7 +116,7 @@ def _tokens(window: Window, increments: Increments) -> list[int]:
 
 
 def _plain_steps(window: Window, increments: Increments, cost: Cost) -> list[float]:
-    """Return what ``Work.plain_steps`` is in each increment."""
+    """Return ``DecodeWork.plain_steps`` of each increment."""
     column = increments.counter
     steps = column(Counter.DECODE_STEPS if _knows_steps(window) else Counter.DRAFTS)
     step, token = 1 + cost.fixed_cost_ratio, cost.draft_cost_ratio
@@ -127,7 +127,7 @@ def _plain_steps(window: Window, increments: Increments, cost: Cost) -> list[flo
 
 
 def _possible(positions: int, cost: Cost) -> tuple[float, float]:
-    """Return the least and the highest speed-up that a step can have that drafts up to K tokens."""
+    """Return the minimum and the maximum speed-up of a step that drafts up to K tokens."""
     if not positions:
         return 0.0, inf
     step = 1 + cost.fixed_cost_ratio
@@ -135,16 +135,16 @@ def _possible(positions: int, cost: Cost) -> tuple[float, float]:
     return 1 / longest, max(1 / step, (1 + positions) / longest)
 
 
-def _least_error(window: Window, done: DecodeWork, cost: Cost) -> float:
-    """Return the least standard error that the speed-up can have if drafts were independent.
+def _min_error(window: Window, decoded: DecodeWork, cost: Cost) -> float:
+    """Return the minimum standard error of the speed-up, that of independent drafts.
 
     It is that of a - m·c·t, summed over drafts of t tokens of which a are accepted, with m the speed-up. The
-    counters tell the variance of a, and that of t is at most t̄·(K - t̄): see ``bounds`` for the same of A/T.
+    counters yield the variance of a. That of t is at most t̄·(K - t̄): see ``ratio_bounds`` for A/T.
     """
     variance, drafts = independent_variance(window), window[Counter.DRAFTS]
     if variance is None or not drafts:
         return 0.0
-    plain, length = done.plain_steps(cost), done.draft_tokens / drafts
+    plain, length = decoded.plain_steps(cost), decoded.draft_tokens / drafts
     spread = sqrt(length * max(0.0, len(window.positions) - length))
-    certain = sqrt(variance) - done.tokens / plain * cost.draft_cost_ratio * spread
+    certain = sqrt(variance) - decoded.tokens / plain * cost.draft_cost_ratio * spread
     return max(0.0, certain) * sqrt(drafts) / plain

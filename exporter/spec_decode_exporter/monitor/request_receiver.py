@@ -1,4 +1,4 @@
-"""Single requests as they are sent to us: taken at a rate, counted, and what they say together found."""
+"""Receiver of single requests: limits their rate, counts them, and evaluates them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.requests.window_findings import Costs
 
-_TOLD_AGAIN_AFTER: Final = 60.0
-"""Seconds from one line of the log about requests that are refused to the next."""
+_LOG_INTERVAL: Final = 60.0
+"""Seconds between log lines about rejected requests."""
 _SLICE: Final = 64
-"""Requests that are counted in one go."""
+"""Requests between two yields to the event loop."""
 
 _log = structlog.get_logger()
 
 
 class RequestReceiver:
-    """Takes requests by the configuration in force, and keeps what they say."""
+    """Accepts requests by the configuration in force, and stores them."""
 
     def __init__(
         self,
@@ -54,103 +54,103 @@ class RequestReceiver:
         self._refused: Counter[Refusal] = Counter()
         self._bodies = 0
         self._status: int | None = None
-        self._told_at = -inf
+        self._logged_at = -inf
         self._failing = False
         self._settings = settings
-        self._board = RequestStore(settings, self._errors)
+        self._store = RequestStore(settings, self._errors)
         self._bucket = self._new_bucket()
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are taken."""
+        """Return whether requests are accepted."""
         return self._settings.ingest
 
     def adopt(self, settings: RequestSettings) -> None:
-        """Take requests by these settings from now on.
+        """Use these settings from now on.
 
-        What was counted goes on to count, unless the labels or the bounds are others: then all begins anew.
+        The store is kept, unless the labels or the limits changed: then it starts empty.
         """
         before, self._settings = self._settings, settings
         if settings.rate != before.rate:
             self._bucket = self._new_bucket()
-        if _of_the_board(settings) != _of_the_board(before):
-            self._board = RequestStore(settings, self._errors)
+        if _of_the_store(settings) != _of_the_store(before):
+            self._store = RequestStore(settings, self._errors)
         elif settings.ingest and not before.ingest:
-            self._board.go_on(self._clock.monotonic())
+            self._store.go_on(self._clock.monotonic())
 
     async def take(
         self, body: bytes, *, lines: bool, unsent: Mapping[Refusal, int] = MappingProxyType({})
     ) -> Batch:
-        """Read a body and count its requests; what is above the rate is left out and counted as refused.
+        """Read a body and count its requests; requests above the rate are rejected.
 
         ``unsent`` counts the requests that the sender did not send since its last body, by reason. If all of
-        a body is above the rate, nothing counts, ``unsent`` included: the body comes again.
+        a body is above the rate, nothing counts, ``unsent`` included: the sender repeats the body.
 
         Raises:
             NotJsonError: see ``wire.read``, and so for the next.
             TooManyError: likewise.
         """
-        board, users = self._board, self._settings.users
+        store, users = self._store, self._settings.users
         batch = await read(body, lines=lines, salt=users.key if users else None)
-        await self._count(board, batch)
+        await self._count(store, batch)
         if not batch.above_the_rate:
             self._bodies += 1
             batch.refused += Counter(unsent)
             for reason, number in batch.refused.items():
-                board.refuse(reason, number)
-            self._tell_refused(batch.refused)
+                store.refuse(reason, number)
+            self._log_refused(batch.refused)
         return batch
 
     def turned_away(self, status: int) -> None:
-        """Count a body of which nothing was taken, and which was answered with this status of HTTP."""
-        self._board.refuse(Refusal.BODY)
+        """Count a body that was rejected with this HTTP status."""
+        self._store.refuse(Refusal.BODY)
         self._status = status
-        self._tell_refused(Counter({Refusal.BODY: 1}))
+        self._log_refused(Counter({Refusal.BODY: 1}))
 
     async def findings(self) -> RequestFindings:
-        """Return what the requests say now, over the windows that are kept, and tell what is new of it."""
+        """Return the present findings over all windows, and emit events of their changes."""
         if not self.is_open:
             return RequestFindings()
         try:
-            found = await self._found()
-        except Exception:  # noqa: BLE001  a defect in this must not take the engines' pages down
+            findings = await self._evaluated()
+        except Exception:  # noqa: BLE001  an internal error must not affect the engines
             if not self._failing:
                 _log.exception("requests_failed")
             self._failing = True
-            return replace(self._board.last, bodies=self._bodies)
+            return replace(self._store.last, bodies=self._bodies)
         self._failing = False
-        return found
+        return findings
 
-    async def _found(self) -> RequestFindings:
+    async def _evaluated(self) -> RequestFindings:
         now = self._clock.monotonic()
-        found = await self._board.findings(self._fleet.config.windows, now, costs_of(self._fleet))
-        self._errors.attempt("request events", NO_ITEM, lambda: self._tell(found, now))
-        return replace(found, enabled=True, bodies=self._bodies)
+        findings = await self._store.findings(self._fleet.config.windows, now, costs_of(self._fleet))
+        self._errors.attempt("request events", NO_ITEM, lambda: self._emit(findings, now))
+        return replace(findings, enabled=True, bodies=self._bodies)
 
-    def _tell(self, found: RequestFindings, now: float) -> None:
-        for model_name, event in self._notifier.tell(found, now):
+    def _emit(self, findings: RequestFindings, now: float) -> None:
+        for model_name, event in self._notifier.tell(findings, now):
             self._events.record(event, self._clock.wall(), model_name=model_name)
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate
         return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
-    async def _count(self, board: RequestStore, batch: Batch) -> None:
-        watched = {watch.target.name for watch in self._fleet}
+    async def _count(self, store: RequestStore, batch: Batch) -> None:
+        monitored = {monitor.target.name for monitor in self._fleet}
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
                 del batch.requests[number:]
                 break
-            board.take(_placed(request, watched), self._clock.monotonic())
+            store.take(_placed(request, monitored), self._clock.monotonic())
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 
-    def _tell_refused(self, refused: Counter[Refusal]) -> None:
-        """Say in the log how many are refused, once a minute at most: who sends them may go on for ever."""
+    def _log_refused(self, refused: Counter[Refusal]) -> None:
+        """Log the number of rejected requests, at most once a minute."""
         self._refused += refused
         now = self._clock.monotonic()
-        if self._refused and now - self._told_at >= _TOLD_AGAIN_AFTER:
+        if self._refused and now - self._logged_at >= _LOG_INTERVAL:
             _log.warning(
                 "requests_refused",
                 **{str(reason): self._refused[reason] for reason in Refusal},
@@ -158,44 +158,44 @@ class RequestReceiver:
             )
             self._refused.clear()
             self._status = None
-            self._told_at = now
+            self._logged_at = now
 
 
-def _placed(request: Request, watched: AbstractSet[str]) -> Request:
-    """Return a request whose target is kept only if it is watched: senders may name no end of others."""
-    return request if request.target in watched or not request.target else replace(request, target="")
+def _placed(request: Request, monitored: AbstractSet[str]) -> Request:
+    """Return a request with an empty target unless it is monitored: senders may invent names."""
+    return request if request.target in monitored or not request.target else replace(request, target="")
 
 
 def costs_of(fleet: Fleet) -> Costs:
-    """Return what drafting costs now, by model and target: as each engine was judged last.
+    """Return the present cost of drafting by model and target, from the last evaluations.
 
-    A target that is not watched, or has no engine of that name, counts as any: a gateway may call it
-    otherwise. Of several engines it is the mean of those whose cost is known the most surely. One that is
-    known for another load than the present one is no surer than what the method usually costs.
+    A target that is not monitored, or has no engine of that model, matches all targets: a gateway may use
+    another name. Of several engines it is the mean of those with the most certain source. A cost of another
+    load than the present one is as uncertain as the method's typical cost.
     """
     known: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
-    for watch in fleet:
-        for model_name, cost, is_sure in watch.costs():
+    for monitor in fleet:
+        for model_name, cost, is_sure in monitor.costs():
             own = cost if is_sure else replace(cost, source=CostSource.DEFAULT, running_requests=None)
-            known[model_name, watch.target.name].append(own)
+            known[model_name, monitor.target.name].append(own)
             known[model_name, ""].append(own)
     means = {place: _mean(costs) for place, costs in known.items()}
     return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:
-    surest = min((cost.source for cost in costs), key=list(CostSource).index)
-    chosen = [cost for cost in costs if cost.source is surest]
+    best = min((cost.source for cost in costs), key=list(CostSource).index)
+    chosen = [cost for cost in costs if cost.source is best]
     if len(chosen) == 1:
         return chosen[0]
     return Cost(
         sum(cost.draft_cost_ratio for cost in chosen) / len(chosen),
         sum(cost.fixed_cost_ratio for cost in chosen) / len(chosen),
-        surest,
+        best,
         running_requests=None,
     )
 
 
-def _of_the_board(settings: RequestSettings) -> RequestSettings:
-    """Return the settings without those that the board does not go by."""
+def _of_the_store(settings: RequestSettings) -> RequestSettings:
+    """Return the settings that the store depends on."""
     return settings.model_copy(update={"ingest": True, "rate": 1})

@@ -188,7 +188,7 @@ def _estimate(
         numerator(window, increments),
         denominator(window, increments),
         _cosines(window),
-        least_error=least_error,
+        min_error=least_error,
         lowest=0.0,
         highest=highest,
     )
