@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import (
     Depth,
-    _drafts,
     _DepthErrors,
+    _drafts,
     depths,
     is_faster,
     marginal_benefits,

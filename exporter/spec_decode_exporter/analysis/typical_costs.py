@@ -5,8 +5,8 @@ They are rather too high than too low. They depend neither on the models nor on 
 verdict ``harmful``. Sources:
 
 - *Verifying* one more token: 0.03. Its share of attention, logits and rejection sampling; the weights are
-  read by a plain step too. (vLLM #24343, Llama-3.1-8B on an A100, EAGLE with a quarter of the vocabulary: 0.07
-  to 0.08 for each of 32 draft tokens, of which the drafter's own weights are 0.05.)
+  read by a plain step too. (vLLM #24343, Llama-3.1-8B on an A100, EAGLE with a quarter of the vocabulary:
+  0.07 to 0.08 for each of 32 draft tokens, of which the drafter's own weights are 0.05.)
 - *A lost overlap*: 0.10. vLLM has no asynchronous scheduling with methods that draft on the host or were not
   adapted to it (in 0.32: ngram, suffix, medusa, mlp_speculator); a step then waits for the host. The same
   n-gram search with and without it: 33 and 39 ms a token for a 14B model (vllm-ascend #9008), 20 to 39 % more

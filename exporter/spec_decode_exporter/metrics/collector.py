@@ -28,8 +28,8 @@ from spec_decode_exporter.metrics.metric import Metric, MetricKind, View
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.metrics.request_samples import single_parts
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
-from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.requests.request_findings import RequestFindings
 
 Views = Iterable[tuple[Mapping[str, str], View]]
 """The inputs of the rows of a part, each with the labels of its samples."""

@@ -15,10 +15,10 @@ from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import Metric, MetricKind
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
 from spec_decode_exporter.scrape.poll_errors import REASONS
-from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 
 ENGINE_LABELS = ("target", "model_name", "engine")
 """What every metric of an engine carries, before the target's configured labels."""

@@ -103,8 +103,8 @@ class LearnedState:
     def saved(self) -> dict[str, Any] | None:
         """Return the state to persist as plain values for JSON; None if nothing was learned.
 
-        It contains the K and the drafter of the state, since the engine may be between two processes, or idle.
-        A persisted state that was not restored yet is returned unchanged.
+        It contains its K and drafter, since the engine may be between two processes, or idle. A persisted
+        state that was not restored yet is returned unchanged.
         """
         if self._remembered is not None:
             return dict(self._remembered)

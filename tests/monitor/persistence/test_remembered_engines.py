@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.monitor.persistence.remembered_engines import (
-    MAX_REMEMBERED,
     MAX_KEY_LENGTH,
     MAX_PER_TARGET,
+    MAX_REMEMBERED,
     REMEMBERED_SECONDS,
     Key,
     RememberedEngines,

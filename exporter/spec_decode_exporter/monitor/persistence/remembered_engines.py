@@ -54,7 +54,7 @@ class RememberedEngines:
                 self.keep(key, known[1], known[0])
 
     def keep(self, key: Key, learned: dict[str, Any], seen: float) -> None:
-        """Keep the learned state of an engine, polled last at ``seen`` (Unix time), unless its labels are too long.
+        """Keep the learned state of an engine with its last poll (Unix time), unless its labels are too long.
 
         A target keeps at most as many engines as are monitored, the newest ones. The limit is here, since
         ``saved`` is not called without a state file.
