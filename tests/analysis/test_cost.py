@@ -1,4 +1,4 @@
-"""Where a cost comes from, and for which loads it speaks."""
+"""Sources of a cost, and the loads at which it is valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_LOAD = load_costs((8, 0.1), (32, 0.2), (128, 0.8))
 class TestWhereItComesFrom:
     SETTINGS = CostSettings(draft_cost_ratio=0.15, fixed_cost_ratio=0.05, running_requests=16)
 
-    def test_the_configuration_is_believed_before_what_was_measured(self):
+    def test_a_configured_cost_precedes_a_measured_one(self):
         assert cost_of(self.SETTINGS, BY_LOAD, "eagle3", 30.0) == Cost(0.15, 0.05, CostSource.CONFIGURED, 16)
 
     def test_parameters_of_the_models_are_a_configuration(self):
@@ -30,23 +30,23 @@ class TestWhereItComesFrom:
     def test_a_configured_cost_of_0_is_one(self):
         assert cost_of(CostSettings(draft_cost_ratio=0), BY_LOAD, "eagle3", 30.0).draft_cost_ratio == 0
 
-    def test_what_was_measured_is_believed_before_what_is_usual(self):
+    def test_a_measured_cost_precedes_a_typical_one(self):
         cost = cost_of(None, BY_LOAD, "", 20.0)
         assert (cost.source, cost.draft_cost_ratio) == (CostSource.MEASURED, pytest.approx(0.15))
 
-    def test_what_is_usual_for_the_method_is_better_than_nothing(self):
+    def test_the_typical_cost_of_the_method_is_the_default(self):
         assert cost_of(None, (), "eagle3", 20.0) == Cost(0.07, 0.10, CostSource.DEFAULT, None)
 
     @pytest.mark.parametrize("method", ["", "draft_model", "custom_class"])
     def test_unknown_stays_unknown(self, method):
         assert cost_of(None, (), method, 20.0) is None
 
-    def test_what_was_measured_by_load_says_nothing_without_a_load(self):
+    def test_a_cost_measured_by_load_needs_a_load(self):
         assert cost_of(None, BY_LOAD, "", None) is None
         assert cost_of(None, BY_LOAD, "eagle3", None).source is CostSource.DEFAULT
 
     @pytest.mark.parametrize("method", ["", "eagle3"])
-    def test_what_is_configured_by_load_is_that_of_the_lowest_without_a_load(self, method):
+    def test_without_a_load_a_configured_cost_is_that_of_the_lowest_load(self, method):
         cost = cost_of(CostSettings(loads=BY_LOAD, fixed_cost_ratio=0.03), (), method, None)
         assert cost == Cost(0.1, 0.03, CostSource.CONFIGURED, 8)
         assert not cost.speaks_for(None)
@@ -77,7 +77,7 @@ class TestByLoad:
             cost = cost_of(None, load_costs((8, 0.1)), "", running)
             assert (cost.draft_cost_ratio, cost.running_requests) == (0.1, 8)
 
-    def test_a_measured_cost_is_split_as_is_usual_for_the_method(self):
+    def test_a_measured_cost_is_split_by_the_method(self):
         # eagle3: 0.10 + 0.07 a token, so that the fixed cost is that of 1.43 tokens.
         cost = cost_of(None, load_costs((8, 0.14)), "eagle3", 8)
         assert cost.fixed_cost_ratio == pytest.approx(0.2)
@@ -116,5 +116,5 @@ class TestForWhichLoads:
         assert Cost(0.1, 0.0, CostSource.CONFIGURED, 32).speaks_for(running) is expected
 
     @pytest.mark.parametrize("running", [0, 1000, None])
-    def test_said_without_a_load_it_speaks_for_all(self, running):
+    def test_without_a_load_it_is_valid_for_all(self, running):
         assert Cost(0.1, 0.0, CostSource.CONFIGURED, None).speaks_for(running)

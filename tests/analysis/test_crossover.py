@@ -23,7 +23,7 @@ def window_fixture(make_window):
     return make_window(100, 400, 100, decode_steps=100, generation_tokens=205, first_tokens=5)
 
 
-def test_it_is_where_the_cost_is_what_speculation_gives(window):
+def test_it_is_the_load_at_which_cost_and_gain_are_equal(window):
     # half way between 0.1 and 0.4
     assert crossover_running_requests(window, curve((8, 0.1), (40, 0.4))) == pytest.approx(24)
 
@@ -50,7 +50,7 @@ def test_the_lowest_counts_where_the_cost_is_not_monotonic(window):
 
 
 @pytest.mark.parametrize("ratios", [(0.1, 0.2), (0.3, 0.4), (0.4, 0.1), (0.1, 0.25), (0.25, 0.25)])
-def test_what_pays_at_every_known_load_or_at_none_has_no_crossover(window, ratios):
+def test_a_gain_at_every_known_load_or_at_none_has_no_crossover(window, ratios):
     assert crossover_running_requests(window, curve((8, ratios[0]), (32, ratios[1]))) is None
 
 

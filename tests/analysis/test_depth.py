@@ -1,4 +1,4 @@
-"""Whether another number of draft tokens would pay more: the worked examples of docs/semantics.md."""
+"""Speed-up at other numbers of draft tokens: the worked examples of docs/semantics.md."""
 
 from __future__ import annotations
 
@@ -104,15 +104,15 @@ class TestWhetherAChangeIsWorthIt:
         ("tokens", "tolerance", "expected"),
         [(3, 0.03, False), (3, 0.005, True), (2, 0.0, False), (4, 0.0, False)],
     )
-    def test_only_where_it_is_faster_than_the_present_one(self, drafted, tokens, tolerance, expected):
+    def test_only_if_it_is_faster_than_the_present_one(self, drafted, tokens, tolerance, expected):
         window = drafted(80, 60, 40, 20)
         assert is_faster(window, at(0.1), depths(window, at(0.1))[tokens - 1], tolerance) is expected
 
-    def test_the_present_one_is_the_last_that_is_known(self, good):
+    def test_the_present_depth_is_the_last_known_one(self, good):
         assert present_depth(good, at(0.1)) == depths(good, at(0.1))[3]
 
     @pytest.mark.parametrize(("swing", "expected"), [(0, True), (30, False)])
-    def test_not_where_it_may_as_well_be_chance(self, make_window, swing, expected):
+    def test_not_if_the_difference_may_be_chance(self, make_window, swing, expected):
         # 1.8 / 1.3 = 1.385 with one token, 1.8 / 1.6 = 1.125 with two; the second is never accepted,
         # or in half of the window for a time.
         ons = [swing if second < 150 else 0 for second in range(300)]
@@ -135,7 +135,7 @@ class TestWhetherAChangeIsWorthIt:
         assert present_depth(window, cost).speedup < one.speedup
         assert is_faster(window, cost, one, 0.0) is expected
 
-    def test_nothing_is_where_nothing_was_drafted_or_positions_are_not_told(self, drafted, make_window):
+    def test_not_without_drafts_or_positions(self, drafted, make_window):
         for window in (drafted(0, 0, drafts=0), make_window(100, 200, 80, positions=(0, 0))):
             assert present_depth(window, at(0.1)) is None
             assert depths(window, at(0.1)) == ()
@@ -155,7 +155,7 @@ class TestTokensPastTheEndOfAnAnswer:
         window = drafted(40, 15, 5, 1, **counters)
         assert recommended(window, at(0.5), depths(window, at(0.5)), TOLERANCE).tokens == 0
 
-    def test_what_is_slower_as_it_ran_is_not_recommended(self, drafted):
+    def test_a_depth_that_was_slower_is_not_recommended(self, drafted):
         counters = {"decode_steps": 100, "generation_tokens": 139, "first_tokens": 0}
         window = drafted(80, 65, 50, 35, **counters)
         assert estimated_speedup_ratio(window, at(0.1)) < 1 < depths(window, at(0.1))[3].speedup
@@ -172,7 +172,7 @@ class TestCoverage:
             [1.4 / 1.10, 1.725 / 1.15, 1.975 / 1.20, 2.15 / 1.25]
         )
 
-    def test_the_depth_that_runs_is_as_fast_as_it_ran(self, drafted):
+    def test_the_present_depth_has_the_estimated_speedup(self, drafted):
         window = drafted(80, 65, 50, 35, **{**self.COUNTERS, "generation_tokens": 200 + 230 + 10})
         assert speedups(window, at(0.1, 0.05))[3] == pytest.approx(
             estimated_speedup_ratio(window, at(0.1, 0.05))
@@ -185,9 +185,7 @@ class TestDraftsThatDifferInLength:
         assert speedups(window, at(0.1)) == pytest.approx([1.6 / 1.1, 2.0 / 1.2, 2.2 / 1.25, 2.3 / 1.25])
 
     @pytest.mark.parametrize(("length", "beyond"), [(4, 2), (3.8, 2), (3.79, 0), (2.5, 0), (4.02, 2)])
-    def test_where_they_are_shorter_than_they_might_be_more_positions_mean_nothing(
-        self, drafted, length, beyond
-    ):
+    def test_short_drafts_prevent_extrapolation(self, drafted, length, beyond):
         known = depths(drafted(80, 65, 50, 35, length=length), at(0.1))
         assert len([depth for depth in known if depth.extrapolated]) == beyond
 
@@ -195,7 +193,7 @@ class TestDraftsThatDifferInLength:
         window = drafted(50, 50, length=1.95)
         assert speedups(window, at(0.1)) == pytest.approx([1.5 / 1.1, 2 / 1.195, 2.5 / 1.3, 3 / 1.4])
 
-    def test_where_draft_tokens_are_not_told_drafts_are_as_long_as_there_are_positions(self, make_window):
+    def test_with_unknown_draft_tokens_drafts_have_k_tokens(self, make_window):
         window = make_window(100, None, 145, positions=(80, 65))
         known = depths(window, at(0.1))
         assert [depth.tokens for depth in known] == [1, 2]
@@ -216,7 +214,7 @@ class TestBeyondTheKnownPositions:
     def test_a_torn_page_cannot_make_them_grow(self, drafted):
         assert speedups(drafted(80, 82), at(0.0)) == pytest.approx([1.8, 2.62, 3.44, 4.26])
 
-    def test_where_nothing_is_accepted_more_of_it_only_costs(self, drafted):
+    def test_without_acceptance_more_tokens_only_cost(self, drafted):
         window = drafted(0, 0)
         assert speedups(window, at(0.1)) == pytest.approx([1 / 1.1, 1 / 1.2, 1 / 1.3, 1 / 1.4])
         assert recommended(window, at(0.1), depths(window, at(0.1)), TOLERANCE) == Depth(0, 1.0, False)
@@ -270,9 +268,7 @@ def test_a_position_is_worth_drafting_while_its_marginal_benefit_is_above_1(draf
 
 
 @given(positions=falling(), cost=costs, tolerance=st.floats(0, 0.2), steps=st.integers(1000, 5000))
-def test_what_is_recommended_pays_and_is_nearly_as_good_as_the_best(
-    drafted, positions, cost, tolerance, steps
-):
+def test_the_recommended_depth_pays_and_is_nearly_the_best(drafted, positions, cost, tolerance, steps):
     window = drafted(*positions, drafts=1000, decode_steps=steps)
     known = depths(window, cost)
     found = recommended(window, cost, known, tolerance)
@@ -299,7 +295,7 @@ def test_a_depth_that_does_not_pay_is_not_recommended_although_it_is_near_the_be
 
 
 def second(drafts, *positions):
-    """What an engine did in one second."""
+    """Increment of one second."""
     return {
         "drafts": drafts,
         "draft_tokens": drafts * len(positions),
@@ -339,16 +335,16 @@ class TestHowSure:
     def recommended(self, window):
         return recommended(window, self.COST, depths(window, self.COST)[:4], TOLERANCE).tokens
 
-    def test_a_steady_engine_is_told_the_best(self, windowed):
+    def test_a_steady_engine_gets_the_best_depth(self, windowed):
         window = windowed([second(100, *self.STEADY)] * 30)
         known = depths(window, self.COST)
         assert known[2].speedup < 0.97 * known[3].speedup
         assert self.recommended(window) == 4
 
-    def test_a_difference_that_is_not_sure_is_none(self, windowed):
+    def test_an_uncertain_difference_is_none(self, windowed):
         assert self.recommended(windowed(self.SLOW)) == 3
 
-    def test_what_both_depths_share_does_not_make_their_difference_less_sure(self, windowed):
+    def test_common_variation_of_both_depths_does_not_widen_their_difference(self, windowed):
         # As unsteady, but in the first three positions.
         shared = [
             second(100, *(count + (15 if at_second < 15 else -15) for count in self.STEADY[:3]), 45)
@@ -359,7 +355,7 @@ class TestHowSure:
     def test_without_bounds_the_tolerance_alone_counts(self, windowed):
         assert self.recommended(windowed(self.SLOW, running=None)) == 4
 
-    def test_one_standard_error_is_not_sure(self, windowed):
+    def test_one_standard_error_is_not_enough(self, windowed):
         found = set()
         for swing in range(26):
             window = windowed(
@@ -386,7 +382,7 @@ class TestHowSure:
         assert sum(row.reads for row in rows) == 2 * len(known) * len(rows)
 
     @pytest.mark.parametrize("coverage", [1, 0.5])
-    def test_the_error_of_a_difference_is_how_much_it_differs_between_windows(self, windowed, coverage):
+    def test_the_error_of_a_difference_is_its_standard_deviation_over_windows(self, windowed, coverage):
         chance = random.Random(1)
 
         def at_random():

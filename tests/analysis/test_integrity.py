@@ -1,4 +1,4 @@
-"""What the counters of one page must fulfil."""
+"""Identities of one page's counters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_positions_add_up(broken):
     assert broken(41, 122, 73, (29, 18, 14, 13)) == {Check.POSITIONS_ADD_UP}
 
 
-def test_an_engine_without_positions_is_not_held_to_them(broken):
+def test_an_engine_without_positions_breaks_no_check_of_positions(broken):
     assert broken(41, 122, 74, ()) == frozenset()
 
 
@@ -47,7 +47,7 @@ def test_no_more_is_accepted_than_drafted(broken):
     assert broken(41, 74, 74, (29, 18, 14, 13)) == frozenset()
 
 
-def test_no_more_is_drafted_than_configured_but_for_what_a_page_can_be_torn(broken):
+def test_drafts_within_k_allow_for_a_torn_page(broken):
     # 16 drafts of 4 tokens, and two for each running request
     assert broken(1000, 4064, 0, (0,) * 4, tokens=4) == frozenset()
     assert broken(1000, 4065, 0, (0,) * 4, tokens=4) == {Check.DRAFTED_WITHIN_CONFIGURED}
@@ -59,7 +59,7 @@ def test_no_more_is_drafted_than_configured_but_for_what_a_page_can_be_torn(brok
     st.integers(1, 8),
     st.integers(0, 8),
 )
-def test_what_a_server_can_count_breaks_none(broken, lengths, tokens, shown):
+def test_possible_counters_break_none(broken, lengths, tokens, shown):
     """However short the drafts and however few of the positions are shown yet."""
     lengths = [min(length, tokens) for length in lengths]
     counts = [sum(length > place for length in lengths) for place in range(tokens)]

@@ -1,4 +1,4 @@
-"""What to do."""
+"""Recommended action."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def advised_fixture(make_window):
     return advised
 
 
-def test_nothing_is_advised_on_too_little(advised):
+def test_insufficient_data_have_no_advice(advised):
     more = {"cost": at(1.0), "crossover": 1.0, "better_method": True, "running": 2.0}
     assert advised(Verdict.INSUFFICIENT, **more) is Action.COLLECT
 
@@ -68,14 +68,14 @@ class TestByTheRecommendedTokens:
         ("cost", "expected"),
         [(0.3, Action.DECREASE), (0.06, Action.KEEP), (1.0, Action.DECREASE)],
     )
-    def test_it_changes_where_that_is_faster(self, advised, verdict, cost, expected):
+    def test_it_changes_if_that_is_faster(self, advised, verdict, cost, expected):
         assert advised(verdict, cost=at(cost)) is expected
 
     @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL])
     def test_more_where_that_is_faster(self, advised, verdict):
         assert advised(verdict, (900, 850), cost=at(0.05)) is Action.INCREASE
 
-    def test_it_stays_while_fewer_are_as_good_and_no_better(self, advised, make_window):
+    def test_it_stays_if_fewer_are_equally_fast(self, advised, make_window):
         # S(3) = 2.075 and S(4) = 2.113 at c = .1 and c0 = .02: three are as good, and slower.
         positions = (800, 550, 389, 261)
         window, cost = make_window(1000, 4000, 2000, positions=positions), at(0.1, 0.02)
@@ -84,7 +84,7 @@ class TestByTheRecommendedTokens:
         assert round(depths(window, cost)[3].speedup, 3) == 2.113
         assert advised(Verdict.OPTIMAL, positions, cost=cost) is Action.KEEP
 
-    def test_it_stays_where_fewer_are_better_by_less_than_the_tolerance(self, advised, make_window):
+    def test_it_stays_if_fewer_are_faster_by_less_than_the_tolerance(self, advised, make_window):
         window, cost = make_window(1000, 4000, 2000, positions=(800, 600, 400, 200)), at(0.1)
         assert recommended(window, cost, depths(window, cost), TOLERANCE).tokens == 3
         assert advised(Verdict.OPTIMAL, cost=cost) is Action.KEEP
@@ -107,13 +107,13 @@ class TestHarmful:
         assert advised(Verdict.HARMFUL, positions, cost=at(0.3)) is Action.DECREASE
         assert advised(Verdict.HARMFUL, positions, cost=at(0.3), depth=depth(5)) is Action.INCREASE
 
-    def test_whatever_pays_is_better_however_little(self, advised):
+    def test_any_depth_that_pays_is_better(self, advised):
         # S(1) = 1.0 and S(2) = 0.98: within the tolerance.
         positions = (300, 268)
         assert advised(Verdict.HARMFUL, positions, cost=at(0.3)) is Action.DECREASE
         assert advised(Verdict.POOR, positions, cost=at(0.3)) is Action.KEEP
 
-    def test_of_the_present_depth_it_is_known_that_it_does_not_pay(self, advised):
+    def test_not_if_the_present_depth_does_not_pay(self, advised):
         assert advised(Verdict.HARMFUL, cost=at(0.1), depth=depth(4)) is Action.DISABLE
 
 
@@ -121,18 +121,18 @@ class TestWithoutBounds:
     BUSY = {"running": 4.0, "increments": [{"drafts": 33}] * 30}  # noqa: RUF012
 
     @pytest.mark.parametrize("cost", [at(0.3), at(1.0), None])
-    def test_nothing_is_advised_by_a_few_requests(self, advised, cost):
+    def test_too_few_requests_have_no_advice(self, advised, cost):
         positions, sure = (800, 600, 400, 400), Estimate(3.2, 3.1, 3.3, 0.05)
         # 24 requests, four at a time, are six one after the other.
         few = {**self.BUSY, "first_tokens": 24}
         assert advised(Verdict.MARGINAL, positions, cost=cost, **few) is Action.COLLECT
         assert advised(Verdict.MARGINAL, positions, cost=cost, length=sure, **few) is not Action.COLLECT
 
-    def test_an_engine_that_does_not_tell_its_requests_is_advised_by_the_figures(self, advised):
+    def test_an_engine_that_does_not_count_requests_has_advice(self, advised):
         assert advised(Verdict.MARGINAL, cost=at(0.3), running=4.0) is Action.DECREASE
 
 
-def test_only_what_is_harmful_is_disabled(advised):
+def test_only_a_harmful_verdict_is_disabled(advised):
     for verdict in set(Verdict) - {Verdict.HARMFUL}:
         for positions in ((0,), (0, 0), (800, 600, 400, 200)):
             for tokens in (None, 0):
@@ -142,7 +142,7 @@ def test_only_what_is_harmful_is_disabled(advised):
                 assert found is not Action.DISABLE
 
 
-def test_fewer_than_one_token_is_not_advised_without_knowing_that_none_is_better(advised):
+def test_no_speculation_is_not_advised_without_a_cost(advised):
     assert advised(Verdict.POOR, (99,)) is Action.COLLECT
 
 
@@ -157,7 +157,7 @@ class TestWhereTheCostIsUnknown:
             (0, Action.DECREASE),
         ],
     )
-    def test_it_goes_by_the_last_position(self, advised, last, expected):
+    def test_it_depends_on_the_last_position(self, advised, last, expected):
         assert advised(Verdict.MARGINAL, (800, 600, 400, last)) is expected
 
     def test_more_tokens_are_not_advised_where_they_are_poor(self, advised):
@@ -170,7 +170,7 @@ class TestWhereTheCostIsUnknown:
         assert found == [Action.INCREASE, Action.KEEP, Action.KEEP, Action.DECREASE]
 
     @pytest.mark.parametrize("positions", [(), (0, 0, 0)])
-    def test_where_positions_are_not_told_it_stays(self, make_window, positions):
+    def test_without_positions_it_stays(self, make_window, positions):
         window = make_window(1000, 3000, 500, positions=positions)
         known = {"length": None, "cost": None, "depth": None, "crossover": None, "better_method": False}
         known["policy"] = DepthPolicy()
@@ -185,27 +185,27 @@ class TestWhereTheCostIsUnknown:
 
 class TestLimitBatch:
     @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.HARMFUL])
-    def test_where_more_run_than_it_pays_for(self, advised, verdict):
+    def test_above_the_crossover(self, advised, verdict):
         assert advised(verdict, running=16.1, crossover=16.0) is Action.LIMIT_BATCH
         assert advised(verdict, running=16.1, crossover=16.0, cost=at(1.0)) is Action.LIMIT_BATCH
 
-    def test_not_where_another_depth_pays_at_this_very_load(self, advised):
+    def test_not_if_another_depth_pays_at_this_load(self, advised):
         positions = (400, 150, 50, 10)
         more = {"running": 16.1, "crossover": 16.0, "cost": at(0.3)}
         assert advised(Verdict.HARMFUL, positions, **more) is Action.DECREASE
         assert advised(Verdict.POOR, positions, **more) is Action.DECREASE
 
     @pytest.mark.parametrize(("running", "crossover"), [(16.0, 16.0), (None, 16.0), (16.1, None)])
-    def test_not_where_that_is_not_known(self, advised, running, crossover):
+    def test_not_with_an_unknown_crossover(self, advised, running, crossover):
         assert advised(Verdict.HARMFUL, running=running, crossover=crossover) is Action.DISABLE
 
-    def test_not_where_it_pays(self, advised):
+    def test_not_if_it_pays(self, advised):
         assert advised(Verdict.MARGINAL, running=16.1, crossover=16.0) is Action.KEEP
 
 
 class TestSwitchMethod:
     @pytest.mark.parametrize("verdict", sorted(set(Verdict) - {Verdict.INSUFFICIENT}))
-    def test_a_better_method_outweighs_everything(self, advised, verdict):
+    def test_a_better_method_precedes_all_other_advice(self, advised, verdict):
         more = {"cost": at(1.0), "crossover": 1.0, "running": 2.0}
         assert advised(verdict, better_method=True, **more) is Action.SWITCH_METHOD
 
@@ -213,7 +213,7 @@ class TestSwitchMethod:
         ("lower", "upper", "expected"),
         [(1.31, 1.3, True), (1.3, 1.3, False), (1.0, 0.7, False), (1.01, 0.7, True)],
     )
-    def test_it_is_better_beyond_doubt_and_a_gain(self, lower, upper, expected):
+    def test_it_is_better_if_significantly_faster_and_a_gain(self, lower, upper, expected):
         other, this = Estimate(2.0, lower, 3.0, 0.1), Estimate(0.6, 0.5, upper, 0.1)
         assert is_better(other, this) is expected
 

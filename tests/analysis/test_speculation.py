@@ -1,4 +1,4 @@
-"""What is known of speculation, and from whom."""
+"""Speculation and its sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 SERVED = ServedSpeculation("eagle3", 4, "served/draft")
 
 
-def test_what_nobody_says_is_unknown():
+def test_without_a_source_all_is_unknown():
     assert resolve(None, "", None) == Speculation("", "", "", None)
 
 
@@ -26,19 +26,19 @@ def test_what_nobody_says_is_unknown():
         (None, "", None, ("", "")),
     ],
 )
-def test_the_method_is_the_surest_that_is_named_and_the_source_says_by_whom(method, label, served, expected):
+def test_the_method_has_the_most_certain_source(method, label, served, expected):
     speculation = resolve(SpeculativeSettings(method=method), label, served)
     assert (speculation.method, speculation.source) == expected
 
 
-def test_each_field_is_resolved_for_itself():
+def test_each_field_has_its_own_source():
     speculation = resolve(SpeculativeSettings(tokens=6), "mtp", SERVED)
     assert speculation == Speculation("mtp", "label", "served/draft", 6)
     speculation = resolve(SpeculativeSettings(draft_model="mine"), "", SERVED)
     assert speculation == Speculation("eagle3", "server_info", "mine", 4)
 
 
-def test_the_arguments_of_the_pod_go_before_what_the_server_says_and_after_the_label():
+def test_pod_arguments_precede_server_info_and_follow_the_label():
     pod = ServedSpeculation("mtp", 2, "pod/draft", BatchSchedule((1, 9), (2, 0)))
     assert resolve(None, "", SERVED, pod) == Speculation(
         "mtp", "pod_arguments", "pod/draft", 2, BatchSchedule((1, 9), (2, 0))
@@ -52,7 +52,7 @@ def test_the_arguments_of_the_pod_go_before_what_the_server_says_and_after_the_l
 @pytest.mark.parametrize(
     ("running", "off"), [(1, False), (16.9, False), (17, True), (500, True), (0, False), (None, False)]
 )
-def test_drafting_is_scheduled_off_from_the_batch_size_on_that_the_server_names(running, off):
+def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, off):
     served = ServedSpeculation("mtp", 4, schedule=BatchSchedule((1, 17), (4, 0)))
     assert resolve(None, "", served).scheduled_off(running) is off
 

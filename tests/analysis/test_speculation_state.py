@@ -1,4 +1,4 @@
-"""What speculation does now."""
+"""State of speculation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_one_that_drafts_is_active(found):
     assert found({"drafts": 1, **SILENT}) is State.ACTIVE
 
 
-def test_one_that_was_not_seen_is_unreachable_whatever_it_did(found):
+def test_an_absent_engine_is_unreachable(found):
     assert found({"drafts": 1}, reachable=False) is State.UNREACHABLE
     assert found(SILENT, reachable=False, speculates=False) is State.UNREACHABLE
 
@@ -98,7 +98,7 @@ def test_only_a_whole_window_can_be_stalled(found):
     ],
     ids=str,
 )
-def test_a_stall_takes_more_decode_steps_than_chance_explains(found, decoded, expected):
+def test_a_stall_needs_more_decode_steps_than_min_drafts(found, decoded, expected):
     assert found(decoded) is expected
 
 

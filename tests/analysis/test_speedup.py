@@ -1,4 +1,4 @@
-"""Whether speculation pays as it runs: the worked examples of docs/semantics.md, and what has no value."""
+"""Speed-up of speculation: the worked examples of docs/semantics.md, and unknown values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_steps_without_a_draft_make_the_speed_up_smaller(make_window):
     assert break_even_acceptance_ratio(window, at(0.1, 0.1)) == pytest.approx(0.1 + 0.1 * 100 / 200)
 
 
-def test_where_steps_are_unknown_every_one_is_taken_to_draft(make_window):
+def test_with_unknown_steps_every_step_is_assumed_to_draft(make_window):
     window = make_window(50, 200, 100, generation_tokens=202, first_tokens=2)
     assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(3.0 / 1.5)
     assert speedup_ceiling_ratio(window) == 3.0
@@ -83,7 +83,7 @@ def test_an_engine_that_finds_nothing_to_propose_only_pays(make_window):
     assert break_even_acceptance_ratio(window, at(0.03, 0.1)) is None
 
 
-def test_where_nothing_was_drafted_there_is_neither_a_break_even_rate_nor_a_ceiling(make_window):
+def test_without_drafts_there_is_no_break_even_rate_and_no_ceiling(make_window):
     for drafts in (None, 0):
         window = make_window(drafts, drafts, drafts, decode_steps=100, generation_tokens=102, first_tokens=2)
         assert break_even_acceptance_ratio(window, at(0.1)) is None
@@ -126,7 +126,7 @@ def test_more_first_tokens_than_tokens_have_no_speed_up(make_window):
         {"decode_steps": 10, "generation_tokens": 10, "first_tokens": 0},
     ],
 )
-def test_what_is_unknown_or_idle_has_no_value(make_window, formula, counters):
+def test_an_unknown_or_idle_window_has_no_speedup(make_window, formula, counters):
     assert formula(make_window(**counters), at(0.1, 0.1)) is None
 
 
@@ -206,20 +206,20 @@ class TestHowSure:
         assert estimate.lower < estimate.value < estimate.upper
         assert 0.001 < estimate.standard_error < 0.2
 
-    def test_an_expensive_drafter_is_as_sure_in_proportion(self, make_window):
+    def test_the_bounds_of_an_expensive_drafter_are_proportional(self, make_window):
         # Always 1.5 draft tokens a step, so that the cost only divides.
         window = summed(make_window, _run(1, 60), seconds=60.0)
         free, dear = speedup_estimate(window, at(0.0)), speedup_estimate(window, at(0.5))
         assert free.standard_error / dear.standard_error == pytest.approx(1.75)
 
-    def test_they_are_never_surer_than_independent_drafts_would_make_them(self, make_window):
+    def test_they_are_never_narrower_than_those_of_independent_drafts(self, make_window):
         same = [{**_run(1, 1)[0]} for _ in range(60)]
         window = summed(make_window, same, seconds=60.0)
         done, drafts = work(window), window.counters[Counter.DRAFTS]
         expected = (independent_variance(window) * drafts) ** 0.5 / done.plain_steps(at(0.1))
         assert speedup_estimate(window, at(0.1)).standard_error == pytest.approx(expected)
 
-    def test_drafts_that_differ_in_length_may_make_them_surer(self, make_window):
+    def test_drafts_of_different_lengths_may_make_them_narrower(self, make_window):
         # Two of three tokens at a time: how many were drafted and how many accepted may go together.
         same = [{**_run(1, 1)[0]} for _ in range(60)]
         for one in same:
@@ -232,7 +232,7 @@ class TestHowSure:
             certain * drafts**0.5 / plain
         )
 
-    def test_what_is_impossible_is_not_within_the_bounds(self, make_window):
+    def test_the_bounds_are_within_the_possible_range(self, make_window):
         # Nearly everything is accepted in one half of the window and nearly nothing in the other.
         increments = []
         for second in range(60):
@@ -245,7 +245,7 @@ class TestHowSure:
         assert estimate.lower == pytest.approx(1 / 1.35)
         assert estimate.upper == pytest.approx(4 / 1.35)
 
-    def test_an_engine_that_shows_no_positions_has_bounds_too(self, make_window):
+    def test_an_engine_without_positions_has_bounds_too(self, make_window):
         increments = [{**one, "positions": ()} for one in _run(1, 60)]
         window = summed(make_window, increments, seconds=60.0)
         assert window.positions == ()

@@ -1,4 +1,4 @@
-"""What a method usually costs."""
+"""Typical costs of methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_older_names_are_known(alias, name):
 @pytest.mark.parametrize(
     "method", ["", "draft_model", "custom_class", "extract_hidden_states", "mtpx", "a_new_method"]
 )
-def test_of_others_nobody_can_say(method):
+def test_other_methods_have_no_typical_cost(method):
     assert method_cost(method) is None
 
 
@@ -40,7 +40,7 @@ def test_a_drafter_with_weights_costs_more_than_a_search():
     ("method", "expected"),
     [("ngram", False), ("ngram_gpu", False), ("suffix", False), ("medusa", False), ("eagle3", True)],
 )
-def test_a_step_that_searches_in_vain_is_no_plain_one(method, expected):
+def test_a_step_with_a_vain_search_is_not_plain(method, expected):
     assert undrafted_steps_are_plain(method) is expected
 
 

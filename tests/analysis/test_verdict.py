@@ -55,7 +55,7 @@ class TestWhereTheCostIsKnown:
             (2.8, Verdict.OPTIMAL),
         ],
     )
-    def test_it_goes_by_the_speedup(self, evaluated, speedup, expected):
+    def test_it_depends_on_the_speedup(self, evaluated, speedup, expected):
         assert evaluated(speedup_value=speedup, cost=cost_from()) is expected
         assert evaluated(speedup_value=speedup, speedup=estimate(speedup, 0, 3), cost=cost_from()) is expected
 
@@ -69,10 +69,10 @@ class TestWhereTheCostIsKnown:
         )
         assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 1.0), cost=cost_from()) is Verdict.POOR
 
-    def test_without_bounds_nothing_is_harmful(self, evaluated):
+    def test_without_bounds_it_is_never_harmful(self, evaluated):
         assert evaluated(speedup_value=0.1, cost=cost_from()) is Verdict.POOR
 
-    def test_a_default_cost_calls_nothing_harmful(self, evaluated):
+    def test_a_default_cost_is_never_harmful(self, evaluated):
         cost = cost_from(CostSource.DEFAULT)
         assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost) is Verdict.POOR
         assert evaluated(speedup_value=2.8, speedup=estimate(2.8, 2.7, 2.9), cost=cost) is Verdict.OPTIMAL
@@ -88,9 +88,7 @@ class TestWhereTheCostIsKnown:
             (1.1999, None, Verdict.POOR),
         ],
     )
-    def test_unless_drafts_are_so_short_that_they_need_no_cost_to_be_harmful(
-        self, evaluated, length, speedup, expected
-    ):
+    def test_except_with_drafts_too_short_to_pay_at_any_cost(self, evaluated, length, speedup, expected):
         more = {
             "length": None if length is None else estimate(1.004, 1.0, length),
             "speedup": None if speedup is None else estimate(0.9, 0.8, speedup),
@@ -110,12 +108,12 @@ class TestWhereTheCostIsKnown:
             (None, Verdict.POOR),
         ],
     )
-    def test_a_cost_calls_nothing_harmful_at_another_load(self, evaluated, source, running, expected):
+    def test_a_cost_of_another_load_is_never_harmful(self, evaluated, source, running, expected):
         cost = cost_from(source, 16.0)
         found = evaluated(running=running, speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost)
         assert found is expected
 
-    def test_thresholds_are_the_policy_s(self, evaluated):
+    def test_thresholds_are_those_of_the_policy(self, evaluated):
         policy = Policy.model_validate(
             {"speedup": {"harmful": 1.05, "poor": 1.2, "marginal": 1.5, "healthy": 3}}
         )
@@ -172,7 +170,7 @@ class TestWhereTheCostIsUnknown:
             ((800, 0, 0, 0), Verdict.MARGINAL),
         ],
     )
-    def test_it_goes_by_length_and_pooled_acceptance(self, evaluated, positions, expected):
+    def test_it_depends_on_length_and_pooled_acceptance(self, evaluated, positions, expected):
         assert evaluated(positions) is expected
         assert evaluated(positions, length=estimate(1 + sum(positions) / 1000)) is expected
 
@@ -193,7 +191,7 @@ class TestWhereTheCostIsUnknown:
         )
         assert evaluated(positions, policy=policy) is expected
 
-    def test_more_is_not_asked_of_a_short_draft_than_it_can_give(self, evaluated):
+    def test_the_required_length_is_lower_for_short_drafts(self, evaluated):
         policy = Policy.model_validate(
             {"acceptance": {"healthy_length": 2.5, "optimal_length": 3.0, "healthy_length_per_token": 0.6}}
         )
@@ -221,9 +219,7 @@ class TestWhereTheCostIsUnknown:
         [(299, Verdict.POOR), (300, Verdict.MARGINAL), (500, Verdict.HEALTHY), (1001, Verdict.OPTIMAL)],
     )
     @pytest.mark.parametrize("positions", [(), (0, 0)])
-    def test_where_positions_are_not_told_the_length_decides(
-        self, make_window, accepted, expected, positions
-    ):
+    def test_without_positions_the_length_decides(self, make_window, accepted, expected, positions):
         window = make_window(1000, 2000, accepted, positions=positions)
         known = {"length": None, "speedup_value": None, "speedup": None, "cost": None, "policy": Policy()}
         assert verdict(window, **known) is expected
@@ -257,7 +253,7 @@ class TestInsufficient:
         assert says_too_little(None)
         assert not says_too_little(100)
 
-    def test_nothing_drafted_says_nothing_however_little_is_asked_for(self, make_window):
+    def test_without_drafts_there_is_none_at_any_threshold(self, make_window):
         assert insufficient(make_window(0, 0, 0), length=None, policy=Policy(min_drafts=1))
         assert not insufficient(make_window(1, 4, 2), length=None, policy=Policy(min_drafts=1))
 
@@ -270,7 +266,7 @@ class TestInsufficient:
         assert not says_too_little(length=Estimate(2.0, lower, upper, 0.2))
         assert says_too_little(length=Estimate(2.0, lower - 0.001, upper + 0.001, 0.2))
 
-    def test_a_bound_that_was_clipped_does_not_make_it_sure(self, says_too_little):
+    def test_a_clipped_bound_does_not_narrow_it(self, says_too_little):
         assert says_too_little(length=Estimate(1.1, 1.0, 1.4, 0.15))
 
     @pytest.mark.parametrize(
@@ -287,7 +283,7 @@ class TestInsufficient:
         assert not says_too_little(length=Estimate(2.0, 1.9, 2.1, 0.05), **of)
 
     @pytest.mark.parametrize("unknown", [{"first_tokens": None}, {"gauges": (None, None, None)}])
-    def test_requests_that_are_not_told_may_be_many(self, says_too_little, unknown):
+    def test_unknown_requests_may_be_many(self, says_too_little, unknown):
         of = {"first_tokens": 0, "gauges": (1.0, None, None), "increments": [{"drafts": 33}] * 30}
         assert not says_too_little(**{**of, **unknown})
 
@@ -297,6 +293,6 @@ class TestInsufficient:
         assert verdict(window, cost=cost_from(), **known) is Verdict.INSUFFICIENT
         assert verdict(window, cost=None, **known) is Verdict.INSUFFICIENT
 
-    def test_nor_is_there_one_where_nothing_is_counted(self, make_window):
+    def test_without_counters_there_is_none_either(self, make_window):
         known = {"length": None, "speedup_value": None, "speedup": None, "policy": Policy()}
         assert verdict(make_window(), cost=None, **known) is Verdict.INSUFFICIENT

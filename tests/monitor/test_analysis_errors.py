@@ -1,4 +1,4 @@
-"""A defect in one part of the analysis ends nothing else, and is told once."""
+"""An internal error in one part of the analysis ends only that part, and has one event."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def told(errors):
     return [(event.name, event.fields["part"], event.is_bad) for event in errors.events()]
 
 
-def test_what_works_is_returned_and_no_event(errors):
+def test_a_result_is_returned_without_an_event(errors):
     assert errors.attempt("sum", 1.0, lambda: 7) == 7
     assert not errors.failed("sum", 1.0)
     assert errors.events() == []
 
 
-def test_a_failure_is_told_once_with_its_error(errors):
+def test_a_failure_has_one_event_with_its_error(errors):
     for moment in (1.0, 2.0, 3.0):
         assert errors.attempt("sum", moment, fails) is None
     assert errors.failed("sum", 3.0)
@@ -38,14 +38,14 @@ def test_a_failure_is_told_once_with_its_error(errors):
     assert errors.events() == []
 
 
-def test_parts_fail_apart(errors):
+def test_parts_fail_independently(errors):
     errors.attempt("sum", 1.0, fails)
     errors.attempt("product", 1.0, fails)
     assert told(errors) == [("analysis_failed", "sum", True), ("analysis_failed", "product", True)]
     assert not errors.failed("sum", 2.0)
 
 
-def test_it_works_again_after_a_while_without_a_failure_and_may_fail_again(errors):
+def test_a_part_recovers_after_a_minute_without_a_failure(errors):
     errors.attempt("sum", 1.0, fails)
     errors.attempt("sum", 2.0, int)
     errors.attempt("sum", 3.0, fails)
@@ -56,7 +56,7 @@ def test_it_works_again_after_a_while_without_a_failure_and_may_fail_again(error
     assert told(errors) == [("analysis_works_again", "sum", False), ("analysis_failed", "sum", True)]
 
 
-def test_what_ends_the_process_is_not_held_back(errors):
+def test_an_exit_is_not_caught(errors):
     def stop():
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""What the log is told, once."""
+"""Events of one engine, each once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(notifier, evaluation, now):
 
 
 class TestAVerdict:
-    def test_is_told_with_what_was_found(self, notifier):
+    def test_has_an_event_with_the_findings(self, notifier):
         (event,) = notifier.changes(evaluated(), 0.0)
         assert (event.name, event.is_bad) == ("verdict_changed", False)
         assert event.fields == {
@@ -40,31 +40,31 @@ class TestAVerdict:
             "findings": ["cliff"],
         }
 
-    def test_is_told_once(self, notifier):
+    def test_has_one_event(self, notifier):
         notifier.changes(evaluated(), 0.0)
         assert told(notifier, evaluated(), 5.0) == told(notifier, evaluated(), 500.0) == []
 
-    def test_that_is_another_one_is_told_when_it_has_stood_for_a_minute(self, notifier):
+    def test_that_changes_has_an_event_after_a_minute(self, notifier):
         notifier.changes(evaluated(), 0.0)
         assert told(notifier, evaluated(Verdict.HARMFUL), 5.0) == []
         assert told(notifier, evaluated(Verdict.HARMFUL), 4.9 + LOGGED_AFTER) == []
         (event,) = notifier.changes(evaluated(Verdict.HARMFUL), 5.0 + LOGGED_AFTER)
         assert (event.fields["verdict"], event.fields["before"], event.is_bad) == ("harmful", "healthy", True)
 
-    def test_that_goes_back_and_forth_is_not_told(self, notifier):
+    def test_that_alternates_has_no_event(self, notifier):
         notifier.changes(evaluated(), 0.0)
         for second in range(0, 600, 10):
             verdict = Verdict.MARGINAL if second // 10 % 2 else Verdict.HEALTHY
             assert told(notifier, evaluated(verdict), 10.0 + second) == []
 
-    def test_that_cannot_be_given_for_a_while_is_no_news(self, notifier):
+    def test_that_is_insufficient_for_a_while_has_no_event(self, notifier):
         notifier.changes(evaluated(), 0.0)
         assert told(notifier, evaluated(Verdict.INSUFFICIENT), 5.0) == []
         assert told(notifier, evaluated(Verdict.INSUFFICIENT), 500.0) == []
         assert told(notifier, evaluated(), 505.0) == []
 
 
-def test_advice_is_told_when_it_is_another(notifier):
+def test_other_advice_has_an_event(notifier):
     notifier.changes(evaluated(), 0.0)
     (event,) = notifier.changes(evaluated(action=Action.DECREASE, tokens=3), 300.0)
     assert (event.name, event.is_bad) == ("recommendation_changed", False)
@@ -80,7 +80,7 @@ def test_advice_is_told_when_it_is_another(notifier):
     assert (event.fields["before"], event.fields["recommended_tokens"]) == ("decrease", 2)
 
 
-def test_a_stall_is_told_when_it_begins_and_when_it_ends(notifier):
+def test_a_stall_has_an_event_at_its_begin_and_at_its_end(notifier):
     insufficient = Verdict.INSUFFICIENT
     assert told(notifier, evaluated(insufficient), 0.0) == []
     (event,) = notifier.changes(evaluated(insufficient, State.STALLED), 5.0)
@@ -89,7 +89,7 @@ def test_a_stall_is_told_when_it_begins_and_when_it_ends(notifier):
     assert told(notifier, evaluated(insufficient, State.IDLE), 15.0) == ["drafting_no_longer_stalled"]
 
 
-def test_another_state_is_told_with_the_one_before(notifier):
+def test_another_state_has_an_event_with_the_one_before(notifier):
     insufficient = Verdict.INSUFFICIENT
     assert told(notifier, evaluated(insufficient, State.IDLE), 0.0) == []
     (event,) = notifier.changes(evaluated(insufficient, State.ACTIVE), 5.0)
@@ -98,13 +98,13 @@ def test_another_state_is_told_with_the_one_before(notifier):
     assert told(notifier, evaluated(insufficient, State.ACTIVE), 10.0) == []
 
 
-def test_a_stall_that_was_there_before_is_told(notifier):
+def test_a_stall_in_the_first_evaluation_has_an_event(notifier):
     assert told(notifier, evaluated(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
 
 
 class TestAnEngineThatIsGone:
     @pytest.mark.parametrize("is_bad", [True, False])
-    def test_is_told_once_and_again_when_it_is_back(self, notifier, is_bad):
+    def test_has_one_event_and_another_at_its_return(self, notifier, is_bad):
         told(notifier, evaluated(), 0.0)
         (event,) = notifier.gone(is_bad=is_bad)
         assert (event.name, event.is_bad) == ("state_changed", is_bad)
@@ -115,11 +115,11 @@ class TestAnEngineThatIsGone:
         assert event.fields == {"state": "active", "before": "unreachable"}
         assert len(notifier.gone(is_bad=is_bad)) == 1
 
-    def test_before_anything_was_known_of_it_is_told_too(self, notifier):
+    def test_without_an_evaluation_has_an_event_too(self, notifier):
         (event,) = notifier.gone(is_bad=True)
         assert event.fields == {"state": "unreachable", "before": ""}
 
-    def test_no_longer_counts_as_stalled_and_is_told_again_if_it_still_is(self, notifier):
+    def test_ends_a_stall_that_has_an_event_again_later(self, notifier):
         assert told(notifier, evaluated(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
         (event,) = notifier.gone(is_bad=True)
         assert (event.name, event.fields["before"]) == ("state_changed", "stalled")
@@ -131,7 +131,7 @@ class TestTheConfiguredTokens:
     def tell(self, notifier, now, *tokens_and_beginnings):
         return [event.fields for event in notifier.changes(evaluated(), now, *tokens_and_beginnings)[:1]]
 
-    def test_are_told_when_windows_began_again_because_of_them(self, notifier):
+    def test_have_an_event_when_they_reset_the_windows(self, notifier):
         notifier.changes(evaluated(), 0.0, 5, 0)
         assert notifier.changes(evaluated(), 5.0, 5, 0) == []
         (event,) = notifier.changes(evaluated(), 10.0, 3, 1)
@@ -139,7 +139,7 @@ class TestTheConfiguredTokens:
         assert event.fields == {"configured_tokens": 3, "before": 5}
         assert notifier.changes(evaluated(), 15.0, 3, 1) == []
 
-    def test_that_a_server_shows_one_by_one_are_no_news(self, notifier):
+    def test_that_a_server_shows_one_by_one_have_no_event(self, notifier):
         for second, tokens in enumerate((0, 1, 2, 5)):
             assert [event.name for event in notifier.changes(evaluated(), second, tokens, 0)] in (
                 [],
@@ -151,7 +151,7 @@ class TestTheConfiguredTokens:
             notifier.changes(evaluated(), second, tokens, 0)
         assert self.tell(notifier, 10.0, 3, 1) == [{"configured_tokens": 3, "before": 5}]
 
-    def test_that_stay_the_same_with_another_method_are_no_news(self, notifier):
+    def test_that_stay_the_same_with_another_method_have_no_event(self, notifier):
         notifier.changes(evaluated(), 0.0, 5, 0)
         assert notifier.changes(evaluated(), 5.0, 5, 1) == []
         assert self.tell(notifier, 10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
@@ -170,7 +170,7 @@ class TestTheConfiguredTokens:
         (False, True, "acceptance_baseline_reset"),
     ],
 )
-def test_a_drop_is_told_with_its_numbers(dropped, learned_again, name):
+def test_a_drop_has_an_event_with_its_numbers(dropped, learned_again, name):
     change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, learned_again)
     event = drop_event(change)
     assert (event.name, event.is_bad) == (name, dropped)

@@ -66,7 +66,7 @@ class TestChecks:
             assert watched.poll(page(n)) == []
         assert watched.snapshot().broken == frozenset()
 
-    def test_two_successive_polls_break_it_and_the_log_says_which_numbers(self, watched, good, torn):
+    def test_two_successive_polls_break_it_with_an_event_of_the_numbers(self, watched, good, torn):
         watched.poll(good(1))
         watched.poll(torn(2))
         (event,) = watched.poll(torn(3))
@@ -80,7 +80,7 @@ class TestChecks:
         }
         assert watched.snapshot().broken == {Check.POSITIONS_ADD_UP}
 
-    def test_it_is_said_once_and_once_when_it_holds_again(self, watched, good, torn):
+    def test_it_has_one_event_and_one_when_it_holds_again(self, watched, good, torn):
         for n in (1, 2):
             watched.poll(torn(n))
         assert watched.poll(torn(3)) == []

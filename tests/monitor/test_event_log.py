@@ -1,4 +1,4 @@
-"""The ring of events: identifiers, bounds, and what a reader who fell behind is told."""
+"""Event log: identifiers, limits, and gaps of slow readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WALL = 1_790_000_000.0
 
 
 def filled(number, most=5, run="a1"):
-    """A ring into which so many events went."""
+    """Event log with ``number`` events."""
     log = EventLog(run, most)
     for n in range(1, number + 1):
         log.record(Event("engine_reset", {"n": n}), WALL + n, "one", ("m", "0"))
@@ -71,14 +71,14 @@ def test_an_event_of_a_target_has_no_engine():
     assert lines == [{"event": "target_recovered", "log_level": "info", **line}]
 
 
-def test_lists_are_kept_and_what_json_cannot_hold_is_written_out():
+def test_lists_are_kept_and_other_values_become_text():
     log = EventLog("a1")
     log.record(Event("check_broken", {"numbers": [1, 2], "odd": {1}, "nothing": None}), WALL, "one")
     (event,) = log.since().events
     assert event.fields == {"numbers": (1, 2), "odd": "{1}", "nothing": None}
 
 
-def test_the_text_of_a_defect_of_ours_stays_in_the_log():
+def test_the_text_of_an_internal_error_stays_in_the_log():
     log = EventLog("a1")
     error = ValueError("password=secret")
     log.record(
@@ -110,7 +110,7 @@ def test_a_reader_from_the_beginning_of_an_empty_ring_misses_nothing():
 
 
 @pytest.mark.parametrize(("identifier", "gap"), [("a1-3", False), ("a1-2", True), ("a1-0", True)])
-def test_a_reader_who_fell_behind_is_told(identifier, gap):
+def test_a_reader_that_fell_behind_gets_a_gap(identifier, gap):
     since = filled(8).since(identifier)
     assert (numbers(since), since.gap) == ([4, 5, 6, 7, 8], gap)
 
@@ -127,13 +127,13 @@ def test_an_event_that_is_still_to_come_is_taken_for_the_newest():
 @pytest.mark.parametrize(
     "identifier", ["", "3", "a1-", "a1-x", "-3", "a1-3 ", "A1-3", "a1-३", "a1-" + "9" * 16]
 )
-def test_what_is_no_identifier_is_refused(identifier):
+def test_an_invalid_identifier_is_rejected(identifier):
     with pytest.raises(UnknownEventError, match="is not the id of an event"):
         filled(3).since(identifier)
 
 
 @given(number=st.integers(0, 40), most=st.integers(1, 10), seen=st.integers(0, 40))
-def test_whoever_asks_again_and_again_gets_each_event_once_or_is_told_of_a_gap(number, most, seen):
+def test_repeated_requests_get_each_event_once_or_a_gap(number, most, seen):
     log, seen = filled(number, most), min(seen, number)
     since = log.since(f"a1-{seen}")
     assert numbers(since) == list(range(max(seen, number - most) + 1, number + 1))
@@ -154,7 +154,7 @@ async def test_a_reader_who_is_behind_does_not_wait():
     await filled(3).beyond("a1-2")
 
 
-async def test_nobody_waits_for_a_ring_that_is_closed(until):
+async def test_readers_of_a_closed_log_do_not_wait(until):
     log = filled(3)
     waiting = asyncio.ensure_future(log.beyond("a1-3"))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""An experiment of simulated servers, from their pages to ours, held against what is true of them."""
+"""Experiment with simulated servers, from their pages to /metrics, compared with the ground truth."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ class Fleet:
         await self.service.reload()
 
     async def json(self):
-        """What the API says of the one experiment."""
+        """Return the only experiment of the API."""
         async with aiohttp.ClientSession() as session:
             answer = await session.get(self.service.urls[0] + "api/v1/snapshot")
             (experiment,) = (await answer.json())["experiments"]
         return experiment
 
     async def samples(self):
-        """What the page says of experiments and engines, by metric: label values to number."""
+        """Return samples of experiments and engines by metric: label values to number."""
         async with aiohttp.ClientSession() as session:
             answer = await session.get(self.service.urls[0] + "metrics")
             text = await answer.text()
@@ -171,21 +171,21 @@ async def test_the_speedups_of_simulated_servers_are_near_the_truth(fleet_of):
     assert of_api["speedup_ratio"]["end_to_end"]["value"] == value
 
 
-async def test_the_baseline_tells_what_drafting_costs_and_a_faster_arm_that_there_is_a_better_method(
+async def test_the_baseline_yields_the_cost_and_a_faster_arm_the_better_method(
     fleet_of,
 ):
     fleet = await fleet_of(SERVERS)
     await fleet.polled(ADVISED)
     found = await fleet.samples()
     (cost,) = of(found["spec_decode_draft_cost_ratio"], target="eagle", source="measured")
-    # The draft model's own share and its start are told apart by the default of the method.
+    # The draft model's own share and its start are split by the default of the method.
     usual = 1 + 0.10 / 0.07 / 4
     assert cost * usual == pytest.approx(draft_cost_ratio(EAGLE, 8), rel=0.25)
     assert of(found["spec_decode_recommendation"], target="ngram", action="switch_method") == [1.0]
     assert of(found["spec_decode_recommendation"], target="eagle", action="switch_method") == [0.0]
 
 
-async def test_arms_under_another_load_have_no_speedup_and_the_page_says_why(fleet_of):
+async def test_arms_under_another_load_have_no_speedup_and_the_page_shows_the_reason(fleet_of):
     busy = scenario({"concurrency": 32}, method="draft_model", tokens=4)
     fleet = await fleet_of(SERVERS | {"eagle": busy})
     await fleet.polled(SECONDS)

@@ -45,7 +45,7 @@ def test_the_better_method_is_named_as_late():
     assert (found[2].arm, found[2].method) == ("eagle", "eagle")
 
 
-def test_a_look_at_which_arms_cannot_be_compared_ends_it_at_once():
+def test_a_comparison_of_incomparable_arms_ends_it_at_once():
     tracker = ExperimentTracker(SETTINGS)
     for moment in (0, 300):
         looked(tracker, moment)
@@ -54,7 +54,7 @@ def test_a_look_at_which_arms_cannot_be_compared_ends_it_at_once():
     assert [winner_of(looked(tracker, moment)[0]) for moment in (310, 605, 610)] == [None, None, "eagle"]
 
 
-def test_of_equal_arms_a_winner_is_hardly_ever_named_however_often_they_are_compared():
+def test_equal_arms_hardly_ever_have_a_winner_with_repeated_comparisons():
     """Twenty hours of two arms that are the same, looked at once a minute."""
     known = Known(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
 

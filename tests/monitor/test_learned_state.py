@@ -1,4 +1,4 @@
-"""What is learnt of an engine over hours, and when it starts anew."""
+"""Learned state of an engine, and its resets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def fed_fixture(make_sample):
     return Fed(make_sample)
 
 
-def test_a_sudden_drop_is_told_when_it_begins_and_when_it_ends(fed):
+def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
     fed.run(300)
     assert fed.baseline == pytest.approx(3.0, abs=0.02)
     fed.run(30, length=1.8)
@@ -88,7 +88,7 @@ def test_a_sudden_drop_is_told_when_it_begins_and_when_it_ends(fed):
     assert fed.experience.drops().drops == {DropKind.SUDDEN: 1, DropKind.SLOW: 0}
 
 
-def test_a_pause_of_drafting_under_load_tells_what_drafting_costs(fed):
+def test_a_pause_of_drafting_under_load_yields_the_cost(fed):
     fed.run(200, step=0.028)
     fed.run(200, drafts=0, step=0.02)
     ((load, cost),) = [(known.running_requests, known.draft_cost_ratio) for known in fed.experience.costs()]
@@ -122,7 +122,7 @@ def test_another_drafter_begins_everything_again(make_sample, other):
 
 
 class TestADrafterThatIsNotKnown:
-    """Nobody says so for a while, or only later: it is the same one."""
+    """A drafter that is unknown for a while, or becomes known later, is the same."""
 
     @pytest.mark.parametrize(
         "others",
@@ -138,7 +138,7 @@ class TestADrafterThatIsNotKnown:
             fed.experience.assume(Assumptions(other))
         assert fed.baseline is not None
 
-    def test_is_held_against_the_last_one_that_was_known(self, fed):
+    def test_is_compared_with_the_last_known_one(self, fed):
         fed.run(200)
         fed.experience.assume(Assumptions(Speculation()))
         fed.experience.assume(Assumptions(Speculation("mtp")))
@@ -178,7 +178,7 @@ class TestWhatIsSaved:
         return again
 
     def test_is_there_at_once_after_a_restart_of_the_exporter(self, fed, again):
-        assert again.baseline is None  # nobody knows yet whether the engine is the same
+        assert again.baseline is None  # it is not known yet whether the engine is the same
         again.run(2)
         assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
 
@@ -196,9 +196,7 @@ class TestWhatIsSaved:
             {"drops": 7},
         ],
     )
-    def test_of_an_engine_that_drafts_otherwise_or_that_is_not_understood_is_left_aside(
-        self, saved, again, changed
-    ):
+    def test_of_another_drafter_or_with_an_invalid_form_is_ignored(self, saved, again, changed):
         again.experience.remember({**saved, **changed})
         again.run(2)
         assert again.baseline is None
@@ -248,7 +246,7 @@ class TestWhatIsSaved:
         again.run(1)
         assert again.baseline == pytest.approx(fed.baseline, abs=0.05)
 
-    def test_is_left_aside_if_the_engine_drafts_on_with_fewer_positions(self, saved, again):
+    def test_is_ignored_if_the_engine_keeps_drafting_with_fewer_positions(self, saved, again):
         again.run(60, tokens=3)
         assert again.experience.saved() == saved
         again.run(1, tokens=3)

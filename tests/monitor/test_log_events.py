@@ -20,7 +20,7 @@ TABLE = {event.word: event for event in LOG_EVENTS}
 
 @dataclass(frozen=True)
 class Logged:
-    """What one call logs, as far as it can be read off the code."""
+    """One call that logs, as far as the code shows it."""
 
     place: str
     word: str
@@ -153,7 +153,7 @@ def test_no_word_is_there_twice_and_each_is_a_word():
     assert all(word.replace("_", "").isalpha() and word.islower() for word in TABLE)
 
 
-def test_the_reader_of_the_code_sees_what_it_is_to_see():
+def test_the_scan_of_the_code_finds_all_calls():
     """A test that finds nothing would pass: here is a call of each kind, and what is to be read off it."""
     code = """
 def one(part, is_so):
@@ -189,7 +189,7 @@ def test_the_document_has_the_table_as_it_is():
     assert all(f"\n| `{word}` | " in text for word in TABLE)
 
 
-def test_what_is_around_the_tables_stays(tmp_path):
+def test_the_text_around_the_tables_stays(tmp_path):
     path = tmp_path / "log.md"
     path.write_text(DOCUMENT.read_text(encoding="utf-8").replace(markdown(), "| old |\n"), encoding="utf-8")
     main([str(path)])

@@ -99,7 +99,7 @@ class Replay:
         found = []
         for (begin, before, _), (end, after, _) in pairwise(self.pages):
             if after[NAMES[Counter.DRAFTS]][""] < before[NAMES[Counter.DRAFTS]][""]:
-                found = [(CREATED, end, None, after)]  # with another K: windows begin anew
+                found = [(CREATED, end, None, after)]  # with another K: windows are reset
             else:
                 found.append((begin, end, before, after))
         return found
@@ -163,7 +163,7 @@ def test_during_the_outage_windows_vanish_and_counters_stay():
     assert gone.totals.counters[Counter.DRAFTS] == 3146
 
 
-def test_the_window_over_the_second_process_is_what_its_responses_say():
+def test_the_window_over_the_second_process_equals_its_responses():
     replay = Replay("restart_k3_k5.jsonl.gz", "0")
     replay.run()
     long = replay.watch.snapshot(187.402).windows[-1]
@@ -187,7 +187,7 @@ def test_the_window_over_the_second_process_is_what_its_responses_say():
 
 
 def test_the_first_process_responses_lie_between_its_pages():
-    # It was killed with requests under way, whose drafts no response tells of.
+    # It was killed with requests under way, whose drafts are in no response.
     responses = [
         one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 3
     ]

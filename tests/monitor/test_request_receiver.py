@@ -53,7 +53,7 @@ def body(*records):
     return json.dumps(records).encode()
 
 
-async def test_what_is_taken_is_found(receiver):
+async def test_accepted_requests_have_findings(receiver):
     batch = await receiver.take(body(RECORD, changed("metrics", None)), lines=False)
     assert (len(batch.requests), batch.refused) == (1, {Refusal.WITHOUT_METRICS: 1})
     found = await receiver.findings()
@@ -61,14 +61,14 @@ async def test_what_is_taken_is_found(receiver):
     assert list(found.windows) == ["30s", "5m"]
 
 
-async def test_where_none_are_taken_nothing_is_said(receiver):
+async def test_a_closed_receiver_has_no_findings(receiver):
     await receiver.take(body(RECORD), lines=False)
     receiver.adopt(RequestSettings())
     assert not receiver.is_open
     assert await receiver.findings() == RequestFindings()
 
 
-async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(receiver):
+async def test_a_reload_keeps_the_store_unless_the_labels_change(receiver):
     await receiver.take(body(RECORD), lines=False)
     receiver.adopt(RequestSettings())
     receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
@@ -111,7 +111,7 @@ async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(receiver
     assert (line["dropped"], line["body"], line["status"]) == (0, 0, None)
 
 
-async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(receiver):
+async def test_requests_dropped_by_a_sender_are_counted_and_logged(receiver):
     with capture_logs() as logged:
         batch = await receiver.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
     assert (len(batch.requests), batch.refused) == (1, {Refusal.DROPPED: 7})
@@ -122,7 +122,7 @@ async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(receive
 
 
 @pytest.mark.parametrize("refused", [b"nonsense", body(*[RECORD] * 3)], ids=["no JSON", "above the rate"])
-async def test_what_a_sender_will_say_again_is_not_counted_yet(receiver, clock, refused):
+async def test_unsent_counts_of_a_repeated_body_are_not_counted_yet(receiver, clock, refused):
     """It says it with each body until one is taken: with 400 and 429 it knows that this was not."""
     await receiver.take(body(*[RECORD] * SETTINGS.rate), lines=False)
     with contextlib.suppress(NotJsonError):
@@ -148,7 +148,7 @@ async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_
     assert (found.taken, found.refused) == (SETTINGS.rate + 2, {Refusal.MALFORMED: 1})
 
 
-async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(receiver, clock):
+async def test_a_rejected_body_counts_once_and_is_logged_with_the_last_status(receiver, clock):
     def turned_away(*statuses):
         with capture_logs() as logged:
             for status in statuses:
@@ -162,7 +162,7 @@ async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_l
     assert (found.taken, found.refused) == (0, {Refusal.BODY: 3})
 
 
-async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once(receiver):
+async def test_a_body_with_accepted_or_rejected_requests_counts_once(receiver):
     await receiver.take(body(*[RECORD] * (SETTINGS.rate - 1)), lines=False)
     await receiver.take(body(7), lines=False)
     await receiver.take(body(RECORD, RECORD), lines=False)
@@ -171,14 +171,14 @@ async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once
     assert (await receiver.findings()).bodies == 3
 
 
-async def test_what_cannot_be_read_is_left_to_who_answers_it(receiver):
-    """It is turned away there, as are bodies that never come here."""
+async def test_an_invalid_body_raises(receiver):
+    """The handler rejects it, as it does bodies that it never passes on."""
     with pytest.raises(NotJsonError):
         await receiver.take(b"nonsense", lines=False)
     assert (await receiver.findings()).refused == {}
 
 
-async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(receiver, monkeypatch):
+async def test_an_internal_error_in_the_findings_is_logged_once_and_keeps_the_pages(receiver, monkeypatch):
     async def broken(*_given):
         await asyncio.sleep(0)
         raise ZeroDivisionError
@@ -208,14 +208,14 @@ def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
     assert costs("qwen", "one") is None
 
 
-def test_a_cost_that_is_known_for_another_load_is_no_surer_than_a_usual_one():
+def test_a_cost_of_another_load_counts_as_a_default_cost():
     elsewhere = Cost(0.4, 0.1, CostSource.CONFIGURED, 1.0)
     costs = costs_of(Fleet([Watch("one", ("llama", elsewhere)), Watch("two", ("llama", cost(0.2)))]))
     assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.DEFAULT, None)
     assert costs("llama", "") == cost(0.2)
 
 
-async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):
+async def test_a_target_is_kept_only_if_it_is_monitored(clock, events, monkeypatch):
     fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(9.0)))])
     receiver = RequestReceiver(SETTINGS, fleet, events, clock)
     await receiver.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
@@ -229,7 +229,7 @@ async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch
     assert asked == {"one", "two", ""}
 
 
-def test_what_is_known_more_surely_outweighs_the_rest():
+def test_the_most_certain_source_precedes_the_rest():
     watches = [
         Watch("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
     ]

@@ -1,4 +1,4 @@
-"""What is estimated from a server's pages, held against what is true of the simulated server."""
+"""Estimates from a server's pages, compared with the simulated ground truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a draft token costs, from step times with and without drafts."""
+"""Cost of a draft token, from step times with and without drafts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Engine:
         self.now = 1000.0
 
     def run(self, seconds, running=8, tokens=4, *, plain=True, step_seconds=0.02, rate=50):
-        """Run with so many draft tokens a step; 0 is without drafts."""
+        """Run with ``tokens`` draft tokens per step; 0 is without drafts."""
         for _ in range(seconds):
             steps = round(rate * running) if running else 40
             factor = 1 + self.fixed_cost + self.draft_cost * tokens if tokens else 1
@@ -66,7 +66,7 @@ def test_so_does_a_restart_without_speculation_or_with_another_number_of_tokens(
     running=st.integers(1, 500),
     step_seconds=st.floats(0.001, 0.5),
 )
-def test_what_was_planted_is_found(draft_cost, fixed_tokens, tokens, running, step_seconds):
+def test_a_known_cost_is_recovered(draft_cost, fixed_tokens, tokens, running, step_seconds):
     engine = Engine(draft_cost, fixed_cost=fixed_tokens * draft_cost)
     engine.run(30, running, tokens, step_seconds=step_seconds)
     engine.run(30, running, 0, step_seconds=step_seconds)
@@ -103,7 +103,7 @@ class TestByLoad:
         assert ratio == pytest.approx(0.1)
 
     @pytest.mark.parametrize("running", [None, 0])
-    def test_what_ran_at_an_unknown_load_is_left_out(self, running):
+    def test_steps_at_an_unknown_load_are_omitted(self, running):
         assert Engine().run(60, 1).run(60, running, tokens=0).found() == {}
         assert Engine().run(60, running).run(60, 1, tokens=0).found() == {}
         engine = Engine(0.1).run(60, 1).run(60, 1, tokens=0)
@@ -133,7 +133,7 @@ class TestHowMuchMustBeSeen:
         assert Engine().run(60).run(enough, tokens=0).found()
         assert not Engine().run(60).run(enough - 1, tokens=0).found()
 
-    def test_drafting_must_be_seen_as_long(self):
+    def test_drafting_needs_as_many_steps(self):
         enough = MIN_STEPS // 50 + 1
         assert Engine().run(60, tokens=0).run(enough).found()
         assert not Engine().run(60, tokens=0).run(enough - 1).found()
@@ -230,11 +230,11 @@ class TestAgainstTheBaselineOfAnExperiment:
         elsewhere = Engine().run(60, running=32, tokens=0)
         assert Engine(0.1).run(60).times.costs(baseline=[elsewhere.times]) == ()
 
-    def test_an_engine_s_own_steps_are_surer(self):
+    def test_an_engines_own_steps_precede_those_of_the_baseline(self):
         own = Engine(0.1).run(60).run(60, tokens=0)
         slower = Engine().run(60, tokens=0, step_seconds=0.025)
         (cost,) = own.times.costs(baseline=[slower.times])
         assert cost.draft_cost_ratio == pytest.approx(0.1)
 
-    def test_a_baseline_that_drafts_itself_says_nothing(self):
+    def test_a_baseline_that_drafts_has_no_effect(self):
         assert Engine(0.1).run(60).times.costs(baseline=[Engine().run(60).times]) == ()

@@ -1,4 +1,4 @@
-"""What a line about an engine says, and when there is none."""
+"""Summary lines about engines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_line_has_the_fields_of_vllms_own_since_the_line_before(summaries, f
     }
 
 
-def test_beside_it_stands_how_the_engine_is_evaluated_by_its_longest_window(summaries, busy):
+def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
     line = summaries.next(LABELS, busy)
     evaluation = busy.evaluation
     assert (line["state"], line["verdict"], line["recommendation"]) == (
@@ -73,7 +73,7 @@ def test_beside_it_stands_how_the_engine_is_evaluated_by_its_longest_window(summ
     assert line["time_per_output_token_seconds"] == pytest.approx(20 / 1795, abs=1e-4)
 
 
-def test_what_has_no_value_is_left_out(summaries, findings_of, make_sample):
+def test_unknown_values_are_omitted(summaries, findings_of, make_sample):
     line = summaries.next(LABELS, findings_of([make_sample(0, 0, 0)]))
     assert "mean_acceptance_length" not in line
     assert "accepted_throughput" not in line
@@ -116,9 +116,7 @@ def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_s
     ]
 
 
-def test_an_engine_that_was_forgotten_and_found_again_begins_where_it_was_found(
-    summaries, findings_of, make_sample
-):
+def test_an_evicted_engine_begins_again_at_its_return(summaries, findings_of, make_sample):
     summaries.next(LABELS, findings_of(pages(make_sample)(100)))
     assert summaries.next(LABELS, findings_of(pages(make_sample)(11)))["drafts"] == 100
 
@@ -152,7 +150,7 @@ class TestTheLog:
             ("engine_summary", "info", 100)
         ] * 4
 
-    async def test_does_not_tell_what_was_counted_before_it_began(self, lines, clock):
+    async def test_does_not_include_earlier_counts(self, lines, clock):
         await clock.advance(300.0)
         with capture_logs() as logs:
             async with running(lines(10.0).run()):

@@ -255,9 +255,7 @@ async def test_a_server_that_invents_long_names_has_them_forgotten_sooner(watch,
     assert {name.split("-")[0] for name, _ in findings(watch, clock)} == {"3"}
 
 
-async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engines_no_longer(
-    watch, clock, server
-):
+async def test_engine_churn_is_logged_once_and_new_engines_are_not_logged(watch, clock, server):
     with capture_logs() as logs:
         for batch in range(4):
             server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES // 2)}
@@ -268,9 +266,7 @@ async def test_a_server_that_keeps_inventing_engines_is_told_once_and_the_engine
     assert watch.status().engines_forgotten == MOST_ENGINES
 
 
-async def test_others_have_their_turn_while_a_page_of_many_engines_is_taken(
-    watch, clock, server, monkeypatch
-):
+async def test_a_page_of_many_engines_yields_to_the_event_loop(watch, clock, server, monkeypatch):
     order = []
     observe = EngineMonitor.observe
 
@@ -311,7 +307,7 @@ async def test_counters_that_restart_with_every_poll_do_not_fill_the_log(watch, 
     assert [log["event"] for log in logs].count("events_omitted") == 1
 
 
-async def test_engines_that_a_server_invents_are_not_told_to_be_gone(watch, clock, server):
+async def test_engines_of_a_churning_server_have_no_event_when_gone(watch, clock, server):
     with capture_logs() as logs:
         for batch in range(4):
             server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES // 2)}
@@ -322,7 +318,7 @@ async def test_engines_that_a_server_invents_are_not_told_to_be_gone(watch, cloc
     assert "state_changed" not in [log["event"] for log in logs]
 
 
-async def test_an_engine_whose_labels_another_has_taken_is_not_told_to_be_gone(watch, clock, server):
+async def test_an_engine_whose_labels_belong_to_another_has_no_event_when_gone(watch, clock, server):
     server.engines = {("m", None): 0}
     await polls(watch, clock, 3)
     server.engines = {("m", "0"): 0}
@@ -349,7 +345,7 @@ async def test_after_a_restart_the_version_is_asked_for_again(watch, clock, serv
     assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 610
 
 
-async def test_so_it_is_where_another_model_is_served(watch, clock, server):
+async def test_another_model_has_the_same_effect(watch, clock, server):
     await polls(watch, clock, 61)
     server.engines = {("other", "0"): 0}
     await clock.advance(1)
@@ -425,7 +421,7 @@ async def test_longer_windows_fill_up_from_the_change_on(watch, clock):
     assert drafts(findings(watch, clock)["m", "0"])[1] == pytest.approx(5000, abs=20)
 
 
-async def test_only_other_windows_take_the_advice_back(watch, clock, monkeypatch):
+async def test_only_other_windows_reset_the_advice(watch, clock, monkeypatch):
     await polls(watch, clock, 3)
     (engine,) = watch._engines.monitors.values()
     kept = []
@@ -446,14 +442,14 @@ async def test_only_other_windows_take_the_advice_back(watch, clock, monkeypatch
         (target(), config(interval="2s"), False),
     ],
 )
-def test_only_a_change_that_concerns_the_polling_is_one(watch, other, configured, fits):
+def test_only_settings_of_a_target_make_a_change(watch, other, configured, fits):
     assert watch.fits(other, configured) is fits
 
 
 # How it goes.
 
 
-async def test_the_status_says_how_the_polls_go(watch, clock, server):
+async def test_the_status_counts_the_polls(watch, clock, server):
     assert (watch.status().up, watch.status().engine_kind, watch.status().interval) == (None, "", 1)
     await polls(watch, clock, 2)
     status = watch.status()
@@ -480,7 +476,7 @@ async def test_the_view_shows_neither_user_nor_query(watch, clock, server):
     )
 
 
-async def test_a_watch_polls_by_itself_and_closes_its_connection(watch, clock, server):
+async def test_a_monitor_polls_by_itself_and_closes_its_connection(watch, clock, server):
     task = asyncio.create_task(watch.run())
     await clock.advance(5)
     task.cancel()
@@ -500,7 +496,7 @@ async def test_an_engine_that_comes_to_have_the_labels_of_another_takes_its_plac
     assert findings(watch, clock)["one", "0"].windows[0].polls == 1
 
 
-async def test_another_front_end_behind_the_same_address_is_read_as_what_it_is(watch, clock, server):
+async def test_another_front_end_at_the_same_address_is_recognised(watch, clock, server):
     server.extra = 'vllm:inter_token_latency_seconds_count{model_name="m"} 5'
     await polls(watch, clock, 3)
     assert findings(watch, clock)["m", "0"].windows[0][Counter.DECODE_STEPS] == 0
@@ -511,10 +507,10 @@ async def test_another_front_end_behind_the_same_address_is_read_as_what_it_is(w
     assert findings(watch, clock)["m", "0"].windows[0][Counter.DECODE_STEPS] is None
 
 
-# Defects of ours.
+# Internal errors.
 
 
-async def test_an_engine_that_cannot_be_evaluated_costs_the_others_nothing(watch, clock, server, monkeypatch):
+async def test_an_engine_that_cannot_be_evaluated_does_not_affect_others(watch, clock, server, monkeypatch):
     server.engines = {("m", str(number)): 0 for number in range(3)}
     await polls(watch, clock, 3)
     spoilt = watch._engines.monitors["m", "1"]
@@ -534,7 +530,7 @@ async def test_an_engine_that_cannot_be_evaluated_costs_the_others_nothing(watch
     assert watch.status().failures == {}
 
 
-async def test_what_an_engine_cannot_hand_over_leaves_what_was_kept(server, clock, monkeypatch):
+async def test_an_engine_that_cannot_be_saved_keeps_its_saved_state(server, clock, monkeypatch):
     baselines = RememberedEngines()
     watch = TargetMonitor(target(), config(), clock, baselines, EventLog("1"))
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
@@ -569,7 +565,7 @@ async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(wa
     assert kept >= learned["drops"]["sudden"]["baseline"]["drafts"] > 0
 
 
-async def test_of_an_engine_that_never_drafted_nothing_is_kept(watch, clock, server):
+async def test_an_engine_that_never_drafted_is_not_saved(watch, clock, server):
     page = server.page
     server.page = lambda: page().replace("spec_decode", "other")
     await polls(watch, clock, 10)
@@ -577,7 +573,7 @@ async def test_of_an_engine_that_never_drafted_nothing_is_kept(watch, clock, ser
     assert watch._remembered.saved(clock.wall()) == {"engines": []}
 
 
-# What JSON says of a target.
+# Status of a target.
 
 
 async def test_a_target_is_shown_with_how_its_polls_go(watch, clock, server):
@@ -632,9 +628,7 @@ async def test_events_of_targets_and_engines_are_kept_once_each(clock, server):
     ]
 
 
-async def test_engines_that_are_met_together_are_not_evaluated_together_ever_after(
-    watch, clock, server, monkeypatch
-):
+async def test_engines_of_one_poll_are_evaluated_at_different_moments(watch, clock, server, monkeypatch):
     server.engines = {("m", str(number)): 0 for number in range(20)}
     evaluated, evaluator = [], Evaluator.evaluate
 
@@ -651,7 +645,7 @@ async def test_engines_that_are_met_together_are_not_evaluated_together_ever_aft
     assert max(later) < 15
 
 
-def test_targets_that_are_met_together_are_not_asked_for_histograms_together_ever_after(clock, monkeypatch):
+def test_targets_of_one_moment_are_asked_for_histograms_at_different_moments(clock, monkeypatch):
     paces = []
     monkeypatch.setattr(
         "spec_decode_exporter.monitor.target_monitor.Poller", lambda *_, pace, **__: paces.append(pace)
@@ -712,9 +706,7 @@ async def test_new_engines_take_the_places_of_those_that_are_gone(clock, server)
     assert watch.status().engines_not_watched == 0
 
 
-async def test_positions_that_take_turns_on_the_page_are_watched_of_no_more_engines_than_at_once(
-    clock, server
-):
+async def test_engines_with_alternating_positions_are_limited_as_at_once(clock, server):
     watch = limited(clock, Capacity(24), EventLog("1"))
     server.engines = {("m", str(number)): 0 for number in range(24)}
     for turn in range(24):
@@ -726,7 +718,7 @@ async def test_positions_that_take_turns_on_the_page_are_watched_of_no_more_engi
     assert watch.status().up
 
 
-async def test_an_engine_whose_drafts_say_that_they_have_many_tokens_takes_more_places(clock, server):
+async def test_an_engine_with_many_draft_tokens_takes_more_places(clock, server):
     watch = limited(clock, Capacity(10), EventLog("1"))
     server.engines = {("m", str(number)): 0 for number in range(10)}
     await polls(watch, clock, 2)
@@ -747,9 +739,7 @@ def positions_of(engine):
 # Internal errors.
 
 
-async def test_an_engine_that_cannot_be_counted_keeps_no_other_from_being_counted(
-    watch, clock, server, monkeypatch
-):
+async def test_an_engine_that_cannot_be_counted_does_not_affect_others(watch, clock, server, monkeypatch):
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 3)
     bad, observe = watch._engines.monitors["m", "0"], EngineMonitor.observe

@@ -88,7 +88,7 @@ STEPS = {
     "just below 2^62 ns": (4_611_686_018,),
     "just above 2^62 ns": (4_611_686_019, 1),
     "now and then": (0, 0, 0, 2**50),
-    "and begins anew": (5, 5, 5, -15, 2**52),
+    "and is reset": (5, 5, 5, -15, 2**52),
 }
 # What a gauge shows, likewise.
 GAUGE_VALUES = {
@@ -352,7 +352,7 @@ def growing(word):
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @example("a second", [growing("sums near 2^62 ns")] * 2)
 @given(st.sampled_from(sorted(PASSED)), st.lists(SERVERS, min_size=2, max_size=2))
-def test_whatever_numbers_a_page_has_nothing_raises_and_every_number_is_finite(passed, servers):
+def test_any_numbers_of_a_page_raise_nothing_and_stay_finite(passed, servers):
     asyncio.run(told(passed, servers))
 
 
@@ -396,5 +396,5 @@ async def told_of_requests(sent, server):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(sorted(STEPS)))
-def test_whatever_requests_say_nothing_raises_and_every_number_is_finite(sent, word):
+def test_any_numbers_of_requests_raise_nothing_and_stay_finite(sent, word):
     asyncio.run(told_of_requests(sent, growing(word)))

@@ -88,7 +88,7 @@ async def test_an_engine_that_leaves_the_page_and_comes_back_is_the_same_story_e
     assert all("unreachable" in item[0].lower() for item in items.values())
 
 
-async def test_of_a_server_that_is_down_its_engines_are_told_to_be_gone_without_a_warning(told, network):
+async def test_engines_of_a_server_that_is_down_are_gone_without_a_warning(told, network):
     network.servers["vllm:8000"].server.away = True
     await told.clock.advance(30.0)
     network.servers["vllm:8000"].server.away = False

@@ -114,15 +114,17 @@ INJECTIONS = {
     "engine: taking a sample": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.observe", bad_object
     ),
-    "engine: judging": failing("spec_decode_exporter.monitor.evaluator.Evaluator.evaluate", lambda *_: True),
+    "engine: evaluating": failing(
+        "spec_decode_exporter.monitor.evaluator.Evaluator.evaluate", lambda *_: True
+    ),
     "engine: its method": reading(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.method", bad_object
     ),
     "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineMonitor.cost", bad_object),
-    "engine: what it has learnt": failing(
+    "engine: its learned state": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learned", bad_object
     ),
-    "engine: that it is gone": failing(
+    "engine: its absence": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.gone_events", bad_object
     ),
     "engine: its JSON": failing("spec_decode_exporter.web.api.responses.engine_view", bad_labels),

@@ -1,6 +1,6 @@
-"""docs/log.md shows lines as they are, and its queries ask for fields that there are.
+"""Samples and queries of docs/log.md match the log.
 
-``UPDATE_GOLDEN=1`` writes the samples anew.
+``UPDATE_GOLDEN=1`` updates the samples.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def block(language):
 
 @pytest.fixture
 async def entries(story):
-    """What the log has of five minutes with a drop: the events, and the last summary."""
+    """Return the log of five minutes with a drop: the events, and the last summary."""
     times = []
     async with story(SCENARIO.read_text(encoding="utf-8"), config=CONFIG) as told:
         for _ in range(330):
@@ -80,7 +80,7 @@ async def test_the_samples_are_what_the_log_writes(entries, capsys):
     assert [entry["event"] for entry, _ in shown].count("acceptance_dropped") == 1
 
 
-async def test_every_field_of_a_summary_is_explained_and_all_that_is_explained_is_there(entries):
+async def test_the_fields_of_a_summary_are_those_documented(entries):
     _, (summary, _) = entries
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = text.partition("| Field | vLLM's own line | |")[2].partition("\n\n")[0]

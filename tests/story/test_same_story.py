@@ -62,7 +62,7 @@ def joined(words):
 
 
 class Told:
-    """What each of the four says at one moment."""
+    """Events and numbers of all four at one moment."""
 
     def __init__(self, metrics, snapshot, events, page, logs):
         families = text_string_to_metric_families(metrics)

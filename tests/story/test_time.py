@@ -37,7 +37,7 @@ async def page(story):
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, 30 * 24 * HOUR, -30 * 24 * HOUR, 0.7, -0.7])
-async def test_a_wall_clock_that_is_set_changes_nothing_but_the_times_that_are_told(story, jump):
+async def test_a_changed_wall_clock_affects_only_reported_times(story, jump):
     pages = {}
     for by in (0.0, jump):
         async with story(LIGHT) as told:
@@ -82,7 +82,7 @@ async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, networ
         assert told.told(*NEITHER) == []
     name = ("spec_decode_exporter_polls_total", "")
     assert after[name] - before[name] <= 4
-    # All that was counted meanwhile is in the totals, and in no window as if it were of now.
+    # All that was counted during this time is in the totals, and in no window as if it were of now.
     gained = after["spec_decode_drafts_total", ""] - before["spec_decode_drafts_total", ""]
     usual = before["spec_decode_drafts_total", ""] / 60.0
     assert gained > 300 * usual
@@ -91,7 +91,7 @@ async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, networ
 
 
 @pytest.mark.parametrize("held_up", [10.0, 45.0])
-async def test_an_event_loop_that_was_held_up_leaves_out_the_polls_that_it_missed(story, held_up):
+async def test_a_blocked_event_loop_skips_the_polls_it_missed(story, held_up):
     async with story(LIGHT) as told:
         await told.clock.advance(60.0)
         before = await page(told)

@@ -14,7 +14,7 @@ from tests.fixtures.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_w
 
 
 class TestSums:
-    def test_what_an_arm_takes_is_a_ratio_of_sums_and_not_a_mean_of_ratios(self):
+    def test_a_pace_is_a_ratio_of_sums_and_not_a_mean_of_ratios(self):
         slow = times(PLAIN, 1) | {"decode_nanoseconds": 12 * NANO}
         measures = arm_with(window_of(PLAIN), window_of(times(slow, 3))).measures()
         # (6 s + 36 s) / (240 + 720) tokens; the mean of the two would be 37.5 ms.
@@ -27,7 +27,7 @@ class TestSums:
         assert measures[THROUGHPUT].value == pytest.approx(6.0 / 484)
 
     @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=300), st.floats(-400, 400))
-    def test_wherever_the_cells_lie_nothing_is_lost(self, tokens, shift):
+    def test_the_sums_do_not_depend_on_the_cells(self, tokens, shift):
         ledger = Ledger(300.0)
         for second, count in enumerate(tokens):
             moved = {"generation_tokens": count, "decode_nanoseconds": 7 * count}
@@ -42,7 +42,7 @@ class TestSums:
             assert found[TIME].value == pytest.approx(7.0)
             assert found[THROUGHPUT].value == pytest.approx(len(tokens) / sum(tokens))
 
-    def test_an_engine_that_does_not_tell_something_is_left_out_of_that_alone(self):
+    def test_an_engine_without_a_counter_is_omitted_from_that_basis_alone(self):
         known, unknown = (
             window_of(PLAIN),
             window_of(PLAIN, hidden={Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS}),
@@ -51,7 +51,7 @@ class TestSums:
         assert both[TIME] == arm_with(known).measures()[TIME]
         assert set(arm_with(unknown).measures()) == {THROUGHPUT}
 
-    def test_an_arm_without_engines_or_work_takes_nothing(self):
+    def test_an_arm_without_engines_or_work_has_no_pace(self):
         assert arm_with().measures() == {}
         assert arm_with(window_of({})).measures() == {}
         assert arm_with().total(Counter.DRAFTS) is None
@@ -67,20 +67,20 @@ class TestSums:
         assert arm.running_requests == pytest.approx(9.0)
         assert arm.requests_per_second == pytest.approx(2.0)
 
-    def test_there_are_no_bounds_where_too_few_requests_pass_or_too_little_time(self):
+    def test_too_few_requests_or_too_little_time_have_no_bounds(self):
         assert arm_with(window_of(EAGLE)).measures()[TIME].relative_error is not None
         few = window_of(EAGLE | {"first_tokens": 0})
         assert arm_with(few).measures()[TIME].relative_error is None
         short = window_of(EAGLE, seconds=149)
         assert arm_with(short).measures()[TIME].relative_error is None
 
-    def test_the_error_has_no_more_degrees_than_there_were_cells_with_work_in_them_less_one(self):
+    def test_the_degrees_are_at_most_the_busy_cells_minus_one(self):
         # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.
         burst = window_of(lambda second: EAGLE | {"first_tokens": 40} if second < 30 else {})
         assert arm_with(burst).measures()[TIME].degrees == 3
         assert arm_with(window_of(EAGLE)).measures()[TIME].degrees == 12
 
-    def test_engines_whose_troubles_come_together_are_less_sure_than_such_as_take_turns(self):
+    def test_correlated_engines_have_wider_bounds_than_alternating_ones(self):
         def waves(sign):
             return lambda second: EAGLE | {"decode_nanoseconds": (6 + sign * (-1) ** (second // 75)) * NANO}
 

@@ -1,4 +1,4 @@
-"""How much faster an arm is than its baseline, and how sure that is."""
+"""Speed-up of an arm over its baseline, with bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestSpeedup:
         assert found.estimate.upper == pytest.approx(2.0 * exp(2.074 * 0.05))
         assert found.estimate.standard_error == pytest.approx(0.1)
 
-    def test_the_freedom_is_that_of_the_arm_that_makes_most_of_the_error(self):
+    def test_the_degrees_are_those_of_the_arm_with_the_larger_error(self):
         found = arm_speedup(ArmPace(1.0, 0.1, 2), ArmPace(1.0, 0.0, 12))
         assert log(found.estimate.upper) == pytest.approx(4.303 * 0.1)
 
@@ -32,7 +32,7 @@ class TestSpeedup:
         assert arm_speedup(ArmPace(2.0, None, 0), ArmPace(1.0, 0.1, 5)) == ArmSpeedup(2.0, None)
         assert arm_speedup(ArmPace(2.0, 0.1, 5), ArmPace(1.0, None, 0)) == ArmSpeedup(2.0, None)
 
-    def test_what_never_varies_is_beyond_doubt(self):
+    def test_without_variation_the_bounds_are_exact(self):
         estimate = arm_speedup(ArmPace(3.0, 0.0, 12), ArmPace(1.0, 0.0, 12)).estimate
         assert (estimate.lower, estimate.upper) == (3.0, 3.0)
 
@@ -50,7 +50,7 @@ class TestSpeedup:
         assert there.upper * back.lower == pytest.approx(1.0)
 
 
-def test_the_bounds_hold_the_truth_as_often_as_they_say():
+def test_the_bounds_have_their_nominal_coverage():
     """Requests differ, and so does what each takes a token; the arms are independent, the truth is 2."""
 
     held = 0

@@ -1,4 +1,4 @@
-"""Whether an arm does the same work as its baseline."""
+"""Conditions under which an arm does the same work as its baseline."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class TestConditions:
         arm = arm_with(window_of(times(PLAIN, 4), running=running))
         assert conditions(arm, arm_with(window_of(PLAIN)))[Condition.LOAD] is held
 
-    def test_load_that_nobody_tells_is_not_alike(self):
+    def test_unknown_load_is_not_comparable(self):
         blind = arm_with(window_of(PLAIN, running=None, hidden={Counter.FIRST_TOKENS}))
         assert not conditions(blind, blind)[Condition.LOAD]
 
     @pytest.mark.parametrize(("requests", "held"), [(30, True), (29, False)])
-    def test_it_takes_requests_in_both(self, requests, held):
+    def test_both_arms_need_requests(self, requests, held):
         few = arm_with(window_of(lambda second: PLAIN | {"first_tokens": int(second < requests)}))
         many = arm_with(window_of(PLAIN))
         assert conditions(few, many)[Condition.REQUESTS] is held
@@ -41,7 +41,7 @@ class TestConditions:
         assert not conditions(less, whole)[Condition.REQUESTS]
 
     @pytest.mark.parametrize(("tokens", "held"), [(1000, True), (1001, False), (640, True), (639, False)])
-    def test_prompts_are_as_long_but_for_a_quarter(self, tokens, held):
+    def test_prompts_differ_in_length_by_at_most_a_quarter(self, tokens, held):
         arm = arm_with(window_of(PLAIN | {"prompt_tokens": tokens}))
         assert conditions(arm, arm_with(window_of(PLAIN)))[Condition.PROMPT_TOKENS] is held
 
@@ -49,7 +49,7 @@ class TestConditions:
         arm = arm_with(window_of(PLAIN | {"generation_tokens": 303}))
         assert not conditions(arm, arm_with(window_of(PLAIN)))[Condition.GENERATION_TOKENS]
 
-    def test_lengths_that_nobody_tells_are_no_condition(self):
+    def test_unknown_lengths_are_no_condition(self):
         silent = arm_with(window_of(PLAIN, hidden={Counter.PROMPT_TOKENS}))
         found = conditions(arm_with(window_of(PLAIN)), silent)
         assert Condition.PROMPT_TOKENS not in found

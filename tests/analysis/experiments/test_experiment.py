@@ -1,4 +1,4 @@
-"""Arms of an experiment held against each other, and who wins."""
+"""Comparison of the arms of an experiment, and the winner."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TestExperiment:
             None,
         )
 
-    def test_what_is_not_comparable_has_no_speedup_and_says_why(self):
+    def test_an_incomparable_arm_has_no_speedup_and_names_the_condition(self):
         busy = window_of(times(EAGLE, 4), running=24.0)
         found = compared(member("off", window_of(PLAIN)), member("eagle", busy)).arms["eagle"].windows[-1]
         assert found.speedups == {}
@@ -105,7 +105,7 @@ OFF = ArmWindow(300.0, 1, 100, None)
         (bounded(0.9, 1.7), bounded(0.5, 0.8), None),
         (bounded(0.9, 0.99), bounded(0.5, 0.8), "off"),
         (bounded(0.9, 1.0), bounded(0.5, 0.8), None),
-        # Nobody asks the other, or there is none.
+        # The other arm has no requests, or no engines.
         (bounded(1.5, 1.7), ArmWindow(300.0, 1, 0, None), "eagle"),
         (bounded(1.5, 1.7), ArmWindow(300.0, 0, None, None), "eagle"),
         # It is asked, and cannot be compared, or not surely: it may be the fastest.
@@ -114,5 +114,5 @@ OFF = ArmWindow(300.0, 1, 100, None)
         (ArmWindow(300.0, 1, 100, None), ArmWindow(300.0, 1, 100, None), None),
     ],
 )
-def test_the_winner_is_beyond_doubt(eagle, ngram, won):
+def test_the_winner_is_significantly_faster(eagle, ngram, won):
     assert winner("off", {"off": OFF, "eagle": eagle, "ngram": ngram}, TIME) == won

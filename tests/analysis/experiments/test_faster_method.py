@@ -36,7 +36,7 @@ class TestFasterMethod:
     def test_an_engine_that_does_not_speculate_has_none(self):
         assert self.faster_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
 
-    def test_one_that_is_not_comparable_has_none(self):
+    def test_an_incomparable_arm_has_none(self):
         lone = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
         assert self.faster_of(lone, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
 
@@ -71,7 +71,7 @@ class TestFasterMethod:
         assert faster_method(compare(settings, members, (300.0,), NOW), "slow", slow) is None
         assert faster_method(compare(settings, members[:-1], (300.0,), NOW), "slow", slow) is not None
 
-    def test_against_a_baseline_that_speculates_itself_it_needs_a_gain(self):
+    def test_with_a_speculating_baseline_it_needs_a_gain(self):
         settings = SETTINGS.model_copy(update={"baseline": "ngram"})
         ngram = member("ngram", window_of(self.NGRAM))
         members = (ngram, self.EAGLE_ENGINE)

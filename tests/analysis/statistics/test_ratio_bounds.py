@@ -25,7 +25,7 @@ def estimate(numerators, denominators, cosines=3, **more):
 @pytest.fixture(scope="session", name="make_busy_window")
 def make_busy_window_fixture(make_window):
     def make_busy_window(accepted, drafts=10, tokens=4, **more):
-        """Make a window of increments of so many drafts each, of which so many tokens are accepted."""
+        """Return a window of increments with these drafts and accepted tokens."""
         increments = [
             {
                 "drafts": drafts,
@@ -62,7 +62,7 @@ def test_bounds_rest_on_more_cosines_the_longer_a_window_is(make_busy_window):
     assert [cosines(seconds) for seconds in (60.0, 120.0, 300.0, 3600.0)] == [5, 7, 12, 12]
 
 
-def test_the_time_that_a_window_covers_counts_not_its_length(make_busy_window):
+def test_the_covered_time_counts_not_the_length_of_the_window(make_busy_window):
     assert ratio_bounds.cosines(make_busy_window(ALTERNATING, length=300.0, seconds=160.0)) == 8
 
 
@@ -102,7 +102,7 @@ def test_idle_time_lets_no_requests_pass(make_window):
     assert cosines(15, 0.75) == 2
 
 
-def test_where_generated_tokens_are_unknown_a_server_is_busy_while_it_drafts(make_window):
+def test_with_unknown_generated_tokens_a_server_is_busy_while_it_drafts(make_window):
     increments = [{"drafts": 10}] * 15 + [{}] * 15
     requests = {"first_tokens": 12, "gauges": (1.5, None, None)}
     assert ratio_bounds.cosines(make_window(150, 600, increments=increments, **requests)) == 0
@@ -187,7 +187,7 @@ def test_bounds_contain_a_value_that_a_torn_page_made_impossible():
     assert estimate([11, 11, 9, 9], [5, 5, 5, 5], lowest=3.0, highest=4.0).lower == 2
 
 
-def test_the_least_error_is_believed_where_the_increments_agree_by_chance():
+def test_the_minimum_error_applies_if_the_increments_agree_by_chance():
     assert estimate([2, 2, 2, 2], [1, 1, 1, 1]) == Estimate(2, 2, 2, 0)
     found = estimate([2, 2, 2, 2], [1, 1, 1, 1], min_error=0.1)
     assert found.standard_error == 0.1
@@ -281,7 +281,7 @@ def test_the_length_and_the_rate_have_the_bounds_of_their_ratios(make_busy_windo
     assert rate.lower == pytest.approx((length.lower - 1) / 4)
 
 
-def test_what_happens_within_a_fortieth_of_a_window_makes_no_difference(make_busy_window):
+def test_variation_within_a_fortieth_of_a_window_has_no_effect(make_busy_window):
     accepted = [second // 10 + second % 2 for second in range(300)]
     found = ratio_bounds.acceptance_length_estimate(make_busy_window(accepted, length=300.0, seconds=300.0))
     eights = [sum(accepted[:4]), *(sum(accepted[first : first + 8]) for first in range(4, 300, 8))]
@@ -290,7 +290,7 @@ def test_what_happens_within_a_fortieth_of_a_window_makes_no_difference(make_bus
     assert found.standard_error == pytest.approx(estimate(accepted, [10] * 300, 12).standard_error, rel=0.02)
 
 
-def test_increments_that_agree_by_chance_are_no_surer_than_independent_drafts(make_busy_window):
+def test_increments_that_agree_by_chance_have_the_bounds_of_independent_drafts(make_busy_window):
     window = make_busy_window((20,) * 30, positions=(200, 200, 150, 50))
     v = ratio_bounds.independent_variance(window)
     length, rate = (of(window) for of in ESTIMATES)
@@ -299,7 +299,7 @@ def test_increments_that_agree_by_chance_are_no_surer_than_independent_drafts(ma
     assert rate.standard_error == pytest.approx(sqrt(v / 300) / 4)
 
 
-def test_drafts_of_any_length_may_have_a_surer_rate(make_window):
+def test_drafts_of_any_length_may_have_narrower_bounds_of_the_rate(make_window):
     # Half of the drafts have 4 tokens and half none; 2 of the 4 are accepted, every time. Nothing is unsure
     # about the rate, though the length varies.
     increments = [{"drafts": 2, "draft_tokens": 4, "accepted_tokens": 2, "generation_tokens": 4}] * 30
@@ -331,7 +331,7 @@ def test_a_partial_window_has_no_bounds(make_busy_window, of):
 
 
 @pytest.mark.parametrize("of", ESTIMATES)
-def test_what_drafts_nothing_has_no_bounds(make_window, of):
+def test_a_window_without_drafts_has_no_bounds(make_window, of):
     assert (
         of(make_window(0, 0, 0, positions=(0,), increments=[{"generation_tokens": 9}] * 30, **REQUESTS))
         is None
@@ -363,7 +363,7 @@ def test_without_positions_any_length_is_possible_and_no_error_is_the_least(make
     assert ratio_bounds.acceptance_length_estimate(make_busy_window(range(10, 40), positions=())).upper > 3.5
 
 
-def test_nothing_accepted_is_certain_as_far_as_it_goes(make_busy_window):
+def test_without_acceptance_the_bounds_are_narrow(make_busy_window):
     length, rate = (of(make_busy_window((0,) * 30)) for of in ESTIMATES)
     assert length == Estimate(1, 1, 1, 0)
     assert rate == Estimate(0, 0, 0, 0)
@@ -405,13 +405,13 @@ def errors(memory, cosines, number=2000):
 
 
 @pytest.mark.parametrize("cosines", [3, 12])
-def test_independent_increments_vary_as_much_as_is_claimed(cosines):
+def test_the_standard_error_of_independent_increments_is_right(cosines):
     true, claimed = errors(0.0, cosines)
     assert claimed == pytest.approx(60, rel=0.05)
     assert claimed == pytest.approx(true, rel=0.1)
 
 
-def test_the_variance_of_increments_that_are_like_their_neighbours_is_seen():
+def test_the_standard_error_of_correlated_increments_is_right():
     # Scatter of the increments alone would claim 60 here; the sums vary by 60·(1 + .7)/(1 - .7) = 340.
     true, claimed = errors(0.7, 3)
     assert true == pytest.approx(340, rel=0.15)

@@ -15,7 +15,7 @@ VARIANCES = st.floats(1e-6, 1e6)
 DEGREES = st.integers(1, 12)
 
 
-def test_t_is_students():
+def test_the_table_has_students_quantiles():
     def density(x, degrees):
         scale = gamma((degrees + 1) / 2) / sqrt(degrees * pi) / gamma(degrees / 2)
         return scale * (1 + x * x / degrees) ** (-(degrees + 1) / 2)
@@ -42,7 +42,7 @@ def test_student_s_t():
     ],
 )
 def test_student_s_t_of_many_degrees(degrees, quantile):
-    """Quantiles found by halving, of the density that ``test_t_is_students`` integrates."""
+    """Quantiles found by halving, of the density that ``test_the_table_has_students_quantiles`` integrates."""
     assert t_quantile(degrees) == pytest.approx(quantile, abs=6e-6)
 
 
@@ -51,11 +51,11 @@ def test_degrees_by_hand():
     assert degrees_of_sum([1.0, 0.0], [2, 12]) == 2.0
 
 
-def test_where_nothing_varies_they_are_all():
+def test_without_variation_they_are_the_sum():
     assert degrees_of_sum([0.0, 0.0], [3, 12]) == 15.0
 
 
 @given(VARIANCES, VARIANCES, DEGREES, DEGREES)
-def test_degrees_lie_between_the_fewer_and_all(one, other, few, many):
+def test_degrees_are_between_the_minimum_and_the_sum(one, other, few, many):
     found = degrees_of_sum([one, other], [few, many])
     assert min(few, many) - 1e-6 <= found <= few + many + 1e-6

@@ -1,4 +1,4 @@
-"""What is known of engines from before."""
+"""Learned state of engines of earlier processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recalled(saved):
     return baselines
 
 
-def test_what_was_kept_is_known_under_the_same_labels_only():
+def test_state_is_known_under_the_same_labels_only():
     baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
     assert baselines.known(KEY) == {"tokens": 4}
@@ -60,12 +60,12 @@ class TestTooManyEngines:
             baselines.keep(Key(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
         return baselines
 
-    def test_those_that_were_not_seen_for_longest_are_forgotten(self, baselines):
+    def test_the_engines_with_the_oldest_polls_are_forgotten(self, baselines):
         kept = {entry["engine"] for entry in baselines.saved(10_000.0)["engines"]}
         assert kept == set(map(str, range(MAX_REMEMBERED)))
         assert baselines.known(Key("target 0", "llama", str(MAX_REMEMBERED))) is None
 
-    def test_the_log_says_so_when_it_begins(self, baselines):
+    def test_forgetting_is_logged_once(self, baselines):
         with capture_logs() as logs:
             baselines.saved(10_000.0)
             for number in range(3):
@@ -86,7 +86,7 @@ class TestTooManyEngines:
         assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
 
     def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
-        """The longest names that are remembered; what is learnt takes 5 kB in long recordings."""
+        """The longest labels; learned state takes 5 kB in long recordings."""
         name = "\N{ROCKET}" * (MAX_KEY_LENGTH // 2)
         entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": ["x" * 8] * 450}
         file = StateFile(tmp_path / "state.json")
@@ -148,7 +148,7 @@ def test_an_engine_is_forgotten_after_a_week():
         {"target": "one", "model_name": "llama", "engine": "0", "seen": 1.0, "learnt": 3},
     ],
 )
-def test_an_entry_that_is_not_understood_is_left_out_and_the_others_stand(entry):
+def test_an_invalid_entry_is_omitted_and_the_others_are_kept(entry):
     good = {**KEY._asdict(), "engine": "1", "seen": 1.0, "learnt": {"tokens": 4}}
     baselines = recalled({"engines": [entry, good]})
     assert baselines.known(KEY) is None
@@ -160,7 +160,7 @@ def test_without_entries_nothing_is_known(saved):
     assert recalled(saved).saved(0.0) == {"engines": []}
 
 
-def test_what_is_known_already_outweighs_what_is_recalled():
+def test_present_state_precedes_the_recalled_one():
     baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
     baselines.recall({"engines": [{**KEY._asdict(), "seen": 1.0, "learnt": {"tokens": 2}}]})

@@ -54,7 +54,7 @@ def test_what_was_saved_is_loaded_by_the_next_exporter(path, log):
     assert log == []
 
 
-def test_without_a_file_nothing_is_remembered_and_nothing_is_said(path, log):
+def test_without_a_file_the_state_is_empty_and_nothing_is_logged(path, log):
     assert StateFile(path).load() == {}
     assert (names(path), log) == ([], [])
 
@@ -92,7 +92,7 @@ def test_a_save_replaces_the_file_and_leaves_nothing_beside_it(path):
     assert StateFile(path).load() == {"a": 2}
 
 
-def test_nobody_else_may_read_the_file(path):
+def test_only_the_owner_may_read_the_file(path):
     before = os.umask(0)
     try:
         StateFile(path).save(STATE)
@@ -101,7 +101,7 @@ def test_nobody_else_may_read_the_file(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_is_written_is_on_the_disk_before_it_has_the_name(path, monkeypatch):
+def test_content_is_on_the_disk_before_the_rename(path, monkeypatch):
     calls = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(
@@ -135,7 +135,7 @@ def damaged(path, change):
         (lambda content: b"[" + b"{}," * MAX_VALUES, "it has more than 1200000 values"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, log, change, reason):
+def test_an_invalid_file_is_renamed_and_logged(path, log, change, reason):
     content = damaged(path, change)
     file = StateFile(path)
     assert file.load() == {}
@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_read_is_set_aside_too(path, log, monkeypatch):
     assert names(path) == ["state.json.corrupt"]
 
 
-def test_what_cannot_be_set_aside_is_not_overwritten_until_it_can(path, log, break_disk):
+def test_a_file_that_cannot_be_renamed_is_not_overwritten(path, log, break_disk):
     content = damaged(path, lambda content: b"precious")
     file = StateFile(path)
     mend = break_disk("replace", errno.EROFS)
@@ -202,9 +202,7 @@ def test_a_file_that_is_gone_before_it_is_set_aside_is_no_loss(path, log, break_
         ("replace", errno.ENOSPC, "No space left on device"),
     ],
 )
-def test_a_disk_that_fails_is_told_once_and_once_more_when_it_works_again(
-    path, log, break_disk, call, number, reason
-):
+def test_a_failing_disk_is_logged_once_and_its_recovery_too(path, log, break_disk, call, number, reason):
     file = StateFile(path)
     file.save({"a": 1})
     content = path.read_bytes()
@@ -221,7 +219,7 @@ def test_a_disk_that_fails_is_told_once_and_once_more_when_it_works_again(
     assert [entry["event"] for entry in log[1:]] == ["state_file_written_again"]
 
 
-def test_another_failure_is_told_too(path, log, break_disk):
+def test_another_reason_is_logged_too(path, log, break_disk):
     file = StateFile(path)
     for number in (errno.ENOSPC, errno.EROFS, errno.EROFS):
         break_disk("replace", number)
@@ -229,7 +227,7 @@ def test_another_failure_is_told_too(path, log, break_disk):
     assert [reason for _, reason in events(log)] == ["No space left on device", "Read-only file system"]
 
 
-def test_a_directory_that_does_not_exist_is_told(tmp_path, log):
+def test_a_missing_directory_is_logged(tmp_path, log):
     file = StateFile(tmp_path / "nowhere" / "state.json")
     assert file.load() == {}
     file.save({})
@@ -249,14 +247,14 @@ def test_a_directory_that_cannot_be_synced_is_no_failure(path, log, monkeypatch)
     assert (StateFile(path).load(), log) == (STATE, [])
 
 
-def test_what_a_crash_left_behind_is_in_nobodys_way(path, log):
+def test_a_temporary_file_of_a_crash_is_replaced(path, log):
     path.with_name("state.json.tmp").write_text("half")
     StateFile(path).save(STATE)
     assert (names(path), log) == (["state.json"], [])
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["directory", "pipe"])
-def test_what_is_no_plain_file_is_neither_read_nor_replaced(path, log, make):
+def test_only_a_regular_file_is_read_or_replaced(path, log, make):
     make(path)
     file = StateFile(path)
     assert file.load() == {}
@@ -279,7 +277,7 @@ def test_a_link_stays_a_link(path, tmp_path):
 @pytest.mark.parametrize(
     ("state", "error"), [({"a": object()}, TypeError), ({"a": float("nan")}, ValueError)]
 )
-def test_what_json_cannot_hold_is_a_fault_of_the_caller_and_changes_nothing(path, state, error):
+def test_values_that_json_cannot_represent_raise_and_change_nothing(path, state, error):
     file = StateFile(path)
     file.save({"a": 1})
     with pytest.raises(error):
