@@ -76,14 +76,14 @@ class Bounds:
     speedup: Estimate | None
 
 
-class Advice(NamedTuple):
+class EngineAdvice(NamedTuple):
     """Recommended action and number of draft tokens."""
 
     action: Action = Action.COLLECT
     tokens: int | None = None
 
 
-NO_ADVICE = Advice()
+NO_ADVICE = EngineAdvice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class Assessment:
     costs: tuple[Cost | None, ...]
     bounds: tuple[Bounds, ...]
     depths: tuple[Depth, ...]
-    advice: Advice
-    """Advice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
+    advice: EngineAdvice
+    """EngineAdvice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
 
     @property
     def is_advisable(self) -> bool:
@@ -166,7 +166,7 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     return Assessment(context, costs, bounds, known, _advice(context, known))
 
 
-def conclude(assessment: Assessment, advice: Advice) -> Evaluation:
+def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
     """Return the evaluation with ``advice``."""
     context, cost, known = assessment.context, assessment.costs[-1], assessment.depths
     matching = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == advice.tokens)
@@ -237,7 +237,7 @@ def _is_advisable(context: FindingContext) -> bool:
     return context.verdict is not Verdict.INSUFFICIENT and is_whole(context.window)
 
 
-def _advice(context: FindingContext, known: Sequence[Depth]) -> Advice:
+def _advice(context: FindingContext, known: Sequence[Depth]) -> EngineAdvice:
     """Return the advice by one window alone."""
     if not _is_advisable(context):
         return NO_ADVICE
@@ -253,4 +253,4 @@ def _advice(context: FindingContext, known: Sequence[Depth]) -> Advice:
         better_method=context.faster is not None,
         policy=policy,
     )
-    return Advice(action, None if best is None or action is Action.COLLECT else best.tokens)
+    return EngineAdvice(action, None if best is None or action is Action.COLLECT else best.tokens)

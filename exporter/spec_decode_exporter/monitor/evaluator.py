@@ -6,8 +6,8 @@ from math import inf
 
 from spec_decode_exporter.analysis.evaluation import (
     NO_ADVICE,
-    Advice,
     Assessment,
+    EngineAdvice,
     Evaluation,
     EvaluationInputs,
     assess,
@@ -32,7 +32,7 @@ class Evaluator:
     def keep(self, longest: float) -> None:
         """Use another longest window, and start without advice."""
         self._longest = longest
-        self._debounce: Debounce[Advice] = Debounce(longest)
+        self._debounce: Debounce[EngineAdvice] = Debounce(longest)
         self._advised_at = -inf
 
     def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Evaluation:
@@ -40,7 +40,7 @@ class Evaluator:
         assessment = assess(windows, inputs)
         return conclude(assessment, self._advice(assessment, now))
 
-    def _advice(self, assessment: Assessment, now: float) -> Advice:
+    def _advice(self, assessment: Assessment, now: float) -> EngineAdvice:
         """Return the debounced advice; none without a verdict of a whole window.
 
         The last advice returns if there is a verdict again within a longest window: it must not flicker while

@@ -315,13 +315,13 @@ def test_drafts_of_any_length_may_have_narrower_bounds_of_the_rate(make_window):
         lambda drafts: any(tokens for tokens, _ in drafts)
     )
 )
-def test_the_least_error_of_the_rate_is_no_more_than_that_of_independent_drafts(make_window, drafts):
+def test_the_minimum_error_of_the_rate_is_no_more_than_that_of_independent_drafts(make_window, drafts):
     drafts = [(tokens, min(tokens, accepted)) for tokens, accepted in drafts]
     drafted, total = sum(tokens for tokens, _ in drafts), sum(accepted for _, accepted in drafts)
     positions = [sum(accepted > place for _, accepted in drafts) for place in range(4)]
     window = make_window(len(drafts), drafted, total, positions=positions)
     true = sqrt(sum((accepted - total / drafted * tokens) ** 2 for tokens, accepted in drafts)) / drafted
-    assert 0 <= ratio_bounds._least_ratio_error(window) <= true + 1e-9
+    assert 0 <= ratio_bounds._min_ratio_error(window) <= true + 1e-9
 
 
 @pytest.mark.parametrize("of", ESTIMATES)
