@@ -32,7 +32,7 @@ from benchmarks.process import resident_megabytes
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
 from spec_decode_exporter.simulator.scenario_library import read_scenario
@@ -119,13 +119,15 @@ class Client:
         self._servers = servers
         self.spent = 0.0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:  # noqa: ARG002
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:  # noqa: ARG002
         """Return a page of the server that the port of ``url`` names; its size has no limit."""
         parts = urlsplit(url)
         if not parts.path.startswith("/metrics"):
             raise StatusError(404)
         server = self._servers[(parts.port or 0) % SIMULATIONS]
-        return Answer(server.answer(frozenset(parse_qs(parts.query).get("name[]", ()))), "text/plain", 0.001)
+        return HttpResponse(
+            server.answer(frozenset(parse_qs(parts.query).get("name[]", ()))), "text/plain", 0.001
+        )
 
     async def close(self) -> None:
         """Close nothing."""

@@ -40,16 +40,16 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
         MOST_LABEL_VALUE,
         MOST_LABELS,
     )
-    from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES
+    from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS
     from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
     from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
-    from spec_decode_exporter.requests.request_record import MOST_NAME as MOST_REQUEST_NAME
+    from spec_decode_exporter.requests.request_record import MAX_NAME as MOST_REQUEST_NAME
     from spec_decode_exporter.scrape.page.layout_map import (
-        MOST_ENGINES,
-        MOST_NAME,
-        MOST_NAMES_TOGETHER,
-        MOST_POSITIONS,
-        MOST_POSITIONS_TOGETHER,
+        MAX_ENGINES,
+        MAX_NAME,
+        MAX_NAMES_TOTAL,
+        MAX_POSITIONS,
+        MAX_POSITIONS_TOTAL,
     )
     from spec_decode_exporter.web.api.queries import MOST_PARAMETERS
     from spec_decode_exporter.web.api.request_ingest import (
@@ -69,14 +69,11 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     )
     from spec_decode_exporter.web.server.connection_limiter import MOST_CONNECTIONS
 
-    assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
-    assert (
-        f"{MOST_POSITIONS_TOGETHER:,} positions and {MOST_NAMES_TOGETHER:,} characters of names together"
-        in TEXT
-    )
+    assert f"{MAX_ENGINES} engines a target, {MAX_POSITIONS} positions, names of {MAX_NAME:,} " in TEXT
+    assert f"{MAX_POSITIONS_TOTAL:,} positions and {MAX_NAMES_TOTAL:,} characters of names together" in TEXT
     assert f"{MOST_LABEL_VALUE:,} printable characters a value, {MOST_LABEL_NAME} a name" in TEXT
     assert f"a name, {MOST_LABELS} labels a target" in TEXT
-    assert f"| {MOST_LABELS} names of all targets together, of {CHARACTERS_OF_NAMES:,} characters" in TEXT
+    assert f"| {MOST_LABELS} names of all targets together, of {MAX_NAME_CHARACTERS:,} characters" in TEXT
     assert f"gives to a target have {MOST_LABEL_CHARACTERS:,} characters together" in TEXT
     assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
     assert f"{MOST} at a time, {MOST_PER_CLIENT} of one address" in TEXT

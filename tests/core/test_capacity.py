@@ -16,7 +16,7 @@ from spec_decode_exporter.core.capacity import (
     places_of,
     shared_evenly,
 )
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 MIB = 2**20
 DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
@@ -113,10 +113,10 @@ def test_places_are_never_more_than_there_are(shown, most):
         (0, 0, 1),
         (PLACE_POSITIONS, PLACE_LABELS, 1),
         (PLACE_POSITIONS + 1, 0, 2),
-        (MOST_POSITIONS, 0, 5),
+        (MAX_POSITIONS, 0, 5),
         (0, 2 * PLACE_LABELS, 1),
         (PLACE_POSITIONS, 8 * PLACE_LABELS, 8),
-        (MOST_POSITIONS, 8 * PLACE_LABELS, 36),
+        (MAX_POSITIONS, 8 * PLACE_LABELS, 36),
     ],
 )
 def test_an_engine_with_more_positions_or_longer_labels_takes_more_places(positions, label_bytes, places):

@@ -141,7 +141,7 @@ async def test_a_file_that_was_never_read_leaves_what_an_earlier_discovery_knew(
 
 
 async def test_a_file_that_is_too_large_is_rejected_without_reading_it(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(file_sd, "MAX_LIST_BYTES", 2**20)
     monkeypatch.setattr(file_sd, "read_bounded", None)
     put("a.json", "[" + " " * 2**20 + "]")
     with pytest.raises(DiscoveryError, match=r"a.json: is larger than 1 MiB"):
@@ -149,7 +149,7 @@ async def test_a_file_that_is_too_large_is_rejected_without_reading_it(put, find
 
 
 async def test_files_that_are_too_large_together_are_rejected_without_reading_them(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_BYTES_TOGETHER", 2**10)
+    monkeypatch.setattr(file_sd, "MAX_PATTERN_BYTES", 2**10)
     monkeypatch.setattr(file_sd, "read_bounded", None)
     put("a.json", " " * 600)
     put("b.json", " " * 600)
@@ -159,7 +159,7 @@ async def test_files_that_are_too_large_together_are_rejected_without_reading_th
 
 
 async def test_more_files_than_the_limit_are_rejected(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_FILES", 2)
+    monkeypatch.setattr(file_sd, "MAX_FILES", 2)
     for name in "abc":
         put(f"{name}.json", "[]")
     with pytest.raises(DiscoveryError, match="matches more than 2 files"):
@@ -167,7 +167,7 @@ async def test_more_files_than_the_limit_are_rejected(put, find, monkeypatch):
 
 
 async def test_a_directory_with_more_entries_than_the_limit_is_not_searched(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(file_sd, "MAX_ENTRIES", 2)
     for name in "abc":
         put(f"{name}.txt", "")
     with pytest.raises(DiscoveryError, match="has more than 2 entries"):
@@ -175,7 +175,7 @@ async def test_a_directory_with_more_entries_than_the_limit_is_not_searched(put,
 
 
 async def test_files_with_too_many_targets_together_are_rejected(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_TARGETS", 2)
+    monkeypatch.setattr(file_sd, "MAX_TARGETS", 2)
     put("a.json", '[{"targets": ["a:1", "a:2"]}]')
     put("b.json", '[{"targets": ["b:1"]}]')
     discovery = find("*.json")
@@ -187,7 +187,7 @@ async def test_files_with_too_many_targets_together_are_rejected(put, find, monk
 
 
 async def test_files_that_grow_one_after_the_other_do_not_add_up_in_memory(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_TARGETS", 2)
+    monkeypatch.setattr(file_sd, "MAX_TARGETS", 2)
     discovery = find("*.json")
     names = [f"{number}.json" for number in range(9)]
     for name in names:
@@ -211,11 +211,11 @@ async def test_after_much_work_there_is_a_longer_pause(put, find, monkeypatch):
     monkeypatch.setattr(file_sd, "thread_time", lambda: next(moments))
     put("a.json", "[]")
     discovery = find("a.json")
-    assert discovery.refresh == file_sd.REFRESH
+    assert discovery.refresh == file_sd.REFRESH_SECONDS
     await discovery.targets()
     assert discovery.refresh == 30.0
     await discovery.targets()
-    assert discovery.refresh == file_sd.REFRESH
+    assert discovery.refresh == file_sd.REFRESH_SECONDS
 
 
 async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(find, tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ async def test_what_is_no_list_is_refused(lists, answer, response, message):
 
 
 async def test_a_list_that_is_too_large_is_refused_however_well_it_is_packed(lists, monkeypatch):
-    monkeypatch.setattr(http_sd, "MOST_BYTES", 1000)
+    monkeypatch.setattr(http_sd, "MAX_LIST_BYTES", 1000)
     packed = gzip.compress(b"[" + b" " * 100_000 + b"]")
 
     def answer(_request: web.Request) -> web.Response:

@@ -15,7 +15,7 @@ from spec_decode_exporter.config.labels import (
     value_problem,
 )
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES, FleetLabels, LabelFilter
+from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS, FleetLabels, LabelFilter
 from spec_decode_exporter.discovery.target import Target
 
 
@@ -82,7 +82,7 @@ def test_all_targets_together_have_so_many_names_with_one_warning(log):
 def test_all_names_together_have_so_many_characters(log):
     names = [f"l{number}".ljust(MOST_LABEL_NAME, "n") for number in range(MOST_LABELS)]
     found = limited(FleetLabels([], ["namespace"]), target(1, **dict.fromkeys(names, "x"), namespace="n"))
-    assert len(found[0]) == CHARACTERS_OF_NAMES // MOST_LABEL_NAME + 1
+    assert len(found[0]) == MAX_NAME_CHARACTERS // MOST_LABEL_NAME + 1
     assert found[0]["namespace"] == "n"
     assert len(log) == 1
 

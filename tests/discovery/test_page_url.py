@@ -16,8 +16,8 @@ from spec_decode_exporter.config.url import MOST_PATH
 from spec_decode_exporter.discovery import page_url as module
 from spec_decode_exporter.discovery.kubernetes.pods import Pod, PodReader, UnusablePodError
 from spec_decode_exporter.discovery.page_url import (
-    MOST_PARAMETER_CHARACTERS,
-    MOST_PARAMETERS,
+    MAX_PARAMETER_CHARACTERS,
+    MAX_PARAMETERS,
     ip_and_port,
     page_url,
     request_target,
@@ -27,7 +27,7 @@ from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.origin import Origin, split
 from spec_decode_exporter.scrape.poll.filtered_page import filtered_url
-from spec_decode_exporter.scrape.poll.poller import beside
+from spec_decode_exporter.scrape.poll.poller import sibling_url
 
 EVIL = "evil.example"
 _PIECES = st.sampled_from(
@@ -54,7 +54,7 @@ def request_of(url: str) -> tuple[Origin, list[bytes]]:
 def is_asked_alone(url: str, host: str) -> None:
     """Check that the client asks ``host`` (``host:port``) for every page that it makes of a URL."""
     name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
-    for page in (url, beside(url, "version"), filtered_url(url, ["vllm:x"])):
+    for page in (url, sibling_url(url, "version"), filtered_url(url, ["vllm:x"])):
         origin, lines = request_of(page)
         assert origin.host == name.strip("[]").lower()
         assert origin.port == (int(port) if port else {"http": 80, "https": 443}[origin.scheme])
@@ -202,16 +202,16 @@ def test_a_path_that_could_mislead_is_refused_without_repeating_it(path, complai
 
 def test_the_longest_path_and_the_most_parameters_are_taken():
     assert len(request_target("m" * (MOST_PATH - 1))) == MOST_PATH
-    many = [(f"p{number}", "") for number in range(MOST_PARAMETERS)]
-    assert request_target("/m", many).count("=") == MOST_PARAMETERS
-    with pytest.raises(ValueError, match=f"more than {MOST_PARAMETERS} parameters"):
+    many = [(f"p{number}", "") for number in range(MAX_PARAMETERS)]
+    assert request_target("/m", many).count("=") == MAX_PARAMETERS
+    with pytest.raises(ValueError, match=f"more than {MAX_PARAMETERS} parameters"):
         request_target("/m", [*many, ("one", "more")])
 
 
 @pytest.mark.parametrize("letter", ["x", "\u00fc", "#"])
 def test_parameters_are_bounded_as_they_are_written(letter):
     written = {"x": 1, "\u00fc": 6, "#": 3}[letter]
-    most = (MOST_PARAMETER_CHARACTERS - len("a=")) // written
+    most = (MAX_PARAMETER_CHARACTERS - len("a=")) // written
     assert request_target("/m", [("a", letter * most)])
     with pytest.raises(ValueError, match="parameters of more than 2,048 characters"):
         request_target("/m", [("a", letter * (most + written))])

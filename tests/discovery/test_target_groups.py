@@ -7,10 +7,10 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
 from spec_decode_exporter.config.schema import HeaderValues, Scrape
-from spec_decode_exporter.discovery.group_reader import MOST_GROUPS, MOST_LABELS, MOST_TARGETS
+from spec_decode_exporter.discovery.group_reader import MAX_GROUPS, MAX_LIST_LABELS, MAX_TARGETS
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.discovery.target_groups import MOST_URL_CHARACTERS, Listing
+from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS, Listing
 
 
 def listed(groups, scrape=None):
@@ -66,30 +66,30 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
 
 
 def test_a_list_of_more_targets_than_anybody_has_is_refused():
-    groups = [{"targets": ["a:1"] * (MOST_TARGETS // 2)}, {"targets": ["b:1"] * (MOST_TARGETS // 2 + 1)}]
-    with pytest.raises(DiscoveryError, match=f"has more than {MOST_TARGETS} targets; divide it"):
+    groups = [{"targets": ["a:1"] * (MAX_TARGETS // 2)}, {"targets": ["b:1"] * (MAX_TARGETS // 2 + 1)}]
+    with pytest.raises(DiscoveryError, match=f"has more than {MAX_TARGETS} targets; divide it"):
         listed(groups)
     groups[1]["targets"].pop()
-    assert len(listed(groups)) == MOST_TARGETS
+    assert len(listed(groups)) == MAX_TARGETS
 
 
 def test_a_list_of_more_groups_than_the_limit_is_rejected():
-    assert listed([{}] * MOST_GROUPS) == []
-    with pytest.raises(DiscoveryError, match=f"has more than {MOST_GROUPS} groups"):
-        listed([{}] * (MOST_GROUPS + 1))
+    assert listed([{}] * MAX_GROUPS) == []
+    with pytest.raises(DiscoveryError, match=f"has more than {MAX_GROUPS} groups"):
+        listed([{}] * (MAX_GROUPS + 1))
 
 
 def test_a_list_of_more_labels_than_the_limit_is_rejected():
     labels = {f"l{number}": "x" for number in range(100)}
-    groups = [{"labels": labels}] * (MOST_LABELS // 100)
+    groups = [{"labels": labels}] * (MAX_LIST_LABELS // 100)
     assert listed(groups) == []
-    with pytest.raises(DiscoveryError, match=f"has more than {MOST_LABELS} labels"):
+    with pytest.raises(DiscoveryError, match=f"has more than {MAX_LIST_LABELS} labels"):
         listed([*groups, {"labels": {"a": "b"}}])
 
 
 def test_a_long_path_is_not_repeated_for_every_target():
-    group = {"targets": ["a:1"] * MOST_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
-    with pytest.raises(DiscoveryError, match=f"URLs of more than {MOST_URL_CHARACTERS} characters"):
+    group = {"targets": ["a:1"] * MAX_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
+    with pytest.raises(DiscoveryError, match=f"URLs of more than {MAX_URL_CHARACTERS} characters"):
         listed([group])
 
 
@@ -100,7 +100,7 @@ def test_a_long_list_is_read_in_slices():
 
 def test_only_the_first_wrong_target_of_a_group_is_reported():
     with pytest.raises(DiscoveryError) as caught:
-        listed([{"targets": [5] * MOST_TARGETS}])
+        listed([{"targets": [5] * MAX_TARGETS}])
     assert str(caught.value).startswith("[0].targets[0] must be a text")
     assert ";" not in str(caught.value)
 

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.discovery.vllm_command_line import (
-    MOST_TEXT,
-    MOST_WORDS,
+    MAX_COMMAND_CHARACTERS,
+    MAX_WORDS,
     _split,
     _words_of,
     config_speculation,
@@ -210,8 +210,8 @@ def test_a_variable_that_a_script_names_again_and_again_is_not_copied_again_and_
 
 
 def test_a_configuration_that_is_too_long_is_refused():
-    with pytest.raises(ValueError, match=f"more than {MOST_TEXT} characters"):
-        config_speculation("{" + " " * MOST_TEXT + "}")
+    with pytest.raises(ValueError, match=f"more than {MAX_COMMAND_CHARACTERS} characters"):
+        config_speculation("{" + " " * MAX_COMMAND_CHARACTERS + "}")
 
 
 @pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
@@ -225,12 +225,12 @@ def test_a_schedule_beyond_its_bounds_is_not_used_and_says_why(schedule):
 @pytest.mark.parametrize(
     ("words", "environ"),
     [
-        ([""] * MOST_WORDS, {}),
-        ([], {f"V{number}": "x" for number in range(MOST_WORDS)}),
-        ([], {"BIG": "x" * MOST_TEXT}),
+        ([""] * MAX_WORDS, {}),
+        ([], {f"V{number}": "x" for number in range(MAX_WORDS)}),
+        ([], {"BIG": "x" * MAX_COMMAND_CHARACTERS}),
     ],
     ids=["empty words", "variables", "characters"],
 )
 def test_a_command_line_beyond_its_bounds_is_not_read(words, environ):
     assert pod_speculation(["-sc", EAGLE_JSON, *words], environ) is None
-    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MOST_WORDS - 2]], {}) == EXPECTED
+    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MAX_WORDS - 2]], {}) == EXPECTED

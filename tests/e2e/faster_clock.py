@@ -22,10 +22,10 @@ from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_metrics
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
-from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
+from spec_decode_exporter.simulator.response_metrics import HttpResponse as RequestAnswer
 from spec_decode_exporter.simulator.rust_page import rust_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
@@ -207,7 +207,7 @@ class Network:
         self._servers = {server.name: server.start(clock.wall(), take) for server in servers}
         self.spent = 0.0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         parts = urlsplit(url)
         server = self._servers[parts.hostname or ""]
         server.asked += 1
@@ -216,7 +216,7 @@ class Network:
         body, seconds = server.page(parts.path, parts.query), server.seconds
         if seconds:
             await self._clock.sleep_until(self._clock.monotonic() + seconds)
-        return Answer(body, "text/plain", seconds)
+        return HttpResponse(body, "text/plain", seconds)
 
     async def send(self, service: Service) -> None:
         """Hand over what the responses since the last time said, as whoever sends it would."""

@@ -7,9 +7,9 @@ from itertools import count
 
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_POSITIONS
 from spec_decode_exporter.scrape.page.parser import read_page, read_values
-from spec_decode_exporter.scrape.page.sample_reader import MOST_COUNT, SampleReader
+from spec_decode_exporter.scrape.page.sample_reader import MAX_COUNT, SampleReader
 from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.fuzz.harness import Harness, sane
 
@@ -77,11 +77,11 @@ def check_reader(data: bytes) -> None:
 
 
 def _check_bounds(found) -> None:
-    assert len(found.samples) <= MOST_ENGINES
+    assert len(found.samples) <= MAX_ENGINES
     for name, sample in found.samples.items():
-        assert max(map(len, name)) <= MOST_NAME
-        assert len(sample.positions) <= MOST_POSITIONS
-        assert all(type(one) is int and 0 <= one < MOST_COUNT for one in sample.positions)
+        assert max(map(len, name)) <= MAX_NAME
+        assert len(sample.positions) <= MAX_POSITIONS
+        assert all(type(one) is int and 0 <= one < MAX_COUNT for one in sample.positions)
         assert all(one is None or (type(one) is int and one >= 0) for one in sample.counters)
         assert all(one is None or math.isfinite(one) for one in (*sample.gauges, sample.created))
         for buckets in (sample.latencies or {}).values():

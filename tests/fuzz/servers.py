@@ -14,8 +14,8 @@ from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.kubernetes.pods_api import Access, PodsApi, _events
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation, pod_speculation
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import MOST_RANGES
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
 from tests.fuzz.harness import Harness, finished, sane
 
@@ -108,9 +108,9 @@ def _check_speculation(found: ServedSpeculation | None) -> None:
     assert found.method.isprintable()
     assert found.draft_model.isprintable()
     assert len(found.method) + len(found.draft_model) <= 320
-    assert found.tokens is None or 0 < found.tokens <= MOST_POSITIONS
-    assert len(found.schedule.firsts) == len(found.schedule.tokens) <= MOST_RANGES
-    assert all(0 <= tokens <= MOST_POSITIONS for tokens in found.schedule.tokens)
+    assert found.tokens is None or 0 < found.tokens <= MAX_POSITIONS
+    assert len(found.schedule.firsts) == len(found.schedule.tokens) <= MAX_RANGES
+    assert all(0 <= tokens <= MAX_POSITIONS for tokens in found.schedule.tokens)
     assert found.problem.isprintable()
 
 

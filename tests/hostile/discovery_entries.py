@@ -22,14 +22,14 @@ from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
 from spec_decode_exporter.core.cooperative_yield import cooperatively, finish
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
-from spec_decode_exporter.discovery.kubernetes.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.kubernetes.pods import MAX_PORTS, Pod, PodReader, UnusablePodError
 from spec_decode_exporter.discovery.kubernetes.pods_api import Access
-from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES, FleetLabels
-from spec_decode_exporter.discovery.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
+from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS, FleetLabels
+from spec_decode_exporter.discovery.page_url import MAX_PARAMETER_CHARACTERS, MAX_PARAMETERS, ip_and_port
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.hostile.row import RejectedError, Row
@@ -175,7 +175,7 @@ def _numbers(number: int) -> str:
 
 
 _FITTING = "x" * (MOST_LABEL_CHARACTERS // MOST_LABELS - len("l00000"))
-_PARAMETERS = {f"__param_{number}": "" for number in range(MOST_PARAMETERS)}
+_PARAMETERS = {f"__param_{number}": "" for number in range(MAX_PARAMETERS)}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 _FOREIGN: Final = {
     "userinfo": "host.test@evil.example",
@@ -227,8 +227,8 @@ ROWS: tuple[Row, ...] = (
         name="`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
         kind="label",
         controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes=f"{MOST_PATH:,} characters of a path, {MOST_PARAMETER_CHARACTERS:,} of parameters",
-        items=f"{MOST_PARAMETERS} parameters",
+        bytes=f"{MOST_PATH:,} characters of a path, {MAX_PARAMETER_CHARACTERS:,} of parameters",
+        items=f"{MAX_PARAMETERS} parameters",
         time="read once for each group of a list",
         addresses=_ADDRESSED,
         beyond_bounds=_NO_LIST,
@@ -236,9 +236,9 @@ ROWS: tuple[Row, ...] = (
         worst={
             "the longest path": _written({"__metrics_path__": "/" + "m" * (MOST_PATH - 1)}),
             "the most parameters": _written(_PARAMETERS),
-            "the longest parameter": _written({"__param_x": "x" * (MOST_PARAMETER_CHARACTERS - 2)}),
+            "the longest parameter": _written({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 2)}),
             "only what is percent-encoded": _written(
-                {"__param_x": "\0" * ((MOST_PARAMETER_CHARACTERS - 2) // 3)}
+                {"__param_x": "\0" * ((MAX_PARAMETER_CHARACTERS - 2) // 3)}
             ),
         },
         beyond={
@@ -250,7 +250,7 @@ ROWS: tuple[Row, ...] = (
             "a line end": _written({"__metrics_path__": "/m HTTP/1.1\r\nHost: evil.example"}),
             "a longer path": _written({"__metrics_path__": "/" + "m" * MOST_PATH}),
             "one more parameter": _written({**_PARAMETERS, "__param_more": ""}),
-            "a longer parameter": _written({"__param_x": "x" * (MOST_PARAMETER_CHARACTERS - 1)}),
+            "a longer parameter": _written({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 1)}),
             "a parameter of 1 MiB": _written({"__param_x": "x" * 2**20}),
         },
     ),
@@ -295,18 +295,18 @@ ROWS: tuple[Row, ...] = (
         kind="annotation",
         controlled_by="users who may create pods in a watched namespace",
         bytes=f"{MOST_PATH:,} characters of a path",
-        items=f"{MOST_PORTS} ports of a pod",
+        items=f"{MAX_PORTS} ports of a pod",
         time=_BY_POD,
         addresses="ports of the pod's own IP address; credentials reach no other host",
         beyond_bounds=_NO_POD,
         read=_pod,
         worst={
             "the most ports with the longest path": _annotated(
-                port=_numbers(MOST_PORTS), path="m" * (MOST_PATH - 1), scheme="https"
+                port=_numbers(MAX_PORTS), path="m" * (MOST_PATH - 1), scheme="https"
             ),
         },
         beyond={
-            "one more port": _annotated(port=_numbers(MOST_PORTS + 1)),
+            "one more port": _annotated(port=_numbers(MAX_PORTS + 1)),
             "256 KiB of commas": _annotated(port="," * 2**18),
             "a port that is none": _annotated(port="80@evil.example"),
             "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
@@ -321,7 +321,7 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="the API server, and users who may create pods in a watched namespace",
         bytes="an IP address without a zone, a port",
-        items=f"{MOST_PORTS} ports of a pod by their name",
+        items=f"{MAX_PORTS} ports of a pod by their name",
         time=_BY_POD,
         addresses="the pod's own IP address",
         beyond_bounds=_NO_POD,
@@ -330,12 +330,12 @@ ROWS: tuple[Row, ...] = (
             "the most ports of one name": _written(
                 {
                     "annotations": {"prometheus.io/port": "http"},
-                    "ports": [{"name": "http", "containerPort": number + 1} for number in range(MOST_PORTS)],
+                    "ports": [{"name": "http", "containerPort": number + 1} for number in range(MAX_PORTS)],
                 }
             ),
             "one port 20,000 times": _written(
                 {
-                    "annotations": {"prometheus.io/port": ",".join(["http"] * MOST_PORTS)},
+                    "annotations": {"prometheus.io/port": ",".join(["http"] * MAX_PORTS)},
                     "ports": [{"name": "http", "containerPort": 1}] * 20_000,
                 }
             ),
@@ -348,7 +348,7 @@ ROWS: tuple[Row, ...] = (
                 {
                     "annotations": {"prometheus.io/port": "http"},
                     "ports": [
-                        {"name": "http", "containerPort": number + 1} for number in range(MOST_PORTS + 1)
+                        {"name": "http", "containerPort": number + 1} for number in range(MAX_PORTS + 1)
                     ],
                 }
             ),
@@ -394,7 +394,7 @@ ROWS: tuple[Row, ...] = (
         name="labels of all discovered targets together",
         kind="label",
         controlled_by="discovery of every kind",
-        bytes=f"{MOST_LABEL_CHARACTERS:,} characters for each target, {CHARACTERS_OF_NAMES:,} of all names",
+        bytes=f"{MOST_LABEL_CHARACTERS:,} characters for each target, {MAX_NAME_CHARACTERS:,} of all names",
         items=f"{MOST_LABELS} names: configured ones and those in use first",
         time=_SLICED,
         addresses="nothing",
@@ -470,26 +470,26 @@ ROWS: tuple[Row, ...] = (
         name="names of models and engines on a page",
         kind="label",
         controlled_by="the server of a target",
-        bytes=f"{MOST_NAME:,} characters of a name, {MOST_NAMES_TOGETHER:,} of all engines of a target",
-        items=f"{MOST_ENGINES} engines of a target",
+        bytes=f"{MAX_NAME:,} characters of a name, {MAX_NAMES_TOTAL:,} of all engines of a target",
+        items=f"{MAX_ENGINES} engines of a target",
         time="slices of the page, in every poll whose layout is another",
         addresses="nothing",
         beyond_bounds="the poll fails as `malformed`: `target_failing`, once by reason",
         read=_page,
         worst={
             "the longest names": _engines(
-                *(f"{n:03}".ljust(MOST_NAME - 1, "m") for n in range(MOST_NAMES_TOGETHER // MOST_NAME))
+                *(f"{n:03}".ljust(MAX_NAME - 1, "m") for n in range(MAX_NAMES_TOTAL // MAX_NAME))
             ),
             "the most engines": _engines(
-                *(f"{n:03}".ljust(MOST_NAMES_TOGETHER // MOST_ENGINES - 1, "m") for n in range(MOST_ENGINES))
+                *(f"{n:03}".ljust(MAX_NAMES_TOTAL // MAX_ENGINES - 1, "m") for n in range(MAX_ENGINES))
             ),
             "names with terminal escapes and a zero byte": _engines("a\0\x1b[2J\u202e"),
         },
         beyond={
-            "a longer name": _engines("m" * (MOST_NAME + 1)),
-            "one more engine": _engines(*map(str, range(MOST_ENGINES + 1))),
+            "a longer name": _engines("m" * (MAX_NAME + 1)),
+            "one more engine": _engines(*map(str, range(MAX_ENGINES + 1))),
             "longer names together": _engines(
-                *(f"{n:03}".ljust(MOST_NAME, "m") for n in range(MOST_NAMES_TOGETHER // MOST_NAME))
+                *(f"{n:03}".ljust(MAX_NAME, "m") for n in range(MAX_NAMES_TOTAL // MAX_NAME))
             ),
         },
     ),

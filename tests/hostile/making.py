@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from spec_decode_exporter.discovery.group_reader import (
-    MOST_BYTES,
+    MAX_LIST_BYTES,
 )
 from tests.hostile.row import Read, RejectedError
 
@@ -24,7 +24,7 @@ NO_LIST: Final = "the list is rejected, its targets stay: `discovery_failed`, on
 Server = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def filled(begin: bytes, unit: bytes, end: bytes, size: int = MOST_BYTES) -> Callable[[], bytes]:
+def filled(begin: bytes, unit: bytes, end: bytes, size: int = MAX_LIST_BYTES) -> Callable[[], bytes]:
     """Return what repeats ``unit`` until there are ``size`` bytes, and then spaces."""
     return lambda: (begin + unit * ((size - len(begin) - len(end)) // len(unit)) + end).ljust(size)
 

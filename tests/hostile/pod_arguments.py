@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from spec_decode_exporter.discovery.vllm_command_line import (
-    MOST_SCRIPT,
-    MOST_TEXT,
-    MOST_WORDS,
+    MAX_COMMAND_CHARACTERS,
+    MAX_SCRIPT,
+    MAX_WORDS,
     config_speculation,
     pod_speculation,
 )
-from spec_decode_exporter.scrape.poll.batch_schedule import KEY, MOST_RANGES
+from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES, SCHEDULE_KEY
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import KIB
 from tests.hostile.server_details import ranges
@@ -43,7 +43,7 @@ async def read_speculative_config(text: bytes) -> object:
         raise RejectedError(str(error)) from None
 
 
-def script(filling: str, size: int = MOST_SCRIPT) -> str:
+def script(filling: str, size: int = MAX_SCRIPT) -> str:
     """Return a script of a size that says at its end how a server speculates."""
     head, tail = "x ", '-sc \'{"method":"mtp"}\''
     room = size - len(head) - len(tail)
@@ -55,39 +55,39 @@ ROWS: Final = (
         name="command line of a pod",
         kind="socket",
         controlled_by="users who may create pods",
-        bytes=f"{MOST_TEXT // KIB} KiB with the environment, {MOST_SCRIPT // KIB} KiB a word or script",
-        items=f"{MOST_WORDS:,} words and variables, {MOST_RANGES} ranges of a schedule",
+        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the environment, {MAX_SCRIPT // KIB} KiB a word or script",
+        items=f"{MAX_WORDS:,} words and variables, {MAX_RANGES} ranges of a schedule",
         time="one slice; every character is looked at a fixed number of times",
         addresses="nothing: it is never run, only read",
         beyond_bounds="is not read; a schedule counts as none, `server_details_not_used` once",
         read=read_pod,
         worst={
-            "words": lambda: pod([*["-sc", "1"] * (MOST_WORDS // 2 - 1), *SAID]),
+            "words": lambda: pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SAID]),
             "references": lambda: pod([*["$(A)" * 4000] * 3, *SAID], {"A": "1"}),
             "nesting": lambda: pod([*["-sc", "[" * 15_000] * 4, *SAID]),
             "a script of marks": lambda: pod(["sh", "-c", script("; ")]),
             "a script of quotes": lambda: pod(["sh", "-c", script("'' ")]),
         },
         beyond={
-            "words": lambda: pod([*SAID, *[""] * MOST_WORDS]),
-            "characters": lambda: pod([*SAID, "x" * MOST_TEXT]),
-            "characters of a script": lambda: pod(["sh", "-c", script(" ", MOST_SCRIPT + 1)]),
-            "ranges": lambda: pod(["-sc", json.dumps({KEY: [[1, 1, 1]] * (MOST_RANGES + 1)})]),
+            "words": lambda: pod([*SAID, *[""] * MAX_WORDS]),
+            "characters": lambda: pod([*SAID, "x" * MAX_COMMAND_CHARACTERS]),
+            "characters of a script": lambda: pod(["sh", "-c", script(" ", MAX_SCRIPT + 1)]),
+            "ranges": lambda: pod(["-sc", json.dumps({SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)})]),
         },
     ),
     Row(
         name="environment variables of a pod",
         kind="environment",
         controlled_by="users who may create pods",
-        bytes=f"{MOST_TEXT // KIB} KiB with the command line, {MOST_SCRIPT // KIB} KiB with all that a script's variables hold",
-        items=f"{MOST_WORDS:,} variables and words",
+        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the command line, {MAX_SCRIPT // KIB} KiB with all that a script's variables hold",
+        items=f"{MAX_WORDS:,} variables and words",
         time="one slice; every character is looked at a fixed number of times",
         addresses="nothing",
         beyond_bounds="is not read",
         read=read_pod,
         worst={
             "the most variables": lambda: pod(
-                [*SAID], {f"V{number}": "x" for number in range(MOST_WORDS - 2)}
+                [*SAID], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}
             ),
             "a script of short words": lambda: pod([], {"V": script("a ")}),
             "one that is put in again and again": lambda: pod(
@@ -95,8 +95,8 @@ ROWS: Final = (
             ),
         },
         beyond={
-            "variables": lambda: pod([*SAID], {f"V{number}": "x" for number in range(MOST_WORDS)}),
-            "characters": lambda: pod([*SAID], {"V": "x" * MOST_TEXT}),
+            "variables": lambda: pod([*SAID], {f"V{number}": "x" for number in range(MAX_WORDS)}),
+            "characters": lambda: pod([*SAID], {"V": "x" * MAX_COMMAND_CHARACTERS}),
             "characters that are put in": lambda: pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
         },
     ),
@@ -104,8 +104,8 @@ ROWS: Final = (
         name="`--speculative.config`",
         kind="environment",
         controlled_by="the pod that a sidecar is injected into",
-        bytes=f"{MOST_TEXT // KIB} KiB",
-        items=f"{MOST_WORDS:,} words, {MOST_RANGES} ranges of a schedule",
+        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB",
+        items=f"{MAX_WORDS:,} words, {MAX_RANGES} ranges of a schedule",
         time="at the start only",
         addresses="nothing",
         beyond_bounds="`variable_not_understood`, and it counts as not said; of the flag itself an error at the start",
@@ -114,11 +114,15 @@ ROWS: Final = (
             "an object of many keys": lambda: json.dumps(
                 {"method": "mtp", **{f"{key:x}": {} for key in range(1400)}}
             ).encode(),
-            "the longest schedule": lambda: json.dumps({"method": "mtp", KEY: list(ranges())}).encode(),
+            "the longest schedule": lambda: json.dumps(
+                {"method": "mtp", SCHEDULE_KEY: list(ranges())}
+            ).encode(),
         },
         beyond={
-            "bytes": lambda: b"{" + b" " * MOST_TEXT + b'"method":"mtp"}',
-            "ranges": lambda: json.dumps({"method": "mtp", KEY: [[1, 1, 1]] * (MOST_RANGES + 1)}).encode(),
+            "bytes": lambda: b"{" + b" " * MAX_COMMAND_CHARACTERS + b'"method":"mtp"}',
+            "ranges": lambda: json.dumps(
+                {"method": "mtp", SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)}
+            ).encode(),
         },
     ),
 )

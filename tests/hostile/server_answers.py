@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.poll_settings import Poll
-from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, LEAST_PIECES, PIECE, AnswerParser
+from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, MIN_PIECES, PIECE_BYTES, ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 
@@ -24,7 +24,7 @@ def answer(body: bytes, *more: str) -> bytes:
 
 def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
     """Return the body of an answer that comes in pieces; raise ``PollError`` as a poll would."""
-    parser = AnswerParser(most)
+    parser = ResponseParser(most)
     for start in range(0, len(whole), piece):
         parser.feed(whole[start : start + piece])
     if not parser.complete:
@@ -94,13 +94,13 @@ ROWS: Final = (
         kind="socket",
         controlled_by="the model server, or a proxy before it",
         bytes="as the answer",
-        items=f"{LEAST_PIECES:,} pieces, and one more for every {PIECE:,} bytes of `poll.max_body`",
+        items=f"{MIN_PIECES:,} pieces, and one more for every {PIECE_BYTES:,} bytes of `poll.max_body`",
         time="one piece as it comes; its cost counts for the share of a core",
         addresses="nothing",
         beyond_bounds=FAILED,
         read=partial(read_answer, piece=1),
-        worst={"a byte a packet": lambda: answer(bytes(LEAST_PIECES + MOST_BODY // PIECE - 100))},
-        beyond={"pieces": lambda: answer(bytes(LEAST_PIECES + MOST_BODY // PIECE))},
+        worst={"a byte a packet": lambda: answer(bytes(MIN_PIECES + MOST_BODY // PIECE_BYTES - 100))},
+        beyond={"pieces": lambda: answer(bytes(MIN_PIECES + MOST_BODY // PIECE_BYTES))},
     ),
     Row(
         name="compressed body",

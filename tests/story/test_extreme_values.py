@@ -35,9 +35,9 @@ from spec_decode_exporter.reports.observe.observe_json import json_report
 from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
-from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT
+from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
 from spec_decode_exporter.views.group_totals import group_view, grouped
@@ -47,10 +47,10 @@ from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.views.target_status import ExporterStatus
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
 
-MOST = MOST_COUNT - 1
+MOST = MAX_COUNT - 1
 FAILURES = {
     "analysis_failed",
     "internal_error",
@@ -164,7 +164,7 @@ class Script:
     async def get(self, url, *, max_body=None):
         if "metrics" not in url:
             raise PollError("refused", "not here")
-        return Answer(self.pages[self.place], "text/plain", 0.0)
+        return HttpResponse(self.pages[self.place], "text/plain", 0.0)
 
     async def close(self):
         """Close nothing."""
@@ -248,7 +248,7 @@ class Chain:
         windows = [findings.windows[-1] for _, findings in taken.engines if findings.windows]
         if windows:
             found = [findings.latencies for _, findings in taken.engines if findings.windows]
-            _check_json(measure(together(windows), added(found)).model_dump_json())
+            _check_json(measure(merge_windows(windows), added(found)).model_dump_json())
         for views in lists(taken.requests, self.errors).values():
             for view in views:
                 _check_json(view.model_dump_json())

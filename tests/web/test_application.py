@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.scrape.http.client import AGENT
+from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
 
 CONTENT_TYPES = {format_.content_type for format_ in Format}
@@ -160,7 +160,7 @@ async def test_every_answer_carries_the_security_headers(client_of, make_state, 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/history", "/-/healthy"])
 async def test_a_poll_of_an_exporter_is_rejected_before_anything_is_made_for_it(client_of, make_state, path):
     client = await client_of(make_state())
-    answer = await client.get(path, headers={"User-Agent": f"{AGENT}1.2.3"})
+    answer = await client.get(path, headers={"User-Agent": f"{USER_AGENT_PREFIX}1.2.3"})
     assert answer.status == 400
     assert "model server" in await answer.text()
 

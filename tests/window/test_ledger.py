@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.scrape.page.sample_reader import MOST_REQUESTS
+from spec_decode_exporter.scrape.page.sample_reader import MAX_REQUESTS
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import NANO, Known, Ledger, Window
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.merge import merge_windows
 
 ALL_KNOWN = Known((True,) * len(Counter), (True,) * 3, 2)
 
@@ -107,7 +107,7 @@ def test_gauges_are_means_over_the_polls():
 
 
 def test_sums_that_64_bits_do_not_hold_start_counts_and_times_together():
-    most = MOST_REQUESTS
+    most = MAX_REQUESTS
     ledger = ledger_of(
         *(increment(float(n), n + 1.0, gauges=(most, most, 1.0)) for n in range(9000)), longest=1e4
     )
@@ -121,7 +121,7 @@ def test_engines_whose_sums_have_more_than_64_bits_together_are_added_up():
     windows = [
         ledger_of(increment(0.0, 1.0, drafts=2**60)).window(300.0, 1.0, 1.0, ALL_KNOWN) for _ in range(9)
     ]
-    whole = together(windows)
+    whole = merge_windows(windows)
     assert whole[Counter.DECODE_STEPS] == 27 * 2**60
     assert whole.increments.counter(Counter.DECODE_STEPS) == [27 * 2**60]
 

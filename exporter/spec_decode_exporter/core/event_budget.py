@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 if TYPE_CHECKING:
     from spec_decode_exporter.monitor.event_log import EventLog
 
-BURST: Final = 4 * MOST_ENGINES
+BURST: Final = 4 * MAX_ENGINES
 """Events of a target at once: a restart of a server with the most engines has four for each."""
 EVERY: Final = 6.0
 """Seconds after which one more is allowed."""

@@ -38,13 +38,13 @@ KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
 
 _SLICE: Final = 64
 """Targets from one pause to the next: about a millisecond of work."""
-_LONGEST_NUMBER: Final = 8
+_MAX_NUMBER: Final = 8
 """Characters of ``#`` and the number behind a path that several targets have."""
 
-_MOST_LINES: Final = 10
-_LINE_EVERY: Final = 300.0
+_MAX_LINES: Final = 10
+_LINE_INTERVAL: Final = 300.0
 """Log lines about the failures of one way at once, and the seconds after which there may be another."""
-_MOST_JOINED: Final = MOST_LABELS + 1
+_MAX_JOINED: Final = MOST_LABELS + 1
 """Labels of one page from one result. The one beyond the limit has it logged that there are too many.
 
 Without this limit, a list that repeats a page with other labels each time takes the square of its length.
@@ -91,7 +91,7 @@ def _merging(results: Iterable[Sequence[Target]]) -> Pausing[tuple[Target, ...]]
     pages: dict[_Page, Target] = {}
     for targets in results:
         # Each result by itself: the labels that one list repeats must not crowd out those of another.
-        own = yield from _pages(targets, _MOST_JOINED)
+        own = yield from _pages(targets, _MAX_JOINED)
         yield from _join(pages, own.items())
     named: list[Target] = []
     for target in _named_apart(pages.values()):
@@ -144,7 +144,7 @@ def _named_apart(targets: Iterable[Target]) -> Iterator[Target]:
 def _names(target: Target, numbers: Mapping[str, Iterator[int]]) -> Iterator[str]:
     """Yield what a target may be called, best first, without end."""
     host = address(target.url)
-    path = (host + urlsplit(target.url).path)[: MOST_LABEL_VALUE - _LONGEST_NUMBER]
+    path = (host + urlsplit(target.url).path)[: MOST_LABEL_VALUE - _MAX_NUMBER]
     yield from (target.name, host, path)
     yield from (f"{path}#{number}" for number in numbers[path])
 
@@ -171,7 +171,9 @@ class Discoverer:
         self._labels = FleetLabels(self._static, _configured_names(config))
         self._publishing = asyncio.Lock()
         self._logged: defaultdict[str, str] = defaultdict(str)
-        self._lines = {way.key: TokenBucket(_MOST_LINES, _LINE_EVERY, clock.monotonic) for way in self._ways}
+        self._lines = {
+            way.key: TokenBucket(_MAX_LINES, _LINE_INTERVAL, clock.monotonic) for way in self._ways
+        }
         self._targets: tuple[Target, ...] | None = None
         self.found: dict[str, Sequence[Target]] = {way.key: known.get(way.key, ()) for way in self._ways}
         """By the key of each way of discovery, what it found last."""

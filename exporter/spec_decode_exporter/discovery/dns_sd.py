@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from spec_decode_exporter.discovery.page_url import ip_and_port
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spec_decode_exporter.discovery.target import Target
 
 _TIMEOUT: Final = 5.0
-MOST_ADDRESSES: Final = 4_096
+MAX_ADDRESSES: Final = 4_096
 """The most addresses of one name: as many as fit into one answer of DNS."""
 
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
@@ -48,8 +48,8 @@ class DnsNameDiscovery:
             DiscoveryError: No server answered, so the targets stay; or there is no such record, so they go.
         """
         hosts = await self._look_up(self._looked_up)
-        if len(hosts) > MOST_ADDRESSES:
-            raise DiscoveryError(f"has more than {MOST_ADDRESSES} addresses; divide them among several names")
+        if len(hosts) > MAX_ADDRESSES:
+            raise DiscoveryError(f"has more than {MAX_ADDRESSES} addresses; divide them among several names")
         # A name server may change the order at every question; the targets' order tells who keeps a name.
         # Beside the event loop: an answer may have thousands of records.
         return await asyncio.to_thread(self._listing.targets, [{"targets": sorted(hosts)}])
@@ -61,7 +61,7 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
     async def look_up(name: str) -> set[str]:
         try:
             async with asyncio.timeout(_TIMEOUT):
-                hosts = await CONFIGURED.look_up(name, port, _FAMILIES[kind])
+                hosts = await CONFIG_RESOLVER.look_up(name, port, _FAMILIES[kind])
         except socket.gaierror as error:
             gone = () if error.errno in _NO_SUCH_NAME else None
             raise DiscoveryError(error.strerror or "the look-up failed", gone) from None
@@ -83,7 +83,9 @@ async def _service(name: str) -> set[str]:
     try:
         # In a thread: parsing an answer of 64 KiB takes some 0.2 s.
         resolver = dns.resolver.Resolver()
-        answer = await CONFIGURED.run(lambda: resolver.resolve(name, "SRV", search=True, lifetime=_TIMEOUT))
+        answer = await CONFIG_RESOLVER.run(
+            lambda: resolver.resolve(name, "SRV", search=True, lifetime=_TIMEOUT)
+        )
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         raise DiscoveryError("there is no such record", ()) from None
     except (dns.exception.DNSException, OSError) as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.discovery.group_reader import MOST_BYTES, MOST_TARGETS, json_groups, yaml_groups
+from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, MAX_TARGETS, json_groups, yaml_groups
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.schema import Scrape
     from spec_decode_exporter.discovery.target import Target
 
-REFRESH: Final = 5.0
+REFRESH_SECONDS: Final = 5.0
 """Seconds from one look at the files' times and sizes to the next. Only what changed is read."""
 
-MOST_FILES: Final = 1_000
+MAX_FILES: Final = 1_000
 """The most files that match one pattern."""
-MOST_ENTRIES: Final = 100_000
+MAX_ENTRIES: Final = 100_000
 """The most entries of the directory of a pattern with wild cards."""
-MOST_BYTES_TOGETHER: Final = 16 * 2**20
+MAX_PATTERN_BYTES: Final = 16 * 2**20
 """The most bytes of all files that match one pattern."""
 _REST: Final = 10.0
 """A look that took one second of work is followed by a pause of at least 10 s."""
-_MOST_PROBLEMS: Final = 3
+_MAX_PROBLEMS: Final = 3
 
 _WILD: Final = frozenset("*?[")
 
@@ -60,7 +60,7 @@ class FileDiscovery:
     def __init__(self, pattern: Path, scrape: Scrape) -> None:
         """Look for ``pattern``, whose last part may have wild cards."""
         self.name = self.key = f"{self.kind} {pattern}"
-        self.refresh = REFRESH
+        self.refresh = REFRESH_SECONDS
         self._pattern = pattern
         self._listing = Listing(self.name, self.kind, scrape)
         self._files: dict[Path, _Listed] = {}
@@ -79,7 +79,7 @@ class FileDiscovery:
         try:
             return self._found()
         finally:
-            self.refresh = max(REFRESH, _REST * (thread_time() - begin))
+            self.refresh = max(REFRESH_SECONDS, _REST * (thread_time() - begin))
 
     def _found(self) -> Sequence[Target]:
         paths = self._paths()
@@ -88,9 +88,9 @@ class FileDiscovery:
         for path in paths:
             self._files[path] = self._listed(path, before.get(path, _Listed()))
             targets += self._files[path].targets or ()
-            if len(targets) > MOST_TARGETS:
+            if len(targets) > MAX_TARGETS:
                 # The files after it are not kept: they could have another list's worth of targets each.
-                raise DiscoveryError(f"has more than {MOST_TARGETS} targets; divide it into several patterns")
+                raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several patterns")
         if not paths:
             raise DiscoveryError("there is no such file", targets)
         self._check(targets)
@@ -101,8 +101,8 @@ class FileDiscovery:
         problems = [f"{path}: {listed.problem}" for path, listed in self._files.items() if listed.problem]
         if not problems:
             return
-        more = len(problems) - _MOST_PROBLEMS
-        shown = [*problems[:_MOST_PROBLEMS], *([f"and {more} more files"] if more > 0 else [])]
+        more = len(problems) - _MAX_PROBLEMS
+        shown = [*problems[:_MAX_PROBLEMS], *([f"and {more} more files"] if more > 0 else [])]
         # What a file that was never read holds is not known, but an earlier discovery may have known it.
         unknown = any(listed.targets is None for listed in self._files.values())
         raise DiscoveryError("; ".join(shown), None if unknown else targets)
@@ -116,20 +116,20 @@ class FileDiscovery:
         except OSError as error:
             raise DiscoveryError(f"{self._pattern.parent}: cannot be read: {error.strerror}") from None
         paths = [self._pattern.parent / name for name in sorted(names)]
-        if sum(map(_size, paths)) > MOST_BYTES_TOGETHER:
-            raise DiscoveryError(f"its files have more than {size_text(MOST_BYTES_TOGETHER)} together")
+        if sum(map(_size, paths)) > MAX_PATTERN_BYTES:
+            raise DiscoveryError(f"its files have more than {size_text(MAX_PATTERN_BYTES)} together")
         return paths
 
     def _names(self) -> list[str]:
         names: list[str] = []
         with os.scandir(self._pattern.parent) as entries:
             for number, entry in enumerate(entries):
-                if number == MOST_ENTRIES:
-                    raise DiscoveryError(f"{self._pattern.parent}: has more than {MOST_ENTRIES} entries")
+                if number == MAX_ENTRIES:
+                    raise DiscoveryError(f"{self._pattern.parent}: has more than {MAX_ENTRIES} entries")
                 if fnmatchcase(entry.name, self._pattern.name):
                     names.append(entry.name)
-                if len(names) > MOST_FILES:
-                    raise DiscoveryError(f"matches more than {MOST_FILES} files")
+                if len(names) > MAX_FILES:
+                    raise DiscoveryError(f"matches more than {MAX_FILES} files")
         return names
 
     def _listed(self, path: Path, before: _Listed) -> _Listed:
@@ -144,15 +144,15 @@ class FileDiscovery:
 
     def _read(self, path: Path) -> list[Target]:
         groups = json_groups if path.suffix.lower() == ".json" else yaml_groups
-        return finish(self._listing.read(groups(read_bounded(path, MOST_BYTES))))
+        return finish(self._listing.read(groups(read_bounded(path, MAX_LIST_BYTES))))
 
 
 def _stamp(path: Path) -> Stamp:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError("it is not a plain file")
-    if found.st_size > MOST_BYTES:
-        raise DiscoveryError(f"is larger than {size_text(MOST_BYTES)}")
+    if found.st_size > MAX_LIST_BYTES:
+        raise DiscoveryError(f"is larger than {size_text(MAX_LIST_BYTES)}")
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 

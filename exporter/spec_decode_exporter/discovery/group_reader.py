@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 Entries: TypeAlias = "Generator[object, None, bool]"
 """Yields pauses; returns whether all entries are texts."""
 
-MOST_BYTES: Final = 4 * 2**20
+MAX_LIST_BYTES: Final = 4 * 2**20
 """The most bytes of a list."""
-MOST_GROUPS: Final = 10_000
+MAX_GROUPS: Final = 10_000
 """The most groups of a list."""
-MOST_TARGETS: Final = 10_000
+MAX_TARGETS: Final = 10_000
 """The most targets of a list."""
-MOST_GROUP_LABELS: Final = 256
+MAX_GROUP_LABELS: Final = 256
 """The most labels of a group, with those that no target keeps, such as ``__meta_…``."""
-MOST_LABELS: Final = 50_000
+MAX_LIST_LABELS: Final = 50_000
 """The most labels of all groups of a list: some 8 MB."""
 
-MOST_CHARACTERS: Final = 16 * 2**10
+MAX_TEXT_CHARACTERS: Final = 16 * 2**10
 """The most characters of one text, as it is written."""
 
 PAUSE: Final = object()
 """Between groups: the place for a cooperative yield."""
 
-_MOST_FLAWS_SHOWN: Final = 3
+_MAX_FLAWS: Final = 3
 
 
 def groups_of(decoded: object) -> Iterator[object]:
@@ -55,7 +55,7 @@ def json_groups(data: bytes) -> Iterator[object]:
         DiscoveryError: The document is not a list in JSON, or beyond a bound.
     """
     try:
-        reader = JsonReader(data, MOST_CHARACTERS)
+        reader = JsonReader(data, MAX_TEXT_CHARACTERS)
         kind = reader.kind()
         if kind and kind != "[":
             raise _not_a_list("a mapping" if kind == "{" else "a single value")
@@ -77,7 +77,7 @@ def yaml_groups(data: bytes) -> Iterator[object]:
         for number, node in enumerate(parse_items(data)):
             group = reader.read(node, (number,))
             if reader.flaws:
-                flaws = reader.flaws[:_MOST_FLAWS_SHOWN]
+                flaws = reader.flaws[:_MAX_FLAWS]
                 raise DiscoveryError("; ".join(f"line {flaw.line} {flaw.message}" for flaw in flaws))
             yield group
     except NotAListError:
@@ -112,8 +112,8 @@ def _json_targets(reader: JsonReader, group: dict[str, object], place: str) -> E
     found: list[object] = []
     group["targets"] = found
     for number in reader.elements():
-        if number == MOST_TARGETS:
-            raise DiscoveryError(f"{place}.targets has more than {MOST_TARGETS} targets")
+        if number == MAX_TARGETS:
+            raise DiscoveryError(f"{place}.targets has more than {MAX_TARGETS} targets")
         found.append(reader.value())
         if not isinstance(found[-1], str):
             return False
@@ -126,8 +126,8 @@ def _json_labels(reader: JsonReader, group: dict[str, object], place: str) -> En
     found: dict[str, object] = {}
     group["labels"] = found
     for name in reader.members():
-        if len(found) == MOST_GROUP_LABELS:
-            raise DiscoveryError(f"{place}.labels has more than {MOST_GROUP_LABELS} labels")
+        if len(found) == MAX_GROUP_LABELS:
+            raise DiscoveryError(f"{place}.labels has more than {MAX_GROUP_LABELS} labels")
         found[name] = reader.value()
         if not isinstance(found[name], str):
             return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from spec_decode_exporter.config.http_settings import HeaderValues, HttpSettings
 from spec_decode_exporter.config.url import without_query
 from spec_decode_exporter.core.cooperative_yield import cooperatively
-from spec_decode_exporter.discovery.group_reader import MOST_BYTES, json_groups
+from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, json_groups
 from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.http.client import Client
@@ -37,12 +37,12 @@ class HttpListDiscovery:
         self._listing = Listing(self.name, self.kind, scrape, self.key)
 
     async def targets(self) -> Sequence[Target]:
-        """Fetch the list: no redirects, at most ``MOST_BYTES``, within 10 s.
+        """Fetch the list: no redirects, at most ``MAX_LIST_BYTES``, within 10 s.
 
         Raises:
             DiscoveryError: There was no list, or it cannot be read.
         """
-        client = Client(self._http, timeout=_TIMEOUT, max_body=MOST_BYTES)
+        client = Client(self._http, timeout=_TIMEOUT, max_body=MAX_LIST_BYTES)
         try:
             answer = await client.get(self._url)
         except PollError as error:

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 
-CHARACTERS_OF_NAMES: Final = 1_024
+MAX_NAME_CHARACTERS: Final = 1_024
 """Characters of all label names that are not configured: each series of every target has them, if empty."""
 
-_MOST_WARNINGS: Final = 100
+_MAX_WARNINGS: Final = 100
 """Labels that are warned of: a list may have new ones each time."""
-_LONGEST_SHOWN: Final = 200
+_MAX_SHOWN: Final = 200
 _SLICE: Final = 64
 """Targets from one pause to the next."""
 
 _TOO_MANY: Final = f"is beyond the {MOST_LABELS} labels that a target may have; remove some"
 _TOO_MANY_NAMES: Final = (
-    f"is beyond the {MOST_LABELS} label names of {CHARACTERS_OF_NAMES:,} characters of all targets together; "
+    f"is beyond the {MOST_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together; "
     "use fewer or shorter names"
 )
 _TOO_LONG: Final = (
@@ -83,12 +83,12 @@ class LabelFilter:
 
     def drop(self, name: str, reason: str, once: str = "") -> None:
         """Log that a label is dropped: once by its name, or once by ``once``."""
-        key = once or name[:_LONGEST_SHOWN]
-        if key in self._logged or len(self._logged) >= _MOST_WARNINGS:
+        key = once or name[:_MAX_SHOWN]
+        if key in self._logged or len(self._logged) >= _MAX_WARNINGS:
             return
         self._logged.add(key)
         _log.warning(
-            "discovered_label_dropped", discovery=self._discovery, label=name[:_LONGEST_SHOWN], reason=reason
+            "discovered_label_dropped", discovery=self._discovery, label=name[:_MAX_SHOWN], reason=reason
         )
 
     def _is_usable(self, name: str, value: str) -> bool:
@@ -151,7 +151,7 @@ class FleetLabels:
 
     def _fitting(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the first names for which there is room beside the configured ones."""
-        room, characters = MOST_LABELS - len(self._configured), CHARACTERS_OF_NAMES
+        room, characters = MOST_LABELS - len(self._configured), MAX_NAME_CHARACTERS
         for name in names:
             characters -= len(name)
             room -= 1

@@ -14,8 +14,8 @@ from spec_decode_exporter.scrape.poll_errors import PollError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_PARAMETERS: Final = 32
-MOST_PARAMETER_CHARACTERS: Final = 2_048
+MAX_PARAMETERS: Final = 32
+MAX_PARAMETER_CHARACTERS: Final = 2_048
 """Names and values of the parameters together, as they are written in the URL."""
 
 _PATH: Final = re.compile(PATH)
@@ -59,17 +59,17 @@ def request_target(path: str, parameters: Sequence[tuple[str, str]] = ()) -> str
 
 
 def _encoded(parameters: Sequence[tuple[str, str]]) -> str:
-    if len(parameters) > MOST_PARAMETERS:
-        raise ValueError(f"has more than {MOST_PARAMETERS} parameters")
+    if len(parameters) > MAX_PARAMETERS:
+        raise ValueError(f"has more than {MAX_PARAMETERS} parameters")
     # Compared first: a text of a megabyte is not worth encoding.
-    if sum(len(name) + len(value) for name, value in parameters) <= MOST_PARAMETER_CHARACTERS:
+    if sum(len(name) + len(value) for name, value in parameters) <= MAX_PARAMETER_CHARACTERS:
         try:
             encoded = urlencode(parameters)
         except UnicodeEncodeError:
             raise ValueError("has a parameter with half of a character") from None
-        if len(encoded) <= MOST_PARAMETER_CHARACTERS:
+        if len(encoded) <= MAX_PARAMETER_CHARACTERS:
             return encoded
-    raise ValueError(f"has parameters of more than {MOST_PARAMETER_CHARACTERS:,} characters")
+    raise ValueError(f"has parameters of more than {MAX_PARAMETER_CHARACTERS:,} characters")
 
 
 def page_url(scheme: str, host: str, target: str) -> str:

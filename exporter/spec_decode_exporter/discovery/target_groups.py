@@ -15,9 +15,9 @@ from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.url import address
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.discovery.group_reader import (
-    MOST_GROUPS,
-    MOST_LABELS,
-    MOST_TARGETS,
+    MAX_GROUPS,
+    MAX_LIST_LABELS,
+    MAX_TARGETS,
     PAUSE,
     groups_of,
 )
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.config.schema import Scrape
 
-MOST_URL_CHARACTERS: Final = 4 * 2**20
+MAX_URL_CHARACTERS: Final = 4 * 2**20
 """The most characters of all URLs of a list: a path of a group is repeated for each of its targets."""
 
 _ADDRESS: Final = re.compile(r"[^/?#@\s]+")
-_FOR_US: Final = frozenset({"target", "method"})
+_EXPORTER_LABELS: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
-_MOST_PROBLEMS: Final = 3
-_LONGEST_SHOWN: Final = 200
+_MAX_PROBLEMS: Final = 3
+_MAX_SHOWN: Final = 200
 _SLICE: Final = 64
 """Targets or groups from one pause to the next: about a millisecond of work."""
 
@@ -94,8 +94,8 @@ class Listing:
             if group is PAUSE:
                 yield
                 continue
-            if number == MOST_GROUPS:
-                raise DiscoveryError(f"has more than {MOST_GROUPS} groups; put more targets into each")
+            if number == MAX_GROUPS:
+                raise DiscoveryError(f"has more than {MAX_GROUPS} groups; put more targets into each")
             checked = _checked(group, number)
             labels += len(checked.labels)
             _check_number(len(found) + len(checked.targets), labels)
@@ -105,8 +105,8 @@ class Listing:
                 characters += len(found[-1].url)
                 if len(found) % _SLICE == 0:
                     yield
-            if characters > MOST_URL_CHARACTERS:
-                raise DiscoveryError(f"has URLs of more than {MOST_URL_CHARACTERS} characters together")
+            if characters > MAX_URL_CHARACTERS:
+                raise DiscoveryError(f"has URLs of more than {MAX_URL_CHARACTERS} characters together")
             number += 1
             if number % _SLICE == 0:
                 yield
@@ -128,7 +128,9 @@ class Listing:
         except ValueError as error:
             raise DiscoveryError(f"{place} {error}") from None
         own = {
-            name: value for name, value in labels.items() if name not in _FOR_US and not name.startswith("__")
+            name: value
+            for name, value in labels.items()
+            if name not in _EXPORTER_LABELS and not name.startswith("__")
         }
         return _Common(
             labels.get("__scheme__", self._scrape.scheme),
@@ -166,18 +168,18 @@ def _checked(group: object, number: int) -> _Group:
 
 
 def _check_number(targets: int, labels: int) -> None:
-    if targets > MOST_TARGETS:
-        raise DiscoveryError(f"has more than {MOST_TARGETS} targets; divide it into several lists")
-    if labels > MOST_LABELS:
-        raise DiscoveryError(f"has more than {MOST_LABELS} labels; remove some")
+    if targets > MAX_TARGETS:
+        raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several lists")
+    if labels > MAX_LIST_LABELS:
+        raise DiscoveryError(f"has more than {MAX_LIST_LABELS} labels; remove some")
 
 
 def _problems(error: ValidationError, number: int) -> list[str]:
     """Return the first few problems of a group."""
     found = [
-        f"{dotted((number, *path))[:_LONGEST_SHOWN]} {message[:_LONGEST_SHOWN]}"
+        f"{dotted((number, *path))[:_MAX_SHOWN]} {message[:_MAX_SHOWN]}"
         for detail in error.errors(include_url=False)
         for path, message in explain(detail, _Group)
     ]
-    more = len(found) - _MOST_PROBLEMS
-    return [*found[:_MOST_PROBLEMS], f"and {more} more"] if more > 0 else found
+    more = len(found) - _MAX_PROBLEMS
+    return [*found[:_MAX_PROBLEMS], f"and {more} more"] if more > 0 else found

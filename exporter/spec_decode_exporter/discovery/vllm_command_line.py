@@ -17,12 +17,12 @@ from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, spec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-MOST_TEXT: Final = 65_536
+MAX_COMMAND_CHARACTERS: Final = 65_536
 """Characters of a command line and its environment."""
-MOST_WORDS: Final = 1024
+MAX_WORDS: Final = 1024
 """Words and variables of them: empty words have no characters, and take time all the same."""
 
-MOST_SCRIPT: Final = 16_384
+MAX_SCRIPT: Final = 16_384
 """Characters of a word or a script, with what its variables hold; what is longer is not read."""
 
 _JSON: Final = ""
@@ -59,13 +59,16 @@ _NGRAM: Final = frozenset({"ngram", "[ngram]"})
 def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedSpeculation | None:
     """Return how a container's vLLM is told to speculate; None where its spec does not say.
 
-    A command line beyond ``MOST_WORDS`` or ``MOST_TEXT`` is not read.
+    A command line beyond ``MAX_WORDS`` or ``MAX_COMMAND_CHARACTERS`` is not read.
 
     Args:
         words: The container's ``command`` and ``args``. A word may be a whole shell script.
         environ: Its environment, as far as the spec holds the values.
     """
-    if len(words) + len(environ) > MOST_WORDS or sum(map(len, chain(words, environ.values()))) > MOST_TEXT:
+    if (
+        len(words) + len(environ) > MAX_WORDS
+        or sum(map(len, chain(words, environ.values()))) > MAX_COMMAND_CHARACTERS
+    ):
         return None
     command = [_expanded(word, environ) for word in words]
     scripts = _first(filter(_is_script, [*command, *environ.values()]))
@@ -81,8 +84,8 @@ def config_speculation(text: str) -> ServedSpeculation:
     Raises:
         ValueError: It says nothing of speculation, or is too long.
     """
-    if len(text) > MOST_TEXT:
-        raise ValueError(f"has more than {MOST_TEXT} characters")
+    if len(text) > MAX_COMMAND_CHARACTERS:
+        raise ValueError(f"has more than {MAX_COMMAND_CHARACTERS} characters")
     ways = (["--speculative-config", text], [text], _flags_of(text), text.splitlines())
     found = next(filter(None, (pod_speculation(words, {}) for words in ways)), None)
     if found is not None and found.problem:
@@ -100,22 +103,22 @@ def _flags_of(text: str) -> list[str]:
 
 def _expanded(word: str, environ: Mapping[str, str]) -> str:
     """Put in the variables that Kubernetes itself puts in, ``$(NAME)``; what it does not know stays."""
-    if len(word) > MOST_SCRIPT:
+    if len(word) > MAX_SCRIPT:
         return ""
     size = sum(len(environ.get(match[1] or "", "")) for match in _REFERENCE.finditer(word))
-    if len(word) + size > MOST_SCRIPT:
+    if len(word) + size > MAX_SCRIPT:
         return ""
     return _REFERENCE.sub(lambda match: environ.get(match[1], match[0]) if match[1] else "$", word)
 
 
 def _is_script(word: str) -> bool:
     """Tell a shell's script from a flag with its value, which may hold spaces too."""
-    return not word.startswith(("-", "{")) and len(word) <= MOST_SCRIPT and bool(_OF_INTEREST.search(word))
+    return not word.startswith(("-", "{")) and len(word) <= MAX_SCRIPT and bool(_OF_INTEREST.search(word))
 
 
 def _first(scripts: Iterable[str]) -> Iterator[str]:
     """Yield the first scripts, of as many characters together as one may have."""
-    left = MOST_SCRIPT
+    left = MAX_SCRIPT
     for script in scripts:
         left -= len(script)
         if left < 0:
@@ -130,7 +133,7 @@ def _words_of(script: str, environ: Mapping[str, str]) -> list[str]:
     for word in _split(script):
         parts = _shell_expanded(word, environ)
         size += sum(map(len, parts))
-        if size > MOST_SCRIPT:
+        if size > MAX_SCRIPT:
             return []
         words += parts
     return words
@@ -170,7 +173,7 @@ def _shell_expanded(word: str, environ: Mapping[str, str]) -> list[str]:
     if value is None:
         return [word]
     # Not split where it is too long: a script may name it thousands of times.
-    return value.split() if value.startswith("-") and len(value) <= MOST_SCRIPT else [value]
+    return value.split() if value.startswith("-") and len(value) <= MAX_SCRIPT else [value]
 
 
 def _speculation(words: Sequence[str]) -> ServedSpeculation | None:

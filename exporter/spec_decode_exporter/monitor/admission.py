@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from spec_decode_exporter.core.capacity import Capacity, places_of
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAMES_TOGETHER
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample import EngineName, Sample
 from spec_decode_exporter.window.increments import first
 
@@ -18,7 +18,7 @@ class Admission:
         """Take places from ``capacity``; ``columns`` returns the draft positions of an engine so far."""
         self._capacity = capacity
         self._columns = columns
-        self._places = MOST_ENGINES
+        self._places = MAX_ENGINES
         self._label_bytes = 0
 
     def label(self, values: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ class Admission:
             positions = tokens if name in taken else max(tokens, first(sample, 0.0, 0.0).tokens)
             taken[name] = self._places_of(name, positions)
         demand, least = sum(taken.values()), min(taken.values(), default=0)
-        self._places = self._capacity.places(target, min(demand, MOST_ENGINES), least)
+        self._places = self._capacity.places(target, min(demand, MAX_ENGINES), least)
         if demand <= self._places:
             return samples
         known = frozenset(watched)
@@ -57,7 +57,7 @@ class Admission:
 
     def surplus(self, by_age: Sequence[EngineName]) -> int:
         """Return how many of the first engines exceed the places, or the limit on characters of names."""
-        places, characters = self._places, MOST_NAMES_TOGETHER
+        places, characters = self._places, MAX_NAMES_TOTAL
         for kept, name in enumerate(reversed(by_age)):
             characters -= sum(map(len, name))
             places -= self._places_of(name)

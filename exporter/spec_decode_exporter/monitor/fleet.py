@@ -23,7 +23,7 @@ from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineS
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, THREADS_OF_A_LIST, Resolver
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 
 _log = structlog.get_logger()
@@ -186,7 +186,7 @@ class Fleet:
     def _shared(self, target: Target) -> _Shared:
         """Return the event budget and the resolver of the target's list."""
         if not target.found_by:
-            return _Shared(self._events, CONFIGURED)
+            return _Shared(self._events, CONFIG_RESOLVER)
         if target.found_by not in self._lists:
             # A list may name others at every look, each of which begins with a budget of its own.
             budget = EventBudget(
@@ -196,7 +196,7 @@ class Fleet:
                 every=_LIST_EVENT_EVERY,
                 discovery=target.discovery,
             )
-            self._lists[target.found_by] = _Shared(budget, Resolver(THREADS_OF_A_LIST))
+            self._lists[target.found_by] = _Shared(budget, Resolver(THREADS_PER_LIST))
         return self._lists[target.found_by]
 
 

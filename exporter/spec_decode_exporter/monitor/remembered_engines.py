@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 REMEMBERED: Final = 7 * 86_400.0
 """An engine that was not seen for so many seconds is forgotten for good."""
 MOST_KEPT: Final = 2000
 """The most engines. Each takes some 5 kB in a state file, which is never larger than what is read back."""
-MOST_OF_TARGET: Final = MOST_ENGINES
+MOST_OF_TARGET: Final = MAX_ENGINES
 """The most engines of one target: one with ever new names takes no place of others."""
 MOST_NAME: Final = 256
 """The most characters of an engine's names together: one with longer names is not remembered."""

@@ -28,8 +28,8 @@ from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_schedule import phase
@@ -64,7 +64,7 @@ class TargetMonitor:
         budget: PollBudget | None = None,
         spread: bool = True,
         errors: InternalErrors | None = None,
-        resolver: Resolver = CONFIGURED,
+        resolver: Resolver = CONFIG_RESOLVER,
     ) -> None:
         """Be ready to ``run``. Engines go on with what ``baselines`` knows of them.
 
@@ -83,8 +83,8 @@ class TargetMonitor:
         """Server data of the newest page, without samples: a large page has megabytes of them."""
         self._record = PollRecord()
         self._churn = EngineChurn()
-        self._admission = Admission(capacity or Capacity(MOST_ENGINES), self._columns)
-        self._budget = budget or PollBudget(clock, MOST_ENGINES)
+        self._admission = Admission(capacity or Capacity(MAX_ENGINES), self._columns)
+        self._budget = budget or PollBudget(clock, MAX_ENGINES)
         self._not_watched = 0
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.scrape.http.client import AGENT
+from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
 from spec_decode_exporter.web.api.problems import problems
@@ -141,7 +141,7 @@ async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamRes
 
     Each poll would have a costly page made. ``observe`` reads the requests, and nothing else.
     """
-    if request.headers.get(hdrs.USER_AGENT, "").startswith(AGENT) and request.path != RECEIVER:
+    if request.headers.get(hdrs.USER_AGENT, "").startswith(USER_AGENT_PREFIX) and request.path != RECEIVER:
         text = "This is a spec-decode-exporter. A target is the metrics page of a model server.\n"
         return web.Response(status=400, text=text)
     return await handler(request)

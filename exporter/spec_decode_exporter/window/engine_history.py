@@ -15,7 +15,7 @@ from spec_decode_exporter.window.poll_histogram import PollHistogram
 GONE_POLLS = 3
 GONE_SECONDS = 10.0
 """After three poll intervals without a successful poll, and at least so long, windows are no longer shown."""
-_REMEMBERED_CREATIONS = 32
+_MAX_CREATIONS = 32
 """Of so many servers behind one address it is noticed that they alternate."""
 
 
@@ -49,7 +49,7 @@ class EngineHistory:
         self._beginnings = 0
         self._process_since = 0.0
         self._interval = 0.0
-        self._creations: deque[float] = deque(maxlen=_REMEMBERED_CREATIONS)
+        self._creations: deque[float] = deque(maxlen=_MAX_CREATIONS)
         self._alternated: float | None = None
         self.late_steps = late_steps
         """The server publishes its decode steps late, as vLLM's Rust front end does."""

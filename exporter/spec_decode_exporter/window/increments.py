@@ -7,12 +7,12 @@ from enum import StrEnum
 from math import ceil
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.page.sample import Sample
 
 TORN_DRAFTS = 16
 """How many drafts, besides two for each running request, a page may be torn by: see ``Counts.torn``."""
-MOST_INCREMENT = 2**62
+MAX_INCREMENT = 2**62
 """No counter moves so far between two polls; two such increments are still within 64 bits."""
 
 
@@ -56,7 +56,7 @@ class Counts:
         """
         drafts = self.counters[Counter.DRAFTS] + (self.torn if self.positions else 0)
         longest = ceil(self.counters[Counter.DRAFT_TOKENS] / drafts) if drafts else 0
-        return max(len(self.positions), min(longest, MOST_POSITIONS))
+        return max(len(self.positions), min(longest, MAX_POSITIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +155,4 @@ def _contradicts(increment: Increment, before: Counts, after: Counts) -> bool:
 
 
 def _leaps(counters: tuple[int, ...]) -> bool:
-    return max(counters) >= MOST_INCREMENT
+    return max(counters) >= MAX_INCREMENT

@@ -13,13 +13,13 @@ from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ring import Ring, Rows, difference
 
 NANO = 10**9
-LEAST_INCREMENTS = 3
+MIN_INCREMENTS = 3
 """A window of fewer increments is partial: it says what it holds, and no more."""
 
 MEAN_GAUGES = (Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS, Gauge.KV_CACHE_USAGE)
 """The gauges of which a window has the mean over its polls."""
 
-_MOST_GAUGE = 2**31
+_MAX_GAUGE = 2**31
 """Far above what the reader lets through: what is fed by hand cannot overflow either."""
 
 # An increment is kept as two rows. That of counts has the counters, then the positions; that of times has
@@ -155,7 +155,7 @@ class Window:
     @property
     def partial(self) -> bool:
         """Whether it covers too little to judge by: less than half its length, or under 3 increments."""
-        return self.seconds < self.length / 2 or self.polls < LEAST_INCREMENTS
+        return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Ledger:
             length=length,
             seconds=times[_COVERED] / NANO,
             polls=polls,
-            counters=_told(sums, known, length),
+            counters=_counter_sums(sums, known, length),
             positions=tuple(counts[_POSITIONS : _POSITIONS + known.tokens]),
             gauges=tuple(
                 times[_GAUGES + place] / NANO / polls if polls and told else None
@@ -222,10 +222,10 @@ class Ledger:
 
 def _fixed(gauge: float | None) -> int:
     """Return a gauge in integers, so that its sum is exact; what no server can mean is cut off."""
-    return round(min(max(gauge or 0, -_MOST_GAUGE), _MOST_GAUGE) * NANO)
+    return round(min(max(gauge or 0, -_MAX_GAUGE), _MAX_GAUGE) * NANO)
 
 
-def _told(sums: Sequence[Sequence[int]], known: Known, length: float) -> tuple[int | None, ...]:
+def _counter_sums(sums: Sequence[Sequence[int]], known: Known, length: float) -> tuple[int | None, ...]:
     # Jitter may leave a window a little short of its length.
     short = length < SLOW_STEPS_SECONDS or sums[_TIMES][_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
     late = _STEP_COUNTERS if known.slow_steps and short else ()

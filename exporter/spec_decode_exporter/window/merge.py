@@ -1,4 +1,4 @@
-"""Windows of several engines as one: what they did together."""
+"""Windows of several engines as one: what they did merge_windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS: Final = 40
 """Increments of a sum: as many as bounds are made of."""
 
 
-def together(windows: Sequence[Window]) -> Window:
+def merge_windows(windows: Sequence[Window]) -> Window:
     """Return the sum of windows of the same length and end, one at least.
 
     What one of them does not tell the sum does not tell. Requests add up; the share of the cache in use is

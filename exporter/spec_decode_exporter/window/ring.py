@@ -15,7 +15,7 @@ from operator import sub
 
 _NARROW = "i"
 _WIDE = "q"
-_MOST = {_NARROW: 2**31 - 1, _WIDE: 2**62}
+_MAX_TOTAL = {_NARROW: 2**31 - 1, _WIDE: 2**62}
 """Largest total by array type. A larger total in the wide type could overflow with the next increment."""
 
 _BLOCK = 16
@@ -233,7 +233,7 @@ def _sum(totals: Sequence[int], increment: Sequence[int]) -> list[int]:
 
 
 def _holds(kind: str, totals: Sequence[int]) -> bool:
-    most = _MOST[kind]
+    most = _MAX_TOTAL[kind]
     return max(totals) <= most and min(totals) >= -most
 
 

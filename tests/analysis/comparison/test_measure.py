@@ -22,7 +22,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import Known, Ledger
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.merge import merge_windows
 
 
 def seconds(number=60, seed=1):
@@ -105,7 +105,7 @@ def gauged(engine, missed, number=300):
 @pytest.mark.parametrize("engines", [1, 2])
 def test_a_gauge_that_never_changed_is_certain_however_the_polls_came(engines, missed):
     windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
-    running = measure(together(windows), {}).quantities[Quantity.RUNNING_REQUESTS]
+    running = measure(merge_windows(windows), {}).quantities[Quantity.RUNNING_REQUESTS]
     assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 

@@ -170,7 +170,7 @@ async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
 
 
 async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "_MOST_PAGES", 5)
+    monkeypatch.setattr(pods_api, "_MAX_PAGES", 5)
     again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
     with pytest.raises(DiscoveryError, match=r"does not end after 5 responses of 100 pods; choose fewer by"):
@@ -196,7 +196,7 @@ async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
 
 
 async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "LARGEST_PAGE", 2**20)
+    monkeypatch.setattr(pods_api, "MAX_PAGE_BYTES", 2**20)
     large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
     with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
@@ -204,14 +204,14 @@ async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
 
 
 async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_discovery, "MOST_PODS", 3)
+    monkeypatch.setattr(pod_discovery, "MAX_PODS", 3)
     api.pods = [pod(name) for name in "abcd"]
     with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
         await discovery().targets()
 
 
 async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_discovery, "MOST_TARGETS", 3)
+    monkeypatch.setattr(pod_discovery, "MAX_TARGETS", 3)
     api.pods = [pod("a"), pod("b", port="1,2")]
     way = discovery()
     assert len(await way.targets()) == 3
@@ -254,7 +254,7 @@ async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadab
 
 
 async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
-    monkeypatch.setattr(pod_discovery, "_MOST_WARNINGS", 2)
+    monkeypatch.setattr(pod_discovery, "_MAX_WARNINGS", 2)
     api.pods = [pod(name, port="none!") for name in "abcd"]
     assert await discovery().targets() == []
     assert len(log) == 2
@@ -271,7 +271,7 @@ async def test_a_packed_response_is_not_unpacked(api, discovery):
 async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(
     api, discovery, monkeypatch, log
 ):
-    monkeypatch.setattr(pod_discovery, "_MOST_WARNINGS", 3)
+    monkeypatch.setattr(pod_discovery, "_MAX_WARNINGS", 3)
     looks = discovery()
     for number in range(20):
         api.pods = [pod("a", port="none!" if number % 2 else "8000")]
@@ -617,7 +617,7 @@ def test_what_expired_is_known_by_its_reason_too():
 
 
 async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(pods_api, "MAX_LINE_BYTES", 1000)
     way = discovery()
     await way.targets()
     api.tell(b"x" * 2000)

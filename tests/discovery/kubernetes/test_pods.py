@@ -11,8 +11,8 @@ from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.discovery.kubernetes.pods import (
-    MOST_ARGUMENTS,
-    MOST_PORTS,
+    MAX_ARGUMENTS,
+    MAX_PORTS,
     Pod,
     PodReader,
     UnusablePodError,
@@ -103,7 +103,7 @@ def test_annotations_go_before_what_is_configured():
         ("path", "/a b", "an unusable path"),
         ("path", "//evil.example/", "an unusable path"),
         ("port", "8000@evil.example", "the port of its annotation is neither"),
-        ("port", ",".join(map(str, range(1, MOST_PORTS + 2))), f"it names more than {MOST_PORTS} ports"),
+        ("port", ",".join(map(str, range(1, MAX_PORTS + 2))), f"it names more than {MAX_PORTS} ports"),
     ],
 )
 def test_annotations_that_cannot_be_are_refused_with_the_reason(annotation, value, message):
@@ -132,15 +132,15 @@ def test_it_speculates_as_the_arguments_of_a_container_say():
 
 
 def test_a_pod_names_as_many_ports_as_it_may():
-    numbers = ",".join(map(str, range(1, MOST_PORTS + 1)))
-    assert len(targets(pod(annotations={"prometheus.io/port": numbers}))) == MOST_PORTS
+    numbers = ",".join(map(str, range(1, MAX_PORTS + 1)))
+    assert len(targets(pod(annotations={"prometheus.io/port": numbers}))) == MAX_PORTS
 
 
 def test_a_pod_whose_containers_give_one_name_to_many_ports_is_refused():
-    ports = [{"name": "http", "containerPort": number} for number in range(1, MOST_PORTS + 2)]
-    with pytest.raises(UnusablePodError, match=f"more than {MOST_PORTS} ports"):
+    ports = [{"name": "http", "containerPort": number} for number in range(1, MAX_PORTS + 2)]
+    with pytest.raises(UnusablePodError, match=f"more than {MAX_PORTS} ports"):
         targets(pod(ports=ports), ports=("http",))
-    assert len(targets(pod(), ports=tuple(map(str, range(1, MOST_PORTS + 2))))) == MOST_PORTS + 1
+    assert len(targets(pod(), ports=tuple(map(str, range(1, MAX_PORTS + 2))))) == MAX_PORTS + 1
 
 
 @pytest.mark.parametrize("number", [0, -1, 65536, 10**4000])
@@ -192,7 +192,7 @@ def test_a_container_with_more_arguments_than_the_limit_is_not_searched():
         return Pod.model_validate(described).speculation()
 
     served = {"args": ["vllm", "--spec-method=mtp"]}
-    large = {"env": [{"name": "A", "value": "x" * MOST_ARGUMENTS}]}
+    large = {"env": [{"name": "A", "value": "x" * MAX_ARGUMENTS}]}
     assert speculation(served, large).method == "mtp"
     assert speculation(large, served) is None
-    assert speculation({"args": ["x" * (MOST_ARGUMENTS - 100)]}, served).method == "mtp"
+    assert speculation({"args": ["x" * (MAX_ARGUMENTS - 100)]}, served).method == "mtp"

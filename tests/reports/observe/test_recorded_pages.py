@@ -14,7 +14,7 @@ from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.observe.session import observed_config, watch
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from tests.conftest import settle
 
 PAGES = sorted(
@@ -30,7 +30,7 @@ class Recording:
         self.spent = 0.0
 
     async def get(self, url, *, max_body=None):
-        return Answer(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
+        return HttpResponse(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
 
     async def close(self):
         """Close nothing."""

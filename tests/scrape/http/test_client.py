@@ -16,8 +16,8 @@ import pytest
 from spec_decode_exporter import __version__
 from spec_decode_exporter.config.schema import Authorization, HeaderValues, HttpSettings, TlsConfig
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED
-from spec_decode_exporter.scrape.http.response import AnswerParser
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER
+from spec_decode_exporter.scrape.http.response import ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from tests.conftest import until
 
@@ -383,7 +383,7 @@ async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, mo
     answers = []
 
     def kept(max_body):
-        answers.append(AnswerParser(max_body))
+        answers.append(ResponseParser(max_body))
         return answers[-1]
 
     monkeypatch.setattr("spec_decode_exporter.scrape.http.client.AnswerParser", kept)
@@ -470,7 +470,7 @@ async def test_the_timeout_covers_the_look_up_of_the_name(monkeypatch):
     async def look_up(*_, **__):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
     client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
     assert (await failure(client, "http://vllm.example:8000/")).reason == "timeout"
 
@@ -536,7 +536,7 @@ async def test_the_next_address_of_a_name_is_tried_where_one_refuses(client, fau
     async def look_up(*_):
         return ["127.0.0.99", "127.0.0.1"]
 
-    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
     assert (await client.get(f"http://vllm.example:{server.port}/metrics")).body == PAGE
 
 
@@ -544,7 +544,7 @@ async def test_a_name_without_an_address_is_refused(client, monkeypatch):
     async def look_up(*_):
         return []
 
-    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
     error = await failure(client, "http://vllm.example:1/metrics")
     assert (error.reason, str(error)) == ("refused", "vllm.example:1: the name has no address")
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_names_that_hang_hold_up_no_other_resolver_and_no_thread_of_the_ev
     slow = Resolver(2)
     waiting = [asyncio.ensure_future(slow.look_up(f"{number}.hang", 80)) for number in range(100)]
     await until(lambda: len(hanging) == 2)
-    assert await CONFIGURED.look_up("a.test", 80) == ["127.0.0.1"]
+    assert await CONFIG_RESOLVER.look_up("a.test", 80) == ["127.0.0.1"]
     assert await asyncio.to_thread(lambda: 1) == 1
     for one in waiting:
         one.cancel()
@@ -63,6 +63,6 @@ async def test_the_targets_of_a_list_share_threads_with_no_other_target(clock):
         fleet._shared(Target(f"http://{name}:1/m", name, found_by=found_by)).resolver
         for name, found_by in (("a", ""), ("b", "http x"), ("c", "http x"), ("d", "http y"))
     )
-    assert own is CONFIGURED
+    assert own is CONFIG_RESOLVER
     assert one is two
     assert len({own, one, other}) == 3

@@ -16,12 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
 from spec_decode_exporter.scrape.page.parser import (
-    MOST_LABELS,
-    MOST_LABELS_OF_ONE,
-    MOST_LINE,
-    MOST_LINES,
-    MOST_NUMBER,
-    MOST_SERIES,
+    MAX_LINE_BYTES,
+    MAX_LINES,
+    MAX_NUMBER_CHARACTERS,
+    MAX_PAGE_LABELS,
+    MAX_SERIES,
+    MAX_SERIES_LABELS,
     SLICE,
     ParsedSeries,
     read_page,
@@ -187,10 +187,10 @@ def test_what_python_reads_but_prometheus_does_not_write_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    "after", [b"", b" 1790000000", b' # {trace="' + b"x" * MOST_NUMBER + b'"} 1', b" " * 999]
+    "after", [b"", b" 1790000000", b' # {trace="' + b"x" * MAX_NUMBER_CHARACTERS + b'"} 1', b" " * 999]
 )
 def test_a_number_has_so_many_characters_whatever_follows_it(after):
-    digits = b"5" * (MOST_NUMBER - 4) + b"e-99"
+    digits = b"5" * (MAX_NUMBER_CHARACTERS - 4) + b"e-99"
     assert one(DRAFTS + b" " + digits + after)[1] == float(digits)
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
         finish(read_page(DRAFTS + b" 5" + digits + after + b"\n", NAMES))
@@ -219,11 +219,14 @@ def many(series: int, labels: int = 1) -> bytes:
         (b"a 1\n" + DRAFTS + b'{a="\xff"} 2\n', "line 2 has a label that is not UTF-8"),
         (b"a 1\n" + DRAFTS + b'{a="1",a="2"} 2\n', "line 2 has a label twice"),
         (DRAFTS + b" 1\n" + DRAFTS + b"{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
-        (b"\n" * (MOST_LINES + 1), f"the page has more than {MOST_LINES} lines"),
-        (many(MOST_SERIES + 1), f"the page has {MOST_SERIES + 1} samples of interest; at most {MOST_SERIES}"),
-        (b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MOST_LINE), f"line 2 has more than {MOST_LINE} bytes"),
-        (many(1, labels=MOST_LABELS_OF_ONE + 1), f"line 1 has more than {MOST_LABELS_OF_ONE} labels"),
-        (many(1100, labels=60), f"the samples of interest have more than {MOST_LABELS} labels"),
+        (b"\n" * (MAX_LINES + 1), f"the page has more than {MAX_LINES} lines"),
+        (many(MAX_SERIES + 1), f"the page has {MAX_SERIES + 1} samples of interest; at most {MAX_SERIES}"),
+        (
+            b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MAX_LINE_BYTES),
+            f"line 2 has more than {MAX_LINE_BYTES} bytes",
+        ),
+        (many(1, labels=MAX_SERIES_LABELS + 1), f"line 1 has more than {MAX_SERIES_LABELS} labels"),
+        (many(1100, labels=60), f"the samples of interest have more than {MAX_PAGE_LABELS} labels"),
     ],
 )
 def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
@@ -236,15 +239,15 @@ def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
 
 
 def test_as_much_as_is_bounded_can_be_read():
-    most = many(MOST_SERIES, labels=MOST_LABELS // MOST_SERIES)
-    assert len(samples(most)) == MOST_SERIES
-    line = b'%s{a="%s"} 1' % (DRAFTS, b"x" * (MOST_LINE - len(DRAFTS) - 8))
-    assert len(line) == MOST_LINE
+    most = many(MAX_SERIES, labels=MAX_PAGE_LABELS // MAX_SERIES)
+    assert len(samples(most)) == MAX_SERIES
+    line = b'%s{a="%s"} 1' % (DRAFTS, b"x" * (MAX_LINE_BYTES - len(DRAFTS) - 8))
+    assert len(line) == MAX_LINE_BYTES
     assert len(samples(line + b"\n")) == 1
 
 
 def test_labels_that_stand_in_many_lines_count_once():
-    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(MOST_LABELS_OF_ONE))
+    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(MAX_SERIES_LABELS))
     page = b"".join(b"drafts_%d" % number + same for number in range(2000))
     assert len(finish(read_page(page, {b"drafts_%d" % number for number in range(2000)}))[1]) == 2000
 
@@ -259,7 +262,7 @@ def test_labels_that_stand_in_many_lines_count_once():
         (b"a 1\n" * 20_000, 4),
         (b"#\n" * 20_000, 4),
         (many(3, labels=60), 0),
-        (b'a{b="%s"} 1\n' % (b"x" * (MOST_LINE - 9)), 1),
+        (b'a{b="%s"} 1\n' % (b"x" * (MAX_LINE_BYTES - 9)), 1),
     ],
     ids=[
         "a usual page",
@@ -284,7 +287,7 @@ def test_a_large_page_of_a_known_layout_is_read_in_slices_too():
 
 def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
     layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
-    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MOST_LINE))) is None
+    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MAX_LINE_BYTES))) is None
 
 
 def test_what_is_not_wanted_need_not_be_readable():

@@ -13,19 +13,19 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page import sample_reader as reader_module
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_BUCKETS,
-    MOST_ENGINES,
-    MOST_NAME,
-    MOST_NAMES_TOGETHER,
-    MOST_POSITIONS,
-    MOST_POSITIONS_TOGETHER,
+    MAX_BUCKETS,
+    MAX_ENGINES,
+    MAX_NAME,
+    MAX_NAMES_TOTAL,
+    MAX_POSITIONS,
+    MAX_POSITIONS_TOTAL,
 )
 from spec_decode_exporter.scrape.page.parser import SLICE
 from spec_decode_exporter.scrape.page.sample import Buckets, EngineName
 from spec_decode_exporter.scrape.page.sample_reader import (
     GAUGES,
-    MOST_COUNT,
-    MOST_REQUESTS,
+    MAX_COUNT,
+    MAX_REQUESTS,
     SMALL_LAYOUT,
     SampleReader,
 )
@@ -426,10 +426,10 @@ def test_a_position_that_is_none_is_refused(position):
 
 
 def test_a_count_is_exact_up_to_where_a_float_counts_by_ones():
-    assert only(counter(str(MOST_COUNT - 1)))[Counter.GENERATION_TOKENS] == MOST_COUNT - 1
+    assert only(counter(str(MAX_COUNT - 1)))[Counter.GENERATION_TOKENS] == MAX_COUNT - 1
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "-0.5", "+Inf", "-Inf", str(MOST_COUNT), "1e300"])
+@pytest.mark.parametrize("value", ["NaN", "-1", "-0.5", "+Inf", "-Inf", str(MAX_COUNT), "1e300"])
 def test_a_value_that_no_counter_can_have_is_refused(value):
     with pytest.raises(PageError, match="which no counter can have"):
         read(counter(value))
@@ -455,7 +455,7 @@ def test_decode_time_may_be_that_of_many_requests_over_years():
     assert only(page)[Counter.DECODE_NANOSECONDS] == pytest.approx(3_153_600_000_500_000_000, rel=1e-15)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MOST_REQUESTS + 1)])
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MAX_REQUESTS + 1)])
 def test_a_gauge_that_no_server_can_mean_is_absent(value):
     page = f'vllm:num_requests_running{{engine="0"}} {value}\nvllm:num_requests_waiting{{engine="0"}} 2\n'
     assert told(only(page.encode())) == {"waiting_requests": 2}
@@ -473,9 +473,7 @@ def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
 
 
 def test_gauges_that_add_up_to_what_no_server_can_mean_are_absent():
-    page = b"".join(
-        b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST_REQUESTS) for n in (1, 2)
-    )
+    page = b"".join(b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MAX_REQUESTS) for n in (1, 2))
     assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
 
 
@@ -557,19 +555,19 @@ def engines(number: int) -> bytes:
 
 
 def test_so_many_engines_are_watched_and_no_more():
-    assert len(read(engines(MOST_ENGINES)).samples) == MOST_ENGINES
-    with pytest.raises(PageError, match=f"{MOST_ENGINES + 1} engines; at most {MOST_ENGINES}"):
-        read(engines(MOST_ENGINES + 1))
+    assert len(read(engines(MAX_ENGINES)).samples) == MAX_ENGINES
+    with pytest.raises(PageError, match=f"{MAX_ENGINES + 1} engines; at most {MAX_ENGINES}"):
+        read(engines(MAX_ENGINES + 1))
 
 
 def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused():
     stem = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    engines = MOST_POSITIONS_TOGETHER // MOST_POSITIONS
-    last = MOST_POSITIONS - 1
+    engines = MAX_POSITIONS_TOTAL // MAX_POSITIONS
+    last = MAX_POSITIONS - 1
     lines = [f'{stem}{{engine="{engine}",position="{last}"}} 1\n' for engine in range(engines)]
     assert len(read("".join(lines).encode()).samples) == engines
     lines.append(f'{stem}{{engine="more",position="0"}} 1\n')
-    with pytest.raises(PageError, match=f"{MOST_POSITIONS_TOGETHER + 1} draft positions; at most"):
+    with pytest.raises(PageError, match=f"{MAX_POSITIONS_TOTAL + 1} draft positions; at most"):
         read("".join(lines).encode())
 
 
@@ -583,27 +581,25 @@ def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
 
 def test_so_many_positions_are_watched_and_no_more():
     page = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{}"}} 1\n'
-    assert len(only(page.format(MOST_POSITIONS - 1).encode()).positions) == MOST_POSITIONS
+    assert len(only(page.format(MAX_POSITIONS - 1).encode()).positions) == MAX_POSITIONS
     with pytest.raises(PageError, match="position 128 is beyond the 128"):
-        read(page.format(MOST_POSITIONS).encode())
+        read(page.format(MAX_POSITIONS).encode())
 
 
 def test_a_name_may_be_so_long_and_no_longer():
     page = 'vllm:generation_tokens_total{{model_name="{}"}} 1\n'
-    assert len(read(page.format("ü" * MOST_NAME).encode()).samples) == 1
-    with pytest.raises(PageError, match=f"more than {MOST_NAME} characters"):
-        read(page.format("x" * (MOST_NAME + 1)).encode())
+    assert len(read(page.format("ü" * MAX_NAME).encode()).samples) == 1
+    with pytest.raises(PageError, match=f"more than {MAX_NAME} characters"):
+        read(page.format("x" * (MAX_NAME + 1)).encode())
 
 
 def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
     line = 'vllm:generation_tokens_total{{model_name="{}",engine="0"}} 1\n'
-    most = MOST_NAMES_TOGETHER // 512
+    most = MAX_NAMES_TOTAL // 512
     names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
     page = [line.format(name).encode() for name in names]
     assert len(read(b"".join(page[:-1])).samples) == most
-    with pytest.raises(
-        PageError, match=f"{512 * (most + 1)} characters together; at most {MOST_NAMES_TOGETHER}"
-    ):
+    with pytest.raises(PageError, match=f"{512 * (most + 1)} characters together; at most {MAX_NAMES_TOTAL}"):
         read(b"".join(page))
 
 
@@ -773,10 +769,10 @@ def test_a_histogram_of_too_many_buckets_is_refused():
         lines = [f'{stem}{{le="{bound}"}} {bound}\n' for bound in range(1, buckets)]
         return "".join([*lines, f'{stem}{{le="+Inf"}} {buckets}\n']).encode()
 
-    (sample,) = read(page(MOST_BUCKETS), with_latencies=True).samples.values()
-    assert len(sample.latencies[Latency.END_TO_END].bounds) == MOST_BUCKETS
-    with pytest.raises(PageError, match=f"{MOST_BUCKETS + 1} buckets; at most {MOST_BUCKETS}"):
-        read(page(MOST_BUCKETS + 1), with_latencies=True)
+    (sample,) = read(page(MAX_BUCKETS), with_latencies=True).samples.values()
+    assert len(sample.latencies[Latency.END_TO_END].bounds) == MAX_BUCKETS
+    with pytest.raises(PageError, match=f"{MAX_BUCKETS + 1} buckets; at most {MAX_BUCKETS}"):
+        read(page(MAX_BUCKETS + 1), with_latencies=True)
 
 
 def test_the_old_layout_is_released_before_a_new_one_is_read():

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.scrape.page.layout_map import Shown
+from spec_decode_exporter.scrape.page.layout_map import PageSeries
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.filtered_page import PageChoice, filtered_url, wanted_names
 
@@ -14,7 +14,7 @@ PAGES = Path(__file__).parents[2] / "pages"
 URL = "http://vllm:8000/metrics"
 
 
-def shown(name: str, *, with_latencies=True) -> Shown:
+def shown(name: str, *, with_latencies=True) -> PageSeries:
     reader = SampleReader()
     finish(reader.read((PAGES / name).read_bytes(), with_latencies=with_latencies))
     return reader.shown
@@ -23,13 +23,13 @@ def shown(name: str, *, with_latencies=True) -> Shown:
 NGRAM = "vllm-0.32.0-python-ngram-k4.prom"
 
 
-def without(whole: Shown, name: bytes) -> Shown:
-    return Shown(whole.names - {name}, frozenset(one for one in whole.series if one.name != name))
+def without(whole: PageSeries, name: bytes) -> PageSeries:
+    return PageSeries(whole.names - {name}, frozenset(one for one in whole.series if one.name != name))
 
 
-def answer(whole: Shown, names: set[bytes]) -> Shown:
+def answer(whole: PageSeries, names: set[bytes]) -> PageSeries:
     """What a server shows that gives just the samples it is asked for."""
-    return Shown(whole.names & names, frozenset(one for one in whole.series if one.name in names))
+    return PageSeries(whole.names & names, frozenset(one for one in whole.series if one.name in names))
 
 
 def asked(url: str) -> set[bytes]:
@@ -120,7 +120,7 @@ def test_the_process_start_is_only_asked_for_where_no_counter_tells_when_it_bega
 def test_nothing_is_asked_for_where_no_engine_was_seen(present):
     assert wanted_names(present, with_latencies=True) == []
     choice = PageChoice(URL, enabled=True)
-    choice.learn(Shown(present), with_latencies=True)
+    choice.learn(PageSeries(present), with_latencies=True)
     assert choice.filtered(with_latencies=True) is None
 
 
@@ -170,20 +170,20 @@ def test_a_page_that_lacks_a_name_is_not(choice, with_latencies):
     names = asked(choice.filtered(with_latencies=with_latencies))
     for name in names:
         assert not choice.is_complete(answer(shown(NGRAM), names - {name}), with_latencies=with_latencies)
-    assert not choice.is_complete(Shown(), with_latencies=with_latencies)
+    assert not choice.is_complete(PageSeries(), with_latencies=with_latencies)
 
 
 def test_nor_is_one_that_lacks_a_series(choice):
     whole = shown(NGRAM)
     for series in whole.series:
         if series.name in asked(choice.filtered(with_latencies=False)):
-            page = Shown(whole.names, whole.series - {series})
+            page = PageSeries(whole.names, whole.series - {series})
             assert not choice.is_complete(page, with_latencies=False)
 
 
 def test_a_filtered_page_may_bring_more_and_then_has_to_go_on_doing_so(choice):
     whole = shown(NGRAM)
-    fewer = Shown(
+    fewer = PageSeries(
         whole.names, frozenset(one for one in whole.series if dict(one.labels).get("position") != "3")
     )
     choice.learn(fewer, with_latencies=True)
@@ -196,7 +196,7 @@ def test_a_filtered_page_may_bring_more_and_then_has_to_go_on_doing_so(choice):
 
 def test_what_the_whole_page_no_longer_has_is_no_longer_expected(choice):
     whole = shown(NGRAM)
-    fewer = Shown(
+    fewer = PageSeries(
         whole.names, frozenset(one for one in whole.series if dict(one.labels).get("position") != "3")
     )
     assert not choice.is_complete(fewer, with_latencies=False)

@@ -5,7 +5,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from spec_decode_exporter.scrape.poll.poll_budget import PERMITS, PROCESSOR_SHARE, SMALL_PAGE, PollBudget
+from spec_decode_exporter.scrape.poll.poll_budget import (
+    COSTLY_PROCESSOR_SHARE,
+    PERMITS,
+    SMALL_PAGE,
+    PollBudget,
+)
 from tests.conftest import settle
 
 
@@ -62,7 +67,7 @@ async def test_targets_that_are_always_new_delay_no_other_for_ever(budget, clock
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.permit(0.0, clock.processor))
         tasks = [asyncio.create_task(wait(3.0))]
-        await clock.advance(3.0 / PROCESSOR_SHARE + 1)
+        await clock.advance(3.0 / COSTLY_PROCESSOR_SHARE + 1)
         tasks += [asyncio.create_task(wait(0.0)) for _ in range(2 * PERMITS)]
         await settle()
     await asyncio.gather(*tasks)
@@ -80,7 +85,7 @@ async def test_costly_polls_take_no_more_than_their_share_of_a_core(budget, cloc
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert clock.used == pytest.approx(PROCESSOR_SHARE * (clock.monotonic() - start), rel=0.1)
+    assert clock.used == pytest.approx(COSTLY_PROCESSOR_SHARE * (clock.monotonic() - start), rel=0.1)
 
 
 async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
@@ -125,5 +130,5 @@ async def test_small_pages_are_read_whatever_else_is_read(budget):
 
 def test_a_target_is_costly_if_it_takes_more_than_an_even_share(budget):
     budget.targets = 10
-    assert not budget.is_costly(PROCESSOR_SHARE / 10)
-    assert budget.is_costly(PROCESSOR_SHARE / 10 + 1e-6)
+    assert not budget.is_costly(COSTLY_PROCESSOR_SHARE / 10)
+    assert budget.is_costly(COSTLY_PROCESSOR_SHARE / 10 + 1e-6)

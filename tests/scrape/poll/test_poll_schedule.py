@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.poll.poll_schedule import (
-    BACK_OFF,
-    COSTLIEST,
-    LARGEST_SHARE,
-    MOST_REMEMBERED,
+    EXCLUDED_POLLS,
+    MAX_BACK_OFF,
+    MAX_BACK_OFF_REFUSED,
+    MAX_POLLS,
+    MAX_WINDOW_SHARE,
     PHASES,
-    PROCESSOR_SHARE,
-    REFUSED_BACK_OFF,
     REMEMBERED_SECONDS,
+    TARGET_PROCESSOR_SHARE,
     DutyCycle,
     ProcessingCost,
     Throttle,
     back_off,
-    next_beat,
+    next_tick,
     phase,
 )
 from spec_decode_exporter.scrape.poll_errors import REASONS
@@ -47,7 +47,7 @@ def test_phases_are_spread_evenly_over_a_few_moments():
 
 @given(moments, intervals, offsets)
 def test_the_next_beat_comes_within_one_interval(now, interval, offset):
-    beat = next_beat(now, interval, offset)
+    beat = next_tick(now, interval, offset)
     assert now < beat <= now + interval + EARLY + 1e-6
     assert abs((beat / interval - offset + 0.5) % 1 - 0.5) < 1e-6
 
@@ -56,16 +56,16 @@ def test_the_next_beat_comes_within_one_interval(now, interval, offset):
 def test_beats_are_one_interval_apart_and_none_comes_twice_however_the_timer_jitters(
     start, interval, offset, jitters
 ):
-    beats = [next_beat(start, interval, offset)]
+    beats = [next_tick(start, interval, offset)]
     for jitter in jitters:
-        beats.append(next_beat(beats[-1] + jitter, interval, offset))
+        beats.append(next_tick(beats[-1] + jitter, interval, offset))
     assert all(after - before == pytest.approx(interval, rel=1e-6) for before, after in pairwise(beats))
 
 
 @given(intervals, offsets, st.floats(1.01, 50))
 def test_beats_that_a_slow_poll_slept_through_are_left_out(interval, offset, late):
-    first = next_beat(1000.0, interval, offset)
-    second = next_beat(first + late * interval, interval, offset)
+    first = next_tick(1000.0, interval, offset)
+    second = next_tick(first + late * interval, interval, offset)
     beats = (second - first) / interval
     assert beats == pytest.approx(round(beats), abs=1e-6)
     assert late < beats <= late + 1 + EARLY / interval + 1e-6
@@ -77,7 +77,7 @@ def test_beats_that_a_slow_poll_slept_through_are_left_out(interval, offset, lat
 @given(intervals, st.integers(1, 10**9), st.sampled_from(REASONS))
 def test_the_wait_after_failures_is_bounded(interval, failures, reason):
     wait = back_off(interval, failures, reason)
-    most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
+    most = MAX_BACK_OFF_REFUSED if reason == "refused" else MAX_BACK_OFF
     assert interval <= wait <= max(interval, most)
 
 
@@ -142,7 +142,7 @@ def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shor
     duty = cycle(interval, most, window)
     for moment, seconds in enumerate(answers):
         duty.answered(moment, seconds)
-    assert interval <= duty.interval() <= max(interval, window * LARGEST_SHARE) * (1 + 1e-3)
+    assert interval <= duty.interval() <= max(interval, window * MAX_WINDOW_SHARE) * (1 + 1e-3)
     assert duty.interval() / interval == pytest.approx(round(duty.interval() / interval))
 
 
@@ -181,22 +181,22 @@ def spending(costs, interval=1.0, window=60.0):
 
 
 def test_pages_that_cost_us_much_are_asked_for_less_often():
-    duty = spending([4 * PROCESSOR_SHARE] * 20)
+    duty = spending([4 * TARGET_PROCESSOR_SHARE] * 20)
     assert (duty.interval(), duty.cause) == (4.0, "processing")
 
 
 def test_pages_within_our_share_keep_the_interval():
-    duty = spending([PROCESSOR_SHARE] * 20)
+    duty = spending([TARGET_PROCESSOR_SHARE] * 20)
     assert (duty.interval(), duty.cause) == (1.0, None)
 
 
 def test_the_first_pages_cost_more_and_do_not_count():
-    assert spending([3.0] * COSTLIEST + [0.01] * 20).interval() == 1.0
-    assert spending([3.0] * COSTLIEST).interval() == 1.0
+    assert spending([3.0] * EXCLUDED_POLLS + [0.01] * 20).interval() == 1.0
+    assert spending([3.0] * EXCLUDED_POLLS).interval() == 1.0
 
 
 def test_cheap_pages_between_costly_ones_hide_nothing():
-    assert spending([0.4, 0.0] * 30).interval() == pytest.approx(0.2 / PROCESSOR_SHARE, abs=1)
+    assert spending([0.4, 0.0] * 30).interval() == pytest.approx(0.2 / TARGET_PROCESSOR_SHARE, abs=1)
 
 
 def test_what_a_poll_cost_us_is_forgotten_after_a_minute():
@@ -209,7 +209,7 @@ def test_what_a_poll_cost_us_is_forgotten_after_a_minute():
 
 
 def test_our_cost_lengthens_the_interval_no_further_than_the_servers():
-    assert spending([60.0] * 20, window=30.0).interval() == 30.0 * LARGEST_SHARE
+    assert spending([60.0] * 20, window=30.0).interval() == 30.0 * MAX_WINDOW_SHARE
 
 
 def test_the_cause_is_the_one_that_asks_for_more():
@@ -218,7 +218,7 @@ def test_the_cause_is_the_one_that_asks_for_more():
     duty.answered(0.0, 0.05)
     assert (duty.interval(), duty.cause) == (5.0, "answers")
     for moment in range(10):
-        own.polled(float(moment), 10 * PROCESSOR_SHARE)
+        own.polled(float(moment), 10 * TARGET_PROCESSOR_SHARE)
     assert (duty.interval(), duty.cause) == (10.0, "processing")
 
 
@@ -235,7 +235,7 @@ def test_costs_that_are_remembered_do_not_grow_with_the_polls():
     own = ProcessingCost()
     for poll in range(5000):
         own.polled(poll * 0.001, 0.01)
-    assert len(own._polls) == MOST_REMEMBERED
+    assert len(own._polls) == MAX_POLLS
 
 
 @given(st.lists(st.floats(0, 10), max_size=40), intervals)
@@ -244,10 +244,10 @@ def test_the_share_of_a_core_is_kept_whatever_order_costs_come_in(costs, interva
     duty = cycle(interval, 0.01, 1e9, own)
     for moment, seconds in enumerate(costs):
         own.polled(float(moment), seconds)
-    counted = sorted(costs)[:-COSTLIEST]
+    counted = sorted(costs)[:-EXCLUDED_POLLS]
     if counted:
         share = sum(counted) / len(counted) / duty.interval()
-        assert share <= PROCESSOR_SHARE * (1 + 2e-3) + 1e-9
+        assert share <= TARGET_PROCESSOR_SHARE * (1 + 2e-3) + 1e-9
 
 
 # What is done less often than polled.

@@ -9,19 +9,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PERMITS, PROCESSOR_SHARE, PollBudget
+from spec_decode_exporter.scrape.poll.poll_budget import (
+    COSTLY_PROCESSOR_SHARE,
+    LARGE_PAGE,
+    PERMITS,
+    PollBudget,
+)
 from spec_decode_exporter.scrape.poll.poller import (
-    DETAILS_EVERY,
-    SAID_AGAIN,
+    DETAILS_INTERVAL,
+    LOG_AGAIN_AFTER,
     Poller,
     PollPace,
     PollRecord,
-    beside,
+    sibling_url,
 )
-from spec_decode_exporter.scrape.poll.server_info import MOST_ANSWER, ServedSpeculation
+from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES, ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import PageError, PollError, StatusError
 from tests.conftest import settle
 
@@ -64,7 +69,7 @@ class Server:
         self.at_once = 0
         self.most_at_once = 0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         self.asked.append(url)
         self.limits[url] = max_body
         self.at_once += 1
@@ -79,7 +84,7 @@ class Server:
             raise body
         if max_body is not None and len(body) > max_body:
             raise PollError("too_large", "the body is too large")
-        return Answer(body, "text/plain", self.seconds)
+        return HttpResponse(body, "text/plain", self.seconds)
 
     def _body(self, url: str):
         if self.failure:
@@ -299,7 +304,7 @@ async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_
     await polls(poller, clock, 3)
     assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
     server.filtered, server.version = select, b'{"version":"0.33.0"}'
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     restarts.append(True)
     await polls(poller, clock, 3)
     assert server.kinds() == ["many", "version", "info", "whole", "few"]
@@ -637,7 +642,7 @@ async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, cl
     ],
 )
 def test_the_version_stands_beside_the_metrics(url, version):
-    assert beside(url, "version") == version
+    assert sibling_url(url, "version") == version
 
 
 @pytest.mark.parametrize(
@@ -692,7 +697,7 @@ async def test_how_the_server_speculates_is_asked_once_a_process(make, server, c
     assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
     assert server.kinds() == ["whole", "version", "info", "few", "few"]
     server.info = SERVED.replace(b"eagle3", b"mtp")
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     restarts.append(True)
     await polls(poller, clock, 2)
     assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
@@ -726,7 +731,7 @@ async def test_after_a_restart_what_the_old_process_said_does_not_count(make, se
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     server.info = SERVED
     await polls(poller, clock, 1)
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     server.info = StatusError(404)
     restarts.append(True)
     await polls(poller, clock, 1)
@@ -746,7 +751,7 @@ async def test_what_the_server_said_holds_until_it_says_something_else(make, ser
     await polls(poller, clock, 130)
     assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
     server.info = b'{"vllm_config":{"speculative_config":null}}'
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     restarts.append(True)
     await polls(poller, clock, 1)
     assert poller.record.speculation is None
@@ -757,7 +762,7 @@ async def test_what_the_server_said_holds_over_a_change_of_the_configuration(mak
     poller = make()
     await polls(poller, clock, 1)
     server.info = PollError("timeout", "late")
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     again = make(record=poller.record)
     await polls(again, clock, 1)
     assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")
@@ -786,7 +791,9 @@ async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, cloc
 
 async def test_what_the_server_says_of_itself_is_read_up_to_a_bound_of_its_own(make, server, clock):
     await polls(make(), clock, 2)
-    assert {url for url, limit in server.limits.items() if limit == MOST_ANSWER and "metrics" not in url} == {
+    assert {
+        url for url, limit in server.limits.items() if limit == MAX_RESPONSE_BYTES and "metrics" not in url
+    } == {
         "http://vllm:8000/version",
         "http://vllm:8000/server_info?config_format=json",
     }
@@ -798,7 +805,7 @@ async def test_counters_that_restart_with_every_poll_have_nothing_asked_more_tha
     poller = make(receive=lambda polled: True)
     await polls(poller, clock, 600)
     kinds = server.kinds()
-    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_EVERY
+    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_INTERVAL
     assert poller.record.up
 
 
@@ -808,7 +815,7 @@ async def test_new_pollers_and_lost_connections_have_nothing_asked_more_often(ma
         server.failure = PollError("refused", "no") if poll % 2 else None
         await polls(make(record=record, receive=lambda polled: True), clock, 1)
     kinds = server.kinds()
-    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_EVERY
+    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_INTERVAL
 
 
 async def test_a_restart_soon_after_another_has_the_version_asked_for_within_a_minute(make, server, clock):
@@ -817,7 +824,7 @@ async def test_a_restart_soon_after_another_has_the_version_asked_for_within_a_m
     await polls(poller, clock, 5)
     server.version = b'{"version":"0.33.0"}'
     restarts.append(True)
-    await polls(poller, clock, int(DETAILS_EVERY) - 5)
+    await polls(poller, clock, int(DETAILS_INTERVAL) - 5)
     assert poller.record.version == "0.32.0"
     await polls(poller, clock, 1)
     assert poller.record.version == "0.33.0"
@@ -924,7 +931,7 @@ async def test_why_it_is_polled_less_often_is_logged_again_after_ten_minutes_at_
         server.seconds = seconds
         with capture_logs() as logs:
             await polls(poller, clock, 65)
-            await clock.advance(SAID_AGAIN if len(times) == 3 else 0)
+            await clock.advance(LOG_AGAIN_AFTER if len(times) == 3 else 0)
         times.append([log["cause"] for log in logs])
     assert times == [["answers"], [], [], [], ["answers"]]
 
@@ -974,7 +981,7 @@ async def test_a_target_that_takes_more_than_its_part_of_the_processor_waits_for
     budget = PollBudget(clock, 256)
     poller = make(budget=budget, filtered=False)
     for targets, limit in ((10, LARGE_PAGE), (11, None)):
-        poller.record.cost.seconds = PROCESSOR_SHARE / 10
+        poller.record.cost.seconds = COSTLY_PROCESSOR_SHARE / 10
         budget.targets = targets
         await poller.poll()
         assert server.limits[URL] == limit

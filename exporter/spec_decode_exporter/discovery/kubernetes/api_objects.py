@@ -13,16 +13,16 @@ from spec_decode_exporter.core.json_reader import JsonError, JsonReader, Picker,
 if TYPE_CHECKING:
     from spec_decode_exporter.core.cooperative_yield import Pausing
 
-_LONGEST_TOKEN: Final = 8 * 2**10
+_MAX_TOKEN: Final = 8 * 2**10
 """The most characters of a version or of a continuation."""
 
 _LIST_METADATA: Final[Shape] = {"resourceVersion": None, "continue": None}
 _STATUS: Final[Mapping[str, Shape]] = {"code": None, "reason": None, "message": None}
-_LONGEST_REASON: Final = 300
-_LONGEST_CODE: Final = 20
-_MOST_VALUES: Final = 5_000
+_MAX_REASON: Final = 300
+_MAX_CODE: Final = 20
+_MAX_VALUES: Final = 5_000
 """The most values that are kept of one pod, of one event or of the metadata of a list."""
-MOST_CHARACTERS: Final = 16 * 2**10
+MAX_CHARACTERS: Final = 16 * 2**10
 """The most characters of one text. A longer one is as good as absent."""
 _SLICE: Final = 16
 """Events of a watch from one pause to the next."""
@@ -42,17 +42,17 @@ class ExpiredError(ApiError):
 def refused(status: object) -> ApiError:
     """Return what the Status in the middle of a watch means."""
     found = _mapping(status)
-    code, message = found.get("code"), str(found.get("message") or "")[:_LONGEST_REASON]
+    code, message = found.get("code"), str(found.get("message") or "")[:_MAX_REASON]
     if code == HTTPStatus.GONE or found.get("reason") == "Expired":
         return ExpiredError("410 Gone")
-    return ApiError(f"the watch ended with status {str(code)[:_LONGEST_CODE]}: {message}")
+    return ApiError(f"the watch ended with status {str(code)[:_MAX_CODE]}: {message}")
 
 
 def refusal_of(status: int, body: bytes, needed: str) -> ApiError:
     """Return what a response with a ``status`` other than 200 means; ``needed`` is the missing permission."""
     if status == HTTPStatus.GONE:
         return ExpiredError("410 Gone")
-    said = _said(body)
+    said = _status_message(body)
     if status == HTTPStatus.UNAUTHORIZED:
         return ApiError(f"401 Unauthorized: the API server does not accept the token{said}")
     if status == HTTPStatus.FORBIDDEN:
@@ -84,15 +84,15 @@ def page_of(body: bytes, shape: Shape, put: Callable[[Any], None]) -> Pausing[Ma
     """
     metadata: Mapping[str, Any] = {}
     with _reading():
-        reader = JsonReader(body, MOST_CHARACTERS)
+        reader = JsonReader(body, MAX_CHARACTERS)
         _check_object(reader)
         for key in reader.members():
             kind = reader.kind()
             if key == "metadata":
-                metadata = _mapping((yield from Picker(reader, _MOST_VALUES).pick(_LIST_METADATA)))
+                metadata = _mapping((yield from Picker(reader, _MAX_VALUES).pick(_LIST_METADATA)))
             elif key == "items" and kind == "[":
                 for _ in reader.elements():
-                    put((yield from Picker(reader, _MOST_VALUES).pick(shape)))
+                    put((yield from Picker(reader, _MAX_VALUES).pick(shape)))
                     yield
             elif key == "items" and reader.value() is not None:
                 raise ApiError(_NOT_A_LIST)
@@ -109,9 +109,9 @@ def _object_of(body: bytes, shape: Shape) -> Pausing[Mapping[str, Any]]:
         ApiError: It is not an object.
     """
     with _reading():
-        reader = JsonReader(body, MOST_CHARACTERS)
+        reader = JsonReader(body, MAX_CHARACTERS)
         _check_object(reader)
-        found = yield from Picker(reader, _MOST_VALUES).pick(shape)
+        found = yield from Picker(reader, _MAX_VALUES).pick(shape)
         reader.end()
     return _mapping(found)
 
@@ -137,7 +137,7 @@ def token_of(metadata: Mapping[str, Any], key: str) -> str:
         ApiError: It is not a text, or too long.
     """
     found = metadata.get(key) or ""
-    if not isinstance(found, str) or len(found) > _LONGEST_TOKEN:
+    if not isinstance(found, str) or len(found) > _MAX_TOKEN:
         raise ApiError(_NOT_A_LIST)
     return found
 
@@ -158,10 +158,10 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _said(body: bytes) -> str:
+def _status_message(body: bytes) -> str:
     """Return what the API's Status says, for the end of a sentence."""
     try:
         message = finish(_object_of(body, _STATUS)).get("message")
     except ApiError:
         return ""
-    return f" ({message[:_LONGEST_REASON]})" if isinstance(message, str) and message.isprintable() else ""
+    return f" ({message[:_MAX_REASON]})" if isinstance(message, str) and message.isprintable() else ""

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.discovery.group_reader import MOST_TARGETS
+from spec_decode_exporter.discovery.group_reader import MAX_TARGETS
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError, ExpiredError, refused
 from spec_decode_exporter.discovery.kubernetes.pods import KIND, Pod, PodReader, UnusablePodError
 from spec_decode_exporter.discovery.kubernetes.pods_api import Access, PodsApi, own_namespace, session
@@ -45,18 +45,18 @@ _BETWEEN_LISTS: Final = (5.0, 60.0)
 """Seconds between two lists: at first, and at most, where versions expire again and again."""
 
 _FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-_MOST_DOUBLINGS: Final = 6
+_MAX_PAUSE: Final = 60.0
+_MAX_DOUBLINGS: Final = 6
 _TOO_SHORT: Final = 1.0
 """Seconds. A watch that ends sooner, without a word, would be begun again and again."""
 
-_MOST_IN_VAIN: Final = 2
+_MAX_IN_VAIN: Final = 2
 """As many watches in a row may end so: one that broke, and one that says that its version is too old."""
 
-MOST_PODS: Final = 50_000
+MAX_PODS: Final = 50_000
 """The most pods of a list. Those without targets are not kept."""
-_MOST_WARNINGS: Final = 100
-_WARNING_EVERY: Final = 60.0
+_MAX_WARNINGS: Final = 100
+_WARNING_INTERVAL: Final = 60.0
 """Log lines about pods that are left out at once, and the seconds after which there may be another."""
 
 _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
@@ -104,8 +104,8 @@ class PodDiscovery:
         """Seconds to the next look, which waits by itself for a change; after failures longer and longer."""
         if not self._failed:
             return _BETWEEN_LOOKS
-        pause = _FIRST_PAUSE * 2.0 ** min(self._failures - 1, _MOST_DOUBLINGS)
-        return min(pause, _LONGEST_PAUSE) * (0.5 + self._chance() / 2)
+        pause = _FIRST_PAUSE * 2.0 ** min(self._failures - 1, _MAX_DOUBLINGS)
+        return min(pause, _MAX_PAUSE) * (0.5 + self._chance() / 2)
 
     async def targets(self) -> Sequence[Target]:
         """List the pods at first; later on, watch them until a target comes, goes or changes.
@@ -192,7 +192,7 @@ class PodDiscovery:
     def _is_in_vain(self) -> bool:
         """Count a watch that brought nothing; return whether another one at once would be too many."""
         self._in_vain += 1
-        return self._in_vain > _MOST_IN_VAIN
+        return self._in_vain > _MAX_IN_VAIN
 
     def _take(self, events: Iterable[Mapping[str, Any]]) -> Pausing[bool]:
         """Take what happened; return whether a target came, went or changed."""
@@ -220,7 +220,7 @@ class _Pods:
         self._targets: dict[Key, tuple[Target, ...]] = {}
         self._number = 0
         self._left_out: dict[Key, str] = {}
-        self._warnings = TokenBucket(_MOST_WARNINGS, _WARNING_EVERY, monotonic)
+        self._warnings = TokenBucket(_MAX_WARNINGS, _WARNING_INTERVAL, monotonic)
 
     @property
     def shape(self) -> Mapping[str, Shape]:
@@ -303,8 +303,8 @@ class _List:
             pydantic.ValidationError: It is not a pod.
         """
         self._seen += 1
-        if self._seen > MOST_PODS:
-            raise ApiError(f"there are more than {MOST_PODS} pods; {_FEWER}")
+        if self._seen > MAX_PODS:
+            raise ApiError(f"there are more than {MAX_PODS} pods; {_FEWER}")
         pod = Pod.model_validate(described)
         found = self._pods.read(pod)
         self.number += len(found)
@@ -316,8 +316,8 @@ class _List:
 
 
 def _check_number(targets: int) -> None:
-    if targets > MOST_TARGETS:
-        raise ApiError(f"there are more than {MOST_TARGETS} targets; {_FEWER}")
+    if targets > MAX_TARGETS:
+        raise ApiError(f"there are more than {MAX_TARGETS} targets; {_FEWER}")
 
 
 def _version(found: object) -> str:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 KIND: Final = "kubernetes"
 
-MOST_PORTS: Final = 16
+MAX_PORTS: Final = 16
 """Ports that one pod may name, in its annotation or by the names of its containers' ports."""
-_TOO_MANY_PORTS: Final = f"it names more than {MOST_PORTS} ports; name fewer"
+_TOO_MANY_PORTS: Final = f"it names more than {MAX_PORTS} ports; name fewer"
 
 
 _SHAPE: Final[Mapping[str, Shape]] = {
@@ -45,7 +45,7 @@ _SHAPE: Final[Mapping[str, Shape]] = {
     },
     "status": {"phase": None, "podIP": None, "conditions": ({"type": None, "status": None},)},
 }
-MOST_ARGUMENTS: Final = 32 * 1024
+MAX_ARGUMENTS: Final = 32 * 1024
 """Characters of the commands, arguments and variables of a pod that are searched for vLLM's flags."""
 _READ_ANNOTATIONS: Final = ("port", "scheme", "path")
 
@@ -126,7 +126,7 @@ class Pod(_PodPart):
 
     def speculation(self) -> ServedSpeculation | None:
         """Return how the first of its containers that says so speculates."""
-        left = MOST_ARGUMENTS
+        left = MAX_ARGUMENTS
         for container in self.spec.containers:
             words = (*container.command, *container.args)
             environ = {variable.name: variable.value for variable in container.env if variable.value}
@@ -151,7 +151,7 @@ class PodReader:
         self._settings = settings
         self._scrape = scrape
         self._http = scrape.http
-        self._most_ports = max(MOST_PORTS, len(settings.ports))
+        self._most_ports = max(MAX_PORTS, len(settings.ports))
         self._filter = LabelFilter(discovery)
 
     @property
@@ -198,8 +198,8 @@ class PodReader:
     def _ports(self, pod: Pod) -> list[int]:
         """Return the numbers of the ports, each once, in the order in which they are named."""
         # Nothing beyond the limit is split: an annotation may have 256 KiB.
-        annotated = self._annotation(pod, "port").split(",", MOST_PORTS)
-        if len(annotated) > MOST_PORTS:
+        annotated = self._annotation(pod, "port").split(",", MAX_PORTS)
+        if len(annotated) > MAX_PORTS:
             raise UnusablePodError(_TOO_MANY_PORTS)
         wanted = dict.fromkeys(port.strip() for port in annotated if port.strip()) or self._settings.ports
         named = _named_ports(pod)

@@ -33,7 +33,7 @@ from spec_decode_exporter.discovery.kubernetes.api_objects import (
     version_of,
 )
 from spec_decode_exporter.scrape.http import credentials
-from spec_decode_exporter.scrape.http.response import LEAST_PIECES, PIECE
+from spec_decode_exporter.scrape.http.response import MIN_PIECES, PIECE_BYTES
 
 if TYPE_CHECKING:
     from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
@@ -50,18 +50,18 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE: Final = 100
 """Pods in one response: some MB at most."""
 
-_MOST_PAGES: Final = 500
+_MAX_PAGES: Final = 500
 """Responses that a list may take: 50,000 pods."""
-LARGEST_PAGE: Final = 8 * 2**20
+MAX_PAGE_BYTES: Final = 8 * 2**20
 """The most bytes of one response with pods."""
-LONGEST_LINE: Final = 4 * 2**20
+MAX_LINE_BYTES: Final = 4 * 2**20
 """The most bytes of one event of a watch; etcd keeps objects of at most 1.5 MiB."""
-_LARGEST_STATUS: Final = 64 * 2**10
+_MAX_STATUS_BYTES: Final = 64 * 2**10
 """The most bytes of a response that refuses."""
 _LIST_TIMEOUT: Final = 30.0
 _CONNECT_TIMEOUT: Final = 10.0
 _GRACE: Final = 15.0
-_LONGEST_NAMESPACE: Final = 1024
+_MAX_NAMESPACE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def own_namespace() -> str:
     """
     path = SERVICE_ACCOUNT / "namespace"
     try:
-        namespace = read_bounded(path, _LONGEST_NAMESPACE).decode("ascii").strip()
+        namespace = read_bounded(path, _MAX_NAMESPACE).decode("ascii").strip()
     except OSError as error:
         reason = error.strerror or error
         raise ApiError(f"{path}: cannot be read: {reason}; configure `namespaces`") from None
@@ -150,13 +150,13 @@ class PodsApi:
             aiohttp.ClientError, OSError, TimeoutError: There is no answer.
         """
         more = ""
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             metadata = await cooperatively(page_of(await self._page(more), shape, put))
             more = token_of(metadata, "continue")
             if not more:
                 return version_of(metadata)
         raise ApiError(
-            f"the list does not end after {_MOST_PAGES} responses of {_PAGE} pods; choose fewer by "
+            f"the list does not end after {_MAX_PAGES} responses of {_PAGE} pods; choose fewer by "
             "`namespaces` or `label_selector`, if `api_server` is the API server"
         )
 
@@ -169,10 +169,10 @@ class PodsApi:
             async for chunk, _ in answer.content.iter_chunks():
                 body += chunk
                 pieces += 1
-                if len(body) > LARGEST_PAGE:
-                    raise ApiError(f"a response with {_PAGE} pods is larger than {size_text(LARGEST_PAGE)}")
+                if len(body) > MAX_PAGE_BYTES:
+                    raise ApiError(f"a response with {_PAGE} pods is larger than {size_text(MAX_PAGE_BYTES)}")
                 # Chunks of a byte each cost a thousand times as much as their bytes.
-                if pieces > LEAST_PIECES + len(body) // PIECE:
+                if pieces > MIN_PIECES + len(body) // PIECE_BYTES:
                     raise ApiError(f"a response with {_PAGE} pods comes in too many small pieces")
         return bytes(body)
 
@@ -214,7 +214,7 @@ class PodsApi:
             allow_redirects=False,
         ) as answer:
             if answer.status != HTTPStatus.OK:
-                raise self._refusal(verb, answer.status, await answer.content.read(_LARGEST_STATUS))
+                raise self._refusal(verb, answer.status, await answer.content.read(_MAX_STATUS_BYTES))
             yield answer
 
     def _refusal(self, verb: str, status: int, body: bytes) -> ApiError:
@@ -249,7 +249,7 @@ async def _events(answer: ClientResponse, shape: Mapping[str, Shape]) -> AsyncIt
         searched = len(rest)
         rest += chunk
         end = rest.rfind(b"\n", searched) + 1
-        if len(rest) - end > LONGEST_LINE:
+        if len(rest) - end > MAX_LINE_BYTES:
             raise ApiError("the watch holds a line that is too long")
         if end:
             lines = bytes(rest[:end]).split(b"\n")

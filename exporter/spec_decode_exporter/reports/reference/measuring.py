@@ -14,7 +14,7 @@ from spec_decode_exporter.reports.reference.reference_document import (
     MeasuredModel,
     ReferenceDocument,
 )
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.merge import merge_windows
 
 Engine = tuple[Mapping[str, str], EngineSnapshot]
 """An engine's labels, and what was found of it."""
@@ -62,7 +62,7 @@ def _models(engines: Sequence[Engine], versions: Mapping[str, str]) -> Iterator[
             draft_model=_common(findings.speculation.draft_model for findings in found),
             server_version=_common(versions.get(labels["target"], "") for labels, _ in group),
             measurement=measure(
-                together([findings.windows[-1] for findings in found]),
+                merge_windows([findings.windows[-1] for findings in found]),
                 added([findings.latencies for findings in found]),
             ),
         )

@@ -16,18 +16,18 @@ from spec_decode_exporter.scrape.http import credentials
 from spec_decode_exporter.scrape.http.connection import Connection, UnansweredError
 from spec_decode_exporter.scrape.http.origin import Origin
 from spec_decode_exporter.scrape.http.origin import split as split_url
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
-from spec_decode_exporter.scrape.http.response import AnswerParser
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
+from spec_decode_exporter.scrape.http.response import ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
 if TYPE_CHECKING:
     from spec_decode_exporter.config.schema import HttpSettings
 
-AGENT: Final = "spec-decode-exporter/"
+USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
 """Beginning of the exporter's User-Agent."""
 
 _HEADERS: Final = {
-    "User-Agent": f"{AGENT}{__version__}",
+    "User-Agent": f"{USER_AGENT_PREFIX}{__version__}",
     # Not a word of OpenMetrics: prometheus_client, behind vLLM's filtered page, would write it whatever the
     # q-values say, and rename what has a colon in its name. Who writes nothing else is read all the same.
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
@@ -45,7 +45,7 @@ _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a server answered with status 200."""
 
     body: bytes
@@ -62,7 +62,7 @@ class Client:
     """Asks one server for pages, one after the other: never two requests at once."""
 
     def __init__(
-        self, http: HttpSettings, *, timeout: float, max_body: int, resolver: Resolver = CONFIGURED
+        self, http: HttpSettings, *, timeout: float, max_body: int, resolver: Resolver = CONFIG_RESOLVER
     ) -> None:
         self._http = http
         self._resolver = resolver
@@ -73,7 +73,7 @@ class Client:
         self.spent = 0.0
         """Processor seconds that taking in all answers has cost, also of those that failed."""
 
-    async def get(self, address: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
         """Return the page at an http or https URL; raise ``PollError`` in every other case.
 
         All of it together, from looking up the name to the last byte, takes at most ``timeout`` seconds.
@@ -103,7 +103,7 @@ class Client:
         lines.extend(f"{name}: {value}" for name, value in headers.items())
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
-    async def _ask(self, origin: Origin, request: bytes, most: int) -> Answer:
+    async def _ask(self, origin: Origin, request: bytes, most: int) -> HttpResponse:
         """Use the connection that is open; where the server has just closed it, one that is new."""
         connection = self._connection
         if connection is not None and connection.open and origin == self._origin:
@@ -113,8 +113,8 @@ class Client:
         self._drop()
         return await self._ask_on(await self._connect(origin), request, most)
 
-    async def _ask_on(self, connection: Connection, request: bytes, most: int) -> Answer:
-        answer = AnswerParser(most)
+    async def _ask_on(self, connection: Connection, request: bytes, most: int) -> HttpResponse:
+        answer = ResponseParser(most)
         try:
             busy_before = thread_time()
             seconds = await connection.ask(request, answer)
@@ -126,7 +126,7 @@ class Client:
             self.spent += answer.spent
         if not answer.keep_alive:
             self._drop()
-        return Answer(answer.body(), answer.content_type, seconds, min(busy, seconds))
+        return HttpResponse(answer.body(), answer.content_type, seconds, min(busy, seconds))
 
     async def _connect(self, origin: Origin) -> Connection:
         secure = origin.scheme == "https"

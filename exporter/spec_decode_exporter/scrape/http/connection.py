@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from spec_decode_exporter.scrape.poll_errors import PollError
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.scrape.http.response import AnswerParser
+    from spec_decode_exporter.scrape.http.response import ResponseParser
 
 
 class _Memory(threading.local):
@@ -35,14 +35,14 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._answer: AnswerParser | None = None
+        self._answer: ResponseParser | None = None
 
     @property
     def open(self) -> bool:
         """Whether another request can be sent, as far as is known yet."""
         return not (self._lost.done() or self._transport.is_closing())
 
-    async def ask(self, request: bytes, answer: AnswerParser) -> float:
+    async def ask(self, request: bytes, answer: ResponseParser) -> float:
         """Send ``request`` and feed ``answer`` with what comes back; return the seconds that both took.
 
         Raises ``PollError`` for an answer of no use and ``OSError`` for a connection that broke. After

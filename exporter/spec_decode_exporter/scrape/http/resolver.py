@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 THREADS: Final = 32
 """Look-ups at once of the names in the configuration."""
-THREADS_OF_A_LIST: Final = 4
+THREADS_PER_LIST: Final = 4
 """Look-ups at once of all targets of one list."""
 
 
@@ -59,5 +59,5 @@ def _is_address(host: str) -> bool:
     return True
 
 
-CONFIGURED: Final = Resolver(THREADS)
+CONFIG_RESOLVER: Final = Resolver(THREADS)
 """Looks up the names in the configuration, which no list can hold up."""

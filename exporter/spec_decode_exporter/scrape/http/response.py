@@ -16,26 +16,26 @@ from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 FRAMING_LIMIT: Final = 64 * 1024
 """Bytes that an answer may have besides its body: status line, headers, chunk sizes, trailers."""
-LEAST_PIECES: Final = 1024
-PIECE: Final = 1024
-"""An answer may come in ``LEAST_PIECES`` pieces, and one more for every ``PIECE`` bytes of its body's limit.
+MIN_PIECES: Final = 1024
+PIECE_BYTES: Final = 1024
+"""An answer may come in ``MIN_PIECES`` pieces, and one more for every ``PIECE_BYTES`` bytes of its body's limit.
 
 Each piece costs processor time, however small it is; a packet of Ethernet brings 1,448 bytes.
 """
 
-_LONGEST_HOST: Final = 253
+_MAX_HOST: Final = 253
 
 
 Arguments = ParamSpec("Arguments")
 
 
 def _kept(
-    callback: Callable[Concatenate[AnswerParser, Arguments], None],
-) -> Callable[Concatenate[AnswerParser, Arguments], None]:
+    callback: Callable[Concatenate[ResponseParser, Arguments], None],
+) -> Callable[Concatenate[ResponseParser, Arguments], None]:
     """Keep the PollError that a callback raises: the parser puts an error of its own in its place."""
 
     @wraps(callback)
-    def call(self: AnswerParser, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+    def call(self: ResponseParser, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         try:
             callback(self, *args, **kwargs)
         except PollError as error:
@@ -45,7 +45,7 @@ def _kept(
     return call
 
 
-class AnswerParser:
+class ResponseParser:
     """Takes in one answer as it arrives: llhttp (in httptools) knows HTTP, this knows what we accept of it.
 
     Every method raises ``PollError`` as soon as it is clear that the answer is of no use.
@@ -65,7 +65,7 @@ class AnswerParser:
         self.spent = 0.0
         """Processor seconds that taking it in has cost."""
         self._fed = 0
-        self._pieces_left = LEAST_PIECES + max_body // PIECE
+        self._pieces_left = MIN_PIECES + max_body // PIECE_BYTES
         self._head_done = False
         self._sized = False
         self._parser = HttpResponseParser(self)
@@ -175,4 +175,4 @@ def _host(location: bytes) -> str:
         host = urlsplit(location.decode("ascii")).hostname or ""
     except ValueError:
         return ""
-    return host[:_LONGEST_HOST]
+    return host[:_MAX_HOST]

@@ -22,21 +22,21 @@ from spec_decode_exporter.scrape.page.engine_table import (
     Latency,
     Meaning,
 )
-from spec_decode_exporter.scrape.page.parser import MOST_NUMBER, SLICE, Layout, ParsedSeries
+from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS, SLICE, Layout, ParsedSeries
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.poll_errors import PageError
 
-MOST_ENGINES = 256
-MOST_POSITIONS = 128
-MOST_POSITIONS_TOGETHER = 2**11
+MAX_ENGINES = 256
+MAX_POSITIONS = 128
+MAX_POSITIONS_TOTAL = 2**11
 """Draft positions of all engines of a page: each has a column in every window, and samples on our page."""
-MOST_SECONDS = 1e9
+MAX_SECONDS = 1e9
 """Largest finite upper bound of a latency bucket, in seconds: 30 years."""
-MOST_NAME = 1024
+MAX_NAME = 1024
 """Of so many characters an engine's name may be: it becomes a label of every series that is exported."""
-MOST_NAMES_TOGETHER = 2**15
+MAX_NAMES_TOTAL = 2**15
 """Characters of all engines' names of a target: 128 of each of 256, in some 150 series of each."""
-MOST_BUCKETS = 128
+MAX_BUCKETS = 128
 """Buckets of one histogram. vLLM's have 30 at most; each has a column in the longest window."""
 
 _RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
@@ -45,7 +45,7 @@ _SPECULATION = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED
 _Rank = tuple[tuple[int, str], ...]
 
 
-class Shown(NamedTuple):
+class PageSeries(NamedTuple):
     """What of the wanted samples a page shows."""
 
     names: frozenset[bytes] = frozenset()
@@ -74,7 +74,7 @@ class LayoutMap:
     engines: dict[EngineName, EngineLayout]
     process_start: tuple[int, ...]
     """The place of the process' start, if the page tells of just one process."""
-    shown: Shown
+    shown: PageSeries
 
 
 class MatchedSeries(NamedTuple):
@@ -121,8 +121,8 @@ def _matched(place: int, meaning: Meaning, series: ParsedSeries) -> MatchedSerie
     labels = dict(series.labels)
     # A server that has only one engine may not name it.
     name = EngineName(labels.get("model_name", ""), labels.get("engine") or labels.get("dp_rank") or "0")
-    if max(map(len, name)) > MOST_NAME:
-        raise PageError(f"an engine's name has more than {MOST_NAME} characters")
+    if max(map(len, name)) > MAX_NAME:
+        raise PageError(f"an engine's name has more than {MAX_NAME} characters")
     rank = tuple((len(labels[name]), labels[name]) for name in _RANKS if name in labels)
     return MatchedSeries(place, meaning, labels, name, rank)
 
@@ -141,13 +141,13 @@ def _process_start(meanings: Sequence[Meaning]) -> tuple[int, ...]:
     return places if len(places) == 1 else ()
 
 
-def _shown(series: Sequence[ParsedSeries]) -> Pausing[Shown]:
+def _shown(series: Sequence[ParsedSeries]) -> Pausing[PageSeries]:
     without_buckets: set[ParsedSeries] = set()
     for begin in range(0, len(series), SLICE):
         if begin:
             yield
         without_buckets.update(one for one in series[begin : begin + SLICE] if one.name not in BUCKET_NAMES)
-    return Shown(frozenset(one.name for one in series), frozenset(without_buckets))
+    return PageSeries(frozenset(one.name for one in series), frozenset(without_buckets))
 
 
 def _engine_plans(
@@ -180,21 +180,20 @@ def _engine_plans(
 
 def _check_sizes(plans: Mapping[EngineName, EngineLayout]) -> None:
     """Refuse a page whose engines would take too much of windows, of memory or of our own page."""
-    if len(plans) > MOST_ENGINES:
-        raise PageError(f"the page shows {len(plans)} engines; at most {MOST_ENGINES} are watched")
+    if len(plans) > MAX_ENGINES:
+        raise PageError(f"the page shows {len(plans)} engines; at most {MAX_ENGINES} are watched")
     characters = sum(len(text) for name in plans for text in name)
-    if characters > MOST_NAMES_TOGETHER:
+    if characters > MAX_NAMES_TOTAL:
         raise PageError(
-            f"the engines' names have {characters} characters together; at most "
-            f"{MOST_NAMES_TOGETHER} are read"
+            f"the engines' names have {characters} characters together; at most {MAX_NAMES_TOTAL} are read"
         )
     buckets = max((len(bounds) for plan in plans.values() for bounds in plan.buckets.values()), default=0)
-    if buckets > MOST_BUCKETS:
-        raise PageError(f"a histogram has {buckets} buckets; at most {MOST_BUCKETS} are read")
+    if buckets > MAX_BUCKETS:
+        raise PageError(f"a histogram has {buckets} buckets; at most {MAX_BUCKETS} are read")
     positions = sum(max(plan.positions, default=-1) + 1 for plan in plans.values())
-    if positions > MOST_POSITIONS_TOGETHER:
+    if positions > MAX_POSITIONS_TOTAL:
         raise PageError(
-            f"the page shows {positions} draft positions; at most {MOST_POSITIONS_TOGETHER} are watched"
+            f"the page shows {positions} draft positions; at most {MAX_POSITIONS_TOTAL} are watched"
         )
 
 
@@ -224,24 +223,22 @@ def _place(plan: EngineLayout, matched: MatchedSeries) -> None:
 
 def _bound(text: str | None) -> float:
     try:
-        bound = float(text or "") if len(text or "") <= MOST_NUMBER else nan
+        bound = float(text or "") if len(text or "") <= MAX_NUMBER_CHARACTERS else nan
     except ValueError:
         bound = nan
     # Written so that NaN fails too.
-    if not (0 <= bound <= MOST_SECONDS or bound == inf):
+    if not (0 <= bound <= MAX_SECONDS or bound == inf):
         raise PageError(
             "a histogram bucket has no readable upper bound in its label le: "
-            f"a number from 0 to {MOST_SECONDS:.0e} (seconds) or +Inf"
+            f"a number from 0 to {MAX_SECONDS:.0e} (seconds) or +Inf"
         )
     return bound
 
 
 def _position(text: str | None) -> int:
-    if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(MOST_POSITIONS)):
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_POSITIONS)):
         raise PageError("a count of accepted tokens has no readable number in its label position")
     position = int(text)
-    if position >= MOST_POSITIONS:
-        raise PageError(
-            f"position {position} is beyond the {MOST_POSITIONS} draft positions that are watched"
-        )
+    if position >= MAX_POSITIONS:
+        raise PageError(f"position {position} is beyond the {MAX_POSITIONS} draft positions that are watched")
     return position

@@ -26,20 +26,20 @@ from spec_decode_exporter.scrape.poll_errors import PageError
 Labels = tuple[tuple[str, str], ...]
 """Label names and values, sorted by name."""
 
-MOST_LINES = 2**18
+MAX_LINES = 2**18
 """A page of more lines is refused: reading it would take much of the time of every other target."""
-MOST_SERIES = 20 * 2**10
+MAX_SERIES = 20 * 2**10
 """A page of more wanted samples is refused, likewise, and because each is remembered.
 
 Some 150 engines of vLLM have that number with their histograms; a page of the default size shows 110.
 """
-MOST_LABELS = 2**16
+MAX_PAGE_LABELS = 2**16
 """Labels that the wanted samples may have together, the same ones counted once."""
-MOST_LINE = 2**14
+MAX_LINE_BYTES = 2**14
 """Bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels have room."""
-MOST_NUMBER = 512
+MAX_NUMBER_CHARACTERS = 512
 """Characters of a number: the conversion of 16,000 digits with an exponent takes 0.3 ms."""
-MOST_LABELS_OF_ONE = 64
+MAX_SERIES_LABELS = 64
 """Labels of one wanted sample."""
 SLICE = 256
 """Wanted samples that are read from one pause to the next: a few milliseconds of work."""
@@ -166,8 +166,8 @@ def _check_page(page: bytes) -> None:
         raise PageError(f"line {number} is not a metric: {_shown(line)}")
     if page[-1:] != b"\n":
         raise PageError("the page is cut off: its last line does not end")
-    if page.count(b"\n") > MOST_LINES:
-        raise PageError(f"the page has more than {MOST_LINES} lines")
+    if page.count(b"\n") > MAX_LINES:
+        raise PageError(f"the page has more than {MAX_LINES} lines")
 
 
 def _sort_lines(
@@ -195,8 +195,8 @@ def _sort_lines(
             wanted.append(number)
         elif not start.strip():
             repeatable = False
-    if len(wanted) > MOST_SERIES:
-        raise PageError(f"the page has {len(wanted)} samples of interest; at most {MOST_SERIES} are read")
+    if len(wanted) > MAX_SERIES:
+        raise PageError(f"the page has {len(wanted)} samples of interest; at most {MAX_SERIES} are read")
     return starts, wanted, repeatable
 
 
@@ -232,18 +232,18 @@ class _KnownLabels:
         labels = self._known.get(text)
         if labels is None:
             labels = self._known[text] = _read_labels(text or b"", number)
-            if len(labels) > MOST_LABELS_OF_ONE:
-                raise PageError(f"line {number + 1} has more than {MOST_LABELS_OF_ONE} labels")
+            if len(labels) > MAX_SERIES_LABELS:
+                raise PageError(f"line {number + 1} has more than {MAX_SERIES_LABELS} labels")
             self._number += len(labels)
-            if self._number > MOST_LABELS:
-                raise PageError(f"the samples of interest have more than {MOST_LABELS} labels")
+            if self._number > MAX_PAGE_LABELS:
+                raise PageError(f"the samples of interest have more than {MAX_PAGE_LABELS} labels")
         return labels
 
 
 def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[ParsedSeries, int]:
     """Return a line's series and the column of its value."""
-    if len(line) > MOST_LINE:
-        raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
+    if len(line) > MAX_LINE_BYTES:
+        raise PageError(f"line {number + 1} has more than {MAX_LINE_BYTES} bytes: {_shown(line)}")
     match = _SERIES.match(line)
     if match is None or match.end() in (len(line), match.end("name")):
         raise PageError(f"line {number + 1} has no readable name, labels and value: {_shown(line)}")
@@ -269,8 +269,8 @@ def _unescaped(text: str) -> str:
 
 
 def _read_value(line: bytes, number: int, column: int) -> float:
-    if len(line) > MOST_LINE:
-        raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
+    if len(line) > MAX_LINE_BYTES:
+        raise PageError(f"line {number + 1} has more than {MAX_LINE_BYTES} bytes: {_shown(line)}")
     try:
         return _number(line[column:])
     except ValueError:
@@ -281,12 +281,12 @@ def _read_value(line: bytes, number: int, column: int) -> float:
 def _number(text: bytes) -> float:
     """Read what follows a series: a value, perhaps a timestamp or an exemplar, which are left aside."""
     try:
-        if b"_" not in text and len(text) <= MOST_NUMBER:
+        if b"_" not in text and len(text) <= MAX_NUMBER_CHARACTERS:
             return float(text)
     except ValueError:
         pass
     match = _VALUE.fullmatch(text)
-    if match is None or len(match[1]) > MOST_NUMBER:
+    if match is None or len(match[1]) > MAX_NUMBER_CHARACTERS:
         raise ValueError
     return float(match[1])
 

@@ -16,19 +16,19 @@ from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_POSITIONS,
+    MAX_POSITIONS,
     EngineLayout,
     LayoutMap,
-    Shown,
+    PageSeries,
     layout_map_of,
 )
 from spec_decode_exporter.scrape.page.parser import SLICE, Layout, read_page, read_values
 from spec_decode_exporter.scrape.page.sample import Buckets, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll_errors import PageError
 
-MOST_COUNT = 2**53
+MAX_COUNT = 2**53
 """From here on a float no longer counts by ones, so no server's counter can be right."""
-MOST_REQUESTS = 2.0**20
+MAX_REQUESTS = 2.0**20
 """More requests than this cannot run or wait on one engine: the gauge is absent."""
 
 SMALL_LAYOUT = 8 * 1024
@@ -76,7 +76,7 @@ class SampleReader:
         """
         self._layout_bytes = layout_bytes
         self._known: dict[bool, _Known] = {}
-        self.shown = Shown()
+        self.shown = PageSeries()
         """What the newest page shows; of its histograms only if they were read."""
 
     def read(self, page: bytes, *, with_latencies: bool) -> Pausing[PageReading]:
@@ -176,10 +176,10 @@ def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | 
     for place in places:
         value = values[place]
         # Written so that NaN fails too.
-        if not 0 <= value < MOST_COUNT:
+        if not 0 <= value < MAX_COUNT:
             raise PageError(f"a counter has the value {value}, which no counter can have")
         total += round(value * scale)
-    if total >= MOST_COUNT * scale:
+    if total >= MAX_COUNT * scale:
         raise PageError(f"a counter's series add up to {total}, which no counter can have")
     return total
 
@@ -196,11 +196,11 @@ class _GaugeRow(NamedTuple):
 
 
 GAUGES: dict[Gauge, _GaugeRow] = {
-    Gauge.RUNNING_REQUESTS: _GaugeRow(sum, MOST_REQUESTS),
-    Gauge.WAITING_REQUESTS: _GaugeRow(sum, MOST_REQUESTS),
+    Gauge.RUNNING_REQUESTS: _GaugeRow(sum, MAX_REQUESTS),
+    Gauge.WAITING_REQUESTS: _GaugeRow(sum, MAX_REQUESTS),
     Gauge.KV_CACHE_USAGE: _GaugeRow(_mean, 1.0),
     Gauge.REPORTED_ACCEPTANCE_RATIO: _GaugeRow(_mean, 1.0),
-    Gauge.REPORTED_ACCEPTANCE_LENGTH: _GaugeRow(_mean, MOST_POSITIONS + 1),
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: _GaugeRow(_mean, MAX_POSITIONS + 1),
 }
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
-MOST_RANGES: Final = 64
+MAX_RANGES: Final = 64
 """Ranges of a schedule. A range for each power of two needs 32."""
-MOST_BATCH: Final = 2**31
+MAX_BATCH: Final = 2**31
 """Requests in a batch."""
 
-KEY: Final = "num_speculative_tokens_per_batch_size"
+SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
 
 
 class ScheduleError(ValueError):
@@ -62,22 +62,22 @@ def batch_schedule(value: object) -> BatchSchedule:
     if value is None:
         return NO_SCHEDULE
     if not isinstance(value, list):
-        raise ScheduleError(f"{KEY} is not a list of [first, last, tokens]")
-    if len(value) > MOST_RANGES:
-        raise ScheduleError(f"{KEY} has more than {MOST_RANGES} ranges")
+        raise ScheduleError(f"{SCHEDULE_KEY} is not a list of [first, last, tokens]")
+    if len(value) > MAX_RANGES:
+        raise ScheduleError(f"{SCHEDULE_KEY} has more than {MAX_RANGES} ranges")
     ranges = sorted(map(_range, value))
     if any(later[0] <= earlier[1] for earlier, later in pairwise(ranges)):
-        raise ScheduleError(f"{KEY} has ranges that overlap")
+        raise ScheduleError(f"{SCHEDULE_KEY} has ranges that overlap")
     return BatchSchedule(tuple(first for first, _, _ in ranges), tuple(tokens for _, _, tokens in ranges))
 
 
 def _range(entry: object) -> tuple[int, int, int]:
     # Not isinstance(…, int): JSON's true is an int in Python.
     if not (isinstance(entry, list) and len(entry) == 3 and all(type(each) is int for each in entry)):  # noqa: PLR2004
-        raise ScheduleError(f"{KEY} has a range that is not [first, last, tokens] in whole numbers")
+        raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not [first, last, tokens] in whole numbers")
     first, last, tokens = entry
-    if not 1 <= first <= last <= MOST_BATCH:
-        raise ScheduleError(f"{KEY} has a range that is not within 1 and {MOST_BATCH}")
-    if not 0 <= tokens <= MOST_POSITIONS:
-        raise ScheduleError(f"{KEY} has a number of tokens that is not within 0 and {MOST_POSITIONS}")
+    if not 1 <= first <= last <= MAX_BATCH:
+        raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not within 1 and {MAX_BATCH}")
+    if not 0 <= tokens <= MAX_POSITIONS:
+        raise ScheduleError(f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_POSITIONS}")
     return first, last, tokens

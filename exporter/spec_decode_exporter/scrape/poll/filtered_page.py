@@ -17,10 +17,10 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineMark,
     Latency,
 )
-from spec_decode_exporter.scrape.page.layout_map import Shown
+from spec_decode_exporter.scrape.page.layout_map import PageSeries
 from spec_decode_exporter.scrape.page.parser import ParsedSeries
 
-_MOST_DOUBTS = 2
+_MAX_DOUBTS = 2
 """So often may asking for a filtered page fail with no success between, as it does where servers fail."""
 
 
@@ -46,7 +46,7 @@ class PageChoice:
         """Return the address of the filtered page, or None if the whole page is to be asked for."""
         return None if with_latencies in self._refused else self._urls.get(with_latencies)
 
-    def learn(self, shown: Shown, *, with_latencies: bool) -> None:
+    def learn(self, shown: PageSeries, *, with_latencies: bool) -> None:
         """Take a whole page, read with or without its histograms, as what the server has."""
         if not self._enabled:
             return
@@ -56,12 +56,12 @@ class PageChoice:
                 self._ask_for(wanted_names(self._names, with_latencies=tier), with_latencies=tier)
         self._expected = frozenset(one for one in shown.series if one.name in self._asked[False])
 
-    def is_complete(self, shown: Shown, *, with_latencies: bool) -> bool:
+    def is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
         """Return whether a filtered page has what the last trusted page had; of histograms, any bucket."""
         asked = self._asked.get(with_latencies, frozenset())
         return self._expected <= shown.series and asked & self._names <= shown.names
 
-    def trust(self, shown: Shown) -> None:
+    def trust(self, shown: PageSeries) -> None:
         """Take a filtered page's series as what the next one must have."""
         self._expected = shown.series
         self._doubts = 0
@@ -69,7 +69,7 @@ class PageChoice:
     def doubt(self, *, with_latencies: bool) -> None:
         """Note that nothing came of asking for a filtered page: the server may be down, or not like it."""
         self._doubts += 1
-        if self._doubts >= _MOST_DOUBTS:
+        if self._doubts >= _MAX_DOUBTS:
             self.refuse(with_latencies=with_latencies)
 
     def refuse(self, *, with_latencies: bool) -> None:

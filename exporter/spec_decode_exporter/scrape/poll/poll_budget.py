@@ -21,20 +21,20 @@ SMALL_PAGE: Final = 8 * 1024
 """Bytes: a larger page is read while few others are. A filtered page of one engine has 1.5 kB."""
 PERMITS: Final = 3
 """Costly polls at a time, and pages that are read at a time."""
-PROCESSOR_SHARE: Final = 0.5
+COSTLY_PROCESSOR_SHARE: Final = 0.5
 """The share of a core that costly polls may take together; the rest is for other polls and for pages."""
 LAYOUT_BYTES: Final = 4 * 1024
 """Bytes of pages whose layouts are kept, for each engine that may be watched. A layout takes 10 to 18 times
 as much as its page."""
 
-_REST: Final = PERMITS / PROCESSOR_SHARE - 1
+_REST: Final = PERMITS / COSTLY_PROCESSOR_SHARE - 1
 """Seconds that a permit rests for each second of processor time."""
 
 
 class PollBudget:
     """Shares memory and processor time among all polls; the target that took least comes first.
 
-    A second of waiting counts as much as ``PROCESSOR_SHARE`` seconds that were used: targets that are new all
+    A second of waiting counts as much as ``COSTLY_PROCESSOR_SHARE`` seconds that were used: targets that are new all
     the time delay no other for ever.
     """
 
@@ -57,7 +57,7 @@ class PollBudget:
 
     def is_costly(self, share: float) -> bool:
         """Return whether a target whose polls take this share of a core takes more than its part."""
-        return share * self.targets > PROCESSOR_SHARE
+        return share * self.targets > COSTLY_PROCESSOR_SHARE
 
     @asynccontextmanager
     async def permit(self, used: float, spent: Callable[[], float]) -> AsyncIterator[None]:
@@ -92,7 +92,7 @@ class PollBudget:
         if self._free:
             return heapq.heappop(self._free)
         turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        rank = used + PROCESSOR_SHARE * self._clock.monotonic()
+        rank = used + COSTLY_PROCESSOR_SHARE * self._clock.monotonic()
         entry = rank, next(self._number), turn
         heapq.heappush(self._waiting, entry)
         try:

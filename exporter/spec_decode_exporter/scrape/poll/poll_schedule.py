@@ -12,22 +12,22 @@ from spec_decode_exporter.scrape.poll_errors import Reason
 
 REMEMBERED_SECONDS = 60.0
 """How long an answer's time is remembered as what asking costs."""
-PROCESSOR_SHARE: Final = 0.05
+TARGET_PROCESSOR_SHARE: Final = 0.05
 """The share of a core that the polls of one target may take.
 
 110 engines, as many as a page of the default size shows, take 0.03 s a poll once their layout is known.
 """
-COSTLIEST: Final = 3
+EXCLUDED_POLLS: Final = 3
 """Polls of a minute that do not count: a first whole page, a first filtered one, and one after a restart."""
-MOST_REMEMBERED: Final = 600
+MAX_POLLS: Final = 600
 """Polls whose processor time is remembered, where there are more in a minute."""
-LARGEST_SHARE = 1 / 6
+MAX_WINDOW_SHARE = 1 / 6
 """The longest effective interval, as a share of the shortest window."""
-REFUSED_BACK_OFF = 5.0
+MAX_BACK_OFF_REFUSED = 5.0
 """The longest wait, in seconds, after a refused connection: asking nobody costs nobody anything."""
-LONGEST_WAIT: Final = 60.0
+MAX_WAIT: Final = 60.0
 """The longest interval, in seconds, that waiting for a turn leads to."""
-BACK_OFF = 30.0
+MAX_BACK_OFF = 30.0
 """The longest wait after other failures."""
 
 Cause: TypeAlias = Literal["answers", "processing"]
@@ -52,7 +52,7 @@ def phase(key: str) -> float:
     return blake2b(key.encode(), digest_size=1).digest()[0] % PHASES / PHASES
 
 
-def next_beat(now: float, interval: float, offset: float) -> float:
+def next_tick(now: float, interval: float, offset: float) -> float:
     """Return the first beat after ``now``; beats are at ``(n + offset) · interval`` (monotonic)."""
     return (floor((now + _EARLY) / interval - offset) + 1 + offset) * interval
 
@@ -85,7 +85,7 @@ class Throttle:
 
 def back_off(interval: float, failures: int, reason: Reason) -> float:
     """Return how long to wait after so many failures in a row, in seconds: doubling, up to a bound."""
-    most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
+    most = MAX_BACK_OFF_REFUSED if reason == "refused" else MAX_BACK_OFF
     # Beyond 2^16 the bound has long been reached.
     return max(interval, min(most, interval * 2.0 ** (min(failures, 16) - 1)))
 
@@ -112,12 +112,12 @@ class ProcessingCost:
         polls.append((now, seconds))
         insort(costs, seconds)
         self.total += seconds
-        while polls[0][0] < now - REMEMBERED_SECONDS or len(polls) > MOST_REMEMBERED:
+        while polls[0][0] < now - REMEMBERED_SECONDS or len(polls) > MAX_POLLS:
             _, old = polls.popleft()
             del costs[bisect_left(costs, old)]
             self.total -= old
-        usual = len(costs) - COSTLIEST
-        self.seconds = max(0.0, self.total - sum(costs[-COSTLIEST:])) / usual if usual > 0 else 0.0
+        usual = len(costs) - EXCLUDED_POLLS
+        self.seconds = max(0.0, self.total - sum(costs[-EXCLUDED_POLLS:])) / usual if usual > 0 else 0.0
 
 
 class DutyCycle:
@@ -132,7 +132,7 @@ class DutyCycle:
         self._most = most
         self._own = own
         self._waited = 0.0
-        self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _HARDLY))
+        self._most_beats = max(1, floor(shortest_window * MAX_WINDOW_SHARE / interval + _HARDLY))
         # The shortest answers: each longer than the one before it, the first the shortest of all.
         self._answers: deque[tuple[float, float]] = deque()
 
@@ -147,7 +147,7 @@ class DutyCycle:
 
     def waited(self, seconds: float) -> None:
         """Note how long a poll waited for its turn among the costly polls of all targets."""
-        self._waited = min(seconds, LONGEST_WAIT)
+        self._waited = min(seconds, MAX_WAIT)
 
     @property
     def beats(self) -> int:
@@ -176,7 +176,7 @@ class DutyCycle:
 
     def _processing(self) -> float:
         """Return the seconds from poll to poll that our own share asks for."""
-        return self._own.seconds / PROCESSOR_SHARE
+        return self._own.seconds / TARGET_PROCESSOR_SHARE
 
     def _beats_of(self, seconds: float) -> int:
         return min(max(1, ceil(seconds / self._interval - _HARDLY)), self._most_beats)

@@ -16,8 +16,8 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, cooperatively
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.scrape.http.client import Answer, Client
-from spec_decode_exporter.scrape.page.layout_map import Shown
+from spec_decode_exporter.scrape.http.client import Client, HttpResponse
+from spec_decode_exporter.scrape.page.layout_map import PageSeries
 from spec_decode_exporter.scrape.page.sample import PageReading
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.filtered_page import PageChoice
@@ -28,29 +28,29 @@ from spec_decode_exporter.scrape.poll.poll_schedule import (
     ProcessingCost,
     Throttle,
     back_off,
-    next_beat,
+    next_tick,
     phase,
 )
 from spec_decode_exporter.scrape.poll.server_info import (
-    MOST_ANSWER,
-    PATH,
+    MAX_RESPONSE_BYTES,
+    SERVER_INFO_PATH,
     ServedSpeculation,
     served_speculation,
-    writable,
+    usable_label,
 )
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason, StatusError
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that say nothing of the filtered page: the whole one would fail likewise."""
-_MOST_VERSION = 64
-DETAILS_EVERY = 60.0
+_MAX_VERSION = 64
+DETAILS_INTERVAL = 60.0
 """Seconds from one request for ``/version`` and ``/server_info`` to the next, at least.
 
 A server whose counters appear to restart with every poll is not asked more often. After a timeout
 ``/server_info`` is asked for once more: its first answer looks for the programs, drivers and packages of the
 host, which took 2 s without a GPU and may take longer than the exporter waits. vLLM keeps it.
 """
-SAID_AGAIN = 600.0
+LOG_AGAIN_AFTER = 600.0
 """Seconds at the configured interval after which a longer one is logged again."""
 
 
@@ -100,7 +100,7 @@ class PollRecord:
     version: str = ""
     speculation: ServedSpeculation | None = None
     """How the server says that it speculates; only one in development mode does."""
-    details: Throttle = field(default_factory=lambda: Throttle(DETAILS_EVERY))
+    details: Throttle = field(default_factory=lambda: Throttle(DETAILS_INTERVAL))
     """When ``/version`` and ``/server_info`` may be asked for; it outlives the poller, so a reload changes
     nothing."""
     unused: set[tuple[str, str]] = field(default_factory=set)
@@ -231,14 +231,14 @@ class Poller:
         if self._failures_in_a_row:
             reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
             wait = back_off(wait, self._failures_in_a_row, reason)
-        return next_beat(now + wait - beat, beat, self._offset)
+        return next_tick(now + wait - beat, beat, self._offset)
 
-    async def _ask(self, *, with_latencies: bool) -> tuple[Answer, PageReading]:
+    async def _ask(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         url = self._choice.filtered(with_latencies=with_latencies)
         # Where the last poll failed, the whole page says more: what comes back may be another server.
         if url is None or self._failures_in_a_row:
             return await self._ask_whole(with_latencies=with_latencies)
-        shown = Shown()
+        shown = PageSeries()
         try:
             answer, reading = await self._get(url, with_latencies=with_latencies)
         except PollError as error:
@@ -258,14 +258,14 @@ class Poller:
             self._tell(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return whole
 
-    async def _ask_whole(self, *, with_latencies: bool) -> tuple[Answer, PageReading]:
+    async def _ask_whole(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         answer, reading = await self._get(self._url, with_latencies=with_latencies)
         with self._meter.running():
             self._choice.learn(self._reader.shown, with_latencies=with_latencies)
         self._show_page("full", with_latencies=with_latencies)
         return answer, reading
 
-    def _is_complete(self, shown: Shown, *, with_latencies: bool) -> bool:
+    def _is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
         with self._meter.running():
             return self._choice.is_complete(shown, with_latencies=with_latencies)
 
@@ -274,13 +274,13 @@ class Poller:
         if not with_latencies or not self.record.page:
             self.record.page = page
 
-    async def _get(self, url: str, *, with_latencies: bool) -> tuple[Answer, PageReading]:
+    async def _get(self, url: str, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         answer = await self._get_page(url, with_latencies=with_latencies)
         async with self._budget.reading(len(answer.body)):
             reading = self._reader.read(answer.body, with_latencies=with_latencies)
             return answer, await cooperatively(self._meter.measured(reading))
 
-    async def _get_page(self, url: str, *, with_latencies: bool) -> Answer:
+    async def _get_page(self, url: str, *, with_latencies: bool) -> HttpResponse:
         """Return the page; a large one only with a permit.
 
         Raises:
@@ -307,7 +307,7 @@ class Poller:
         if is_new:
             self._tell(Event("target_failing", {"reason": reason, "error": message}, is_bad=True))
 
-    async def _succeeded(self, answer: Answer, reading: PageReading, *, with_latencies: bool) -> None:
+    async def _succeeded(self, answer: HttpResponse, reading: PageReading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
         self._duty.answered(moment, answer.seconds - answer.busy)
         self._note_engine(reading)
@@ -345,7 +345,7 @@ class Poller:
         cause, slowed = self._duty.cause, self.record.slowed
         if cause is None:
             return
-        is_new = now - slowed.get(cause, -math.inf) > SAID_AGAIN
+        is_new = now - slowed.get(cause, -math.inf) > LOG_AGAIN_AFTER
         slowed[cause] = now
         if is_new:
             fields: dict[str, object] = {"cause": cause, "interval": self.interval}
@@ -356,7 +356,7 @@ class Poller:
         if event is not None:
             self._tell(event)
 
-    def _note_success(self, answer: Answer, wall: float) -> None:
+    def _note_success(self, answer: HttpResponse, wall: float) -> None:
         record = self.record
         if record.up is False:
             self._tell(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
@@ -377,7 +377,7 @@ class Poller:
             version = json.loads(answer.body)["version"]
         except (PollError, ValueError, LookupError, TypeError, RecursionError):
             return ""
-        return writable(version, _MOST_VERSION)
+        return usable_label(version, _MAX_VERSION)
 
     async def _ask_speculation(self) -> bool:
         """Note how the server says that it speculates; return whether its answer takes too long.
@@ -386,7 +386,7 @@ class Poller:
         that it has no such page.
         """
         try:
-            answer = await self._ask_detail("server_info", PATH)
+            answer = await self._ask_detail("server_info", SERVER_INFO_PATH)
         except PollError as error:
             if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND:
                 self.record.speculation = None
@@ -396,17 +396,17 @@ class Poller:
             self._tell_unused("server_info", found.problem, found.problem)
         return False
 
-    async def _ask_detail(self, source: str, page: str) -> Answer:
+    async def _ask_detail(self, source: str, page: str) -> HttpResponse:
         try:
-            return await self._client.get(beside(self._url, page), max_body=MOST_ANSWER)
+            return await self._client.get(sibling_url(self._url, page), max_body=MAX_RESPONSE_BYTES)
         except PollError as error:
             if error.reason == "too_large":
                 self._tell_unused(source, error.reason, str(error))
             raise
 
 
-def beside(url: str, page: str) -> str:
-    """Return the address of a page of vLLM's that stands beside its metrics page."""
+def sibling_url(url: str, page: str) -> str:
+    """Return the address of a page of vLLM's that stands sibling_url its metrics page."""
     parts = urlsplit(url)
     folder = parts.path.rstrip("/").rpartition("/")[0]
     return urlunsplit((parts.scheme, parts.netloc, f"{folder}/", "", "")) + page

@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import (
-    KEY,
     NO_SCHEDULE,
+    SCHEDULE_KEY,
     BatchSchedule,
     ScheduleError,
     batch_schedule,
 )
 
-PATH: Final = "server_info?config_format=json"
+SERVER_INFO_PATH: Final = "server_info?config_format=json"
 """Where it is, beside the metrics page. An older vLLM ignores the query and answers with text in the JSON."""
-MOST_ANSWER: Final = 64 * 1024
+MAX_RESPONSE_BYTES: Final = 64 * 1024
 """Bytes of an answer to ``/server_info`` or ``/version``. vLLM's own has 22 kB."""
 
-_MOST_METHOD: Final = 64
-_MOST_DRAFT_MODEL: Final = 256
+_MAX_METHOD: Final = 64
+_MAX_DRAFT_MODEL: Final = 256
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is no model: vLLM writes the method's name there, or a class."""
-_FIELDS: Final = ("method", "model", "num_speculative_tokens", KEY)
+_FIELDS: Final = ("method", "model", "num_speculative_tokens", SCHEDULE_KEY)
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
     r"method='([^']{0,64}+)', model=(?:None|'([^']{0,256}+)'), num_spec_tokens=([0-9]{1,4}+)\)"
@@ -75,21 +75,21 @@ def _loaded(body: bytes) -> object:
 
 
 def _usable(method: object, model: object, tokens: object, schedule: object = None) -> ServedSpeculation:
-    method = writable(method, _MOST_METHOD)
+    method = usable_label(method, _MAX_METHOD)
     try:
         used, problem = batch_schedule(schedule), ""
     except ScheduleError as error:
         used, problem = NO_SCHEDULE, str(error)
     return ServedSpeculation(
         method,
-        tokens if type(tokens) is int and 0 < tokens <= MOST_POSITIONS else None,
-        "" if method in _WITHOUT_MODEL else writable(model, _MOST_DRAFT_MODEL),
+        tokens if type(tokens) is int and 0 < tokens <= MAX_POSITIONS else None,
+        "" if method in _WITHOUT_MODEL else usable_label(model, _MAX_DRAFT_MODEL),
         used,
         problem,
     )
 
 
-def writable(value: object, most: int) -> str:
+def usable_label(value: object, most: int) -> str:
     """Return a text that can be a label, of so many characters at most; for anything else, nothing.
 
     Half a surrogate pair, for one, can stand in JSON and cannot be written on a page.
