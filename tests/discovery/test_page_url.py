@@ -27,7 +27,7 @@ from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.origin import Origin, split
 from spec_decode_exporter.scrape.poll.filtered_page import filtered_url
-from spec_decode_exporter.scrape.poll.poller import sibling_url
+from spec_decode_exporter.scrape.poll.server_details import sibling_url
 
 EVIL = "evil.example"
 _PIECES = st.sampled_from(

@@ -14,7 +14,9 @@ from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poller import DETAILS_INTERVAL, Polled, Poller, PollPace, PollRecord
+from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, Polled, PollRecord
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace
+from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
 from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
@@ -53,7 +55,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         pace=PollPace(1.0, 10.0, 0.01, 30.0, filtered=True),
         clock=SystemClock(),
         receive=receive,
-        tell=lambda event: reasons.append(str(event.fields.get("reason"))),
+        emit=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,
         record=record,
         budget=PollBudget(SystemClock(), 1),

@@ -29,7 +29,7 @@ from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poller import Polled
+from spec_decode_exporter.scrape.poll.poll_record import Polled
 from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
 TESTS = Path(__file__).parents[1]

@@ -21,6 +21,7 @@ from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State, is_whole
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.monitor.containment import Containment
 from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
@@ -34,7 +35,6 @@ from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.scrape.poll.poll_schedule import Throttle
 from spec_decode_exporter.window.engine_history import EngineHistory, EngineTotals
 from spec_decode_exporter.window.increments import Counts, Increment
 from spec_decode_exporter.window.ledger import Window

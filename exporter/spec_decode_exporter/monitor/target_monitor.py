@@ -32,8 +32,9 @@ from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poll_schedule import phase
-from spec_decode_exporter.scrape.poll.poller import Polled, Poller, PollPace, PollRecord
+from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace, phase
+from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import REASONS
 from spec_decode_exporter.views.engine_view import id_of
@@ -267,7 +268,7 @@ class TargetMonitor:
             ),
             clock=self._clock,
             receive=self._receive,
-            tell=lambda event: self._events.record(event, self._clock.wall(), target.name),
+            emit=lambda event: self._events.record(event, self._clock.wall(), target.name),
             attempted=lambda: self._errors.attempt("gone", self.item, self._tell_gone),
             record=self._record,
             budget=self._budget,

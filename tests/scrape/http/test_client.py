@@ -386,7 +386,7 @@ async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, mo
         answers.append(ResponseParser(max_body))
         return answers[-1]
 
-    monkeypatch.setattr("spec_decode_exporter.scrape.http.client.AnswerParser", kept)
+    monkeypatch.setattr("spec_decode_exporter.scrape.http.client.ResponseParser", kept)
     server = await fault_server(respond)
     await failure(client, server.url())
     (one,) = answers

@@ -55,20 +55,20 @@ def test_a_rotated_token_is_picked_up(secret):
 
 def test_a_file_that_keeps_changing_is_kept_in_memory_once(secret):
     settings = HttpSettings(authorization=Authorization(credentials_file=secret))
-    before = len(credentials._contents._kept)
+    before = len(credentials._contents._versions)
     for number in range(9):
         rotate(secret, f"hunter{number}")
         assert headers(settings) == {"Authorization": f"Bearer hunter{number}"}
-    assert len(credentials._contents._kept) == before + 1
+    assert len(credentials._contents._versions) == before + 1
 
 
 def test_of_many_files_the_oldest_makes_room():
     read = []
-    cache = credentials._Newest(lambda key: read.append(key) or key, 2)
+    cache = credentials._VersionCache(lambda key: read.append(key) or key, 2)
     for key in "abcac":
         assert cache.get(key, 1) == key
     assert read == ["a", "b", "c", "a"]
-    assert len(cache._kept) == 2
+    assert len(cache._versions) == 2
 
 
 def test_a_file_that_did_not_change_is_not_read_again(secret, monkeypatch):

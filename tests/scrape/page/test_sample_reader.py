@@ -467,7 +467,7 @@ def test_a_gauge_that_no_server_can_mean_is_absent(value):
 )
 def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
     names = {one.quantity: name for name, one in MEANINGS.items() if one.prefix in ("vllm:", "sglang:")}
-    value = factor * GAUGES[gauge].most
+    value = factor * GAUGES[gauge].max_value
     found = only(b"%b %b\n" % (names[gauge], repr(value).encode())).gauge(gauge)
     assert found == (value if is_read else None)
 
@@ -630,7 +630,7 @@ def test_both_tiers_share_what_is_large_of_a_whole_page():
     reader = SampleReader()
     for with_latencies in (True, False):
         finish(reader.read(NGRAM, with_latencies=with_latencies))
-    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+    assert reader._layouts[True].layout.starts is reader._layouts[False].layout.starts
 
 
 def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
@@ -639,10 +639,10 @@ def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
     replicas = [SampleReader(), SampleReader()]
     for number, reader in enumerate(replicas):
         finish(reader.read(page.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True))
-    assert replicas[0]._known[True] is replicas[1]._known[True]
-    known = weakref.ref(replicas[0]._known[True])
+    assert replicas[0]._layouts[True] is replicas[1]._layouts[True]
+    known = weakref.ref(replicas[0]._layouts[True])
     del replicas[0], reader
-    assert known() is replicas[0]._known[True]
+    assert known() is replicas[0]._layouts[True]
     replicas.clear()
     gc.collect()
     assert known() is None
@@ -678,7 +678,7 @@ def test_a_changed_layout_is_learned_and_shared_again(first_readings):
     assert finish(reader.read(more, with_latencies=False)) == read(more)
     assert finish(reader.read(more, with_latencies=True)) == read(more, with_latencies=True)
     assert finish(reader.read(more, with_latencies=False)) == read(more)
-    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+    assert reader._layouts[True].layout.starts is reader._layouts[False].layout.starts
     first_readings.clear()
     for with_latencies in (True, False, True):
         finish(reader.read(more, with_latencies=with_latencies))
@@ -759,7 +759,7 @@ def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
     for sample in reading.samples.values():
         assert all(value is None or (isinstance(value, int) and value >= 0) for value in sample.counters)
         for gauge, value in zip(Gauge, sample.gauges, strict=True):
-            assert value is None or 0 <= value <= GAUGES[gauge].most
+            assert value is None or 0 <= value <= GAUGES[gauge].max_value
         assert (sample.latencies is not None) == with_latencies
 
 
@@ -778,7 +778,7 @@ def test_a_histogram_of_too_many_buckets_is_refused():
 def test_the_old_layout_is_released_before_a_new_one_is_read():
     reader = SampleReader()
     finish(reader.read(b"# of no other reader\n" + NGRAM, with_latencies=True))
-    old = weakref.ref(reader._known[True])
+    old = weakref.ref(reader._layouts[True])
     reading = reader.read(NGRAM + b"#\n" * 5000, with_latencies=True)
     next(reading)
     gc.collect()
@@ -802,7 +802,7 @@ def test_layouts_of_large_pages_are_kept_as_long_as_all_have_room():
     for reader, page in zip(readers, pages, strict=True):
         assert len(page) > SMALL_LAYOUT
         finish(reader.read(page, with_latencies=True))
-    assert all(reader._known for reader in readers)
+    assert all(reader._layouts for reader in readers)
 
 
 def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each_time(first_readings):
@@ -813,5 +813,5 @@ def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each
     for _ in range(2):
         for reader, page in zip(readers, pages, strict=True):
             assert len(finish(reader.read(page, with_latencies=True)).samples) == 200
-    assert small._known
+    assert small._layouts
     assert len(first_readings) > 1 + len(pages)

@@ -239,7 +239,7 @@ def test_unless_there_was_an_answer_between_them(choice):
 
 def test_all_is_forgotten_with_a_restart(choice):
     choice.refuse(with_latencies=False)
-    choice.forget()
+    choice.reset()
     assert choice.filtered(with_latencies=True) is None
     choice.learn(shown("vllm-0.32.0-rust.om"), with_latencies=True)
     assert asked(choice.filtered(with_latencies=False)) & {b"vllm:spec_decode_num_drafts_created"} == set()

@@ -8,17 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.poll.poll_schedule import (
+    COST_SECONDS,
     EXCLUDED_POLLS,
     MAX_BACK_OFF,
     MAX_BACK_OFF_REFUSED,
     MAX_POLLS,
     MAX_WINDOW_SHARE,
     PHASES,
-    REMEMBERED_SECONDS,
     TARGET_PROCESSOR_SHARE,
     DutyCycle,
     ProcessingCost,
-    Throttle,
     back_off,
     next_tick,
     phase,
@@ -121,9 +120,9 @@ def test_the_shortest_answer_counts_because_others_waited():
 def test_what_an_answer_cost_is_forgotten_after_a_minute():
     duty = cycle()
     duty.answered(0, 0.001)
-    duty.answered(REMEMBERED_SECONDS, 0.04)
+    duty.answered(COST_SECONDS, 0.04)
     assert duty.interval() == 1
-    duty.answered(REMEMBERED_SECONDS + 0.1, 0.05)
+    duty.answered(COST_SECONDS + 0.1, 0.05)
     assert duty.interval() == 4
 
 
@@ -153,7 +152,7 @@ def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls
         moment += gap
         duty.answered(moment, seconds)
         answers.append((moment, seconds))
-        cheapest = min(cost for when, cost in answers if when >= moment - REMEMBERED_SECONDS)
+        cheapest = min(cost for when, cost in answers if when >= moment - COST_SECONDS)
         assert duty.interval() == pytest.approx(max(0.5, cheapest / 0.01), abs=0.501)
         assert duty.interval() >= cheapest / 0.01 - 0.001
 
@@ -162,10 +161,10 @@ def test_what_is_remembered_does_not_grow_with_the_polls():
     duty = cycle(0.1)
     for poll in range(10_000):
         duty.answered(poll * 0.1, 0.01)
-    assert len(duty._answers) == 1
+    assert len(duty._responses) == 1
     for poll in range(10_000):
         duty.answered(1000 + poll * 0.1, poll)
-    assert len(duty._answers) <= REMEMBERED_SECONDS / 0.1 + 2
+    assert len(duty._responses) <= COST_SECONDS / 0.1 + 2
 
 
 # What polls cost the exporter itself.
@@ -204,7 +203,7 @@ def test_what_a_poll_cost_us_is_forgotten_after_a_minute():
     for moment in range(10):
         own.polled(float(moment), 1.0)
     assert own.seconds == 1.0
-    own.polled(REMEMBERED_SECONDS + 20, 0.01)
+    own.polled(COST_SECONDS + 20, 0.01)
     assert own.seconds == 0.0
 
 
@@ -248,43 +247,3 @@ def test_the_share_of_a_core_is_kept_whatever_order_costs_come_in(costs, interva
     if counted:
         share = sum(counted) / len(counted) / duty.interval()
         assert share <= TARGET_PROCESSOR_SHARE * (1 + 2e-3) + 1e-9
-
-
-# What is done less often than polled.
-
-
-def times_due(seldom, moments, early=0.0):
-    """At which of the moments it was due, and then done."""
-    found = []
-    for moment in moments:
-        if seldom.is_due(moment, early):
-            seldom.done(moment)
-            found.append(moment)
-    return found
-
-
-def test_what_is_done_seldom_is_due_at_once_and_then_every_so_often():
-    assert times_due(Throttle(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
-
-
-def test_the_second_time_comes_earlier_by_the_phase_and_the_others_keep_the_interval():
-    assert times_due(Throttle(8.0, phase=0.75), range(100, 121)) == [100, 102, 110, 118]
-
-
-def test_a_poll_that_is_a_little_early_counts_where_that_is_allowed():
-    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
-    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
-
-
-def test_what_begins_again_is_due_at_once_and_spread_again():
-    seldom = Throttle(8.0, phase=0.5)
-    assert times_due(seldom, range(100, 106)) == [100, 104]
-    seldom.begin_again()
-    assert times_due(seldom, range(106, 120)) == [106, 110, 118]
-
-
-@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
-def test_no_phase_makes_it_rarer(phases):
-    for own in phases:
-        found = times_due(Throttle(5.0, own), [100 + 0.25 * poll for poll in range(200)])
-        assert max(after - before for before, after in pairwise(found)) <= 5.25

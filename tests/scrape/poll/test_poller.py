@@ -18,14 +18,10 @@ from spec_decode_exporter.scrape.poll.poll_budget import (
     PERMITS,
     PollBudget,
 )
-from spec_decode_exporter.scrape.poll.poller import (
-    DETAILS_INTERVAL,
-    LOG_AGAIN_AFTER,
-    Poller,
-    PollPace,
-    PollRecord,
-    sibling_url,
-)
+from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, LOG_AGAIN_AFTER, PollRecord
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace
+from spec_decode_exporter.scrape.poll.poller import Poller
+from spec_decode_exporter.scrape.poll.server_details import sibling_url
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES, ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import PageError, PollError, StatusError
 from tests.conftest import settle
@@ -143,7 +139,7 @@ def make(server, clock, received):
             pace=PollPace(**whole | pace),
             clock=clock,
             receive=take,
-            tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
+            emit=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
             attempted=attempted,
             record=record or PollRecord(),
             budget=budget or PollBudget(clock, 256),
@@ -964,7 +960,7 @@ async def test_few_large_pages_are_asked_for_at_a_time(make, server, clock, rece
     pollers = [make(url=f"http://a:{port}/metrics", budget=budget, filtered=False) for port in range(8)]
     server.page = large()
     for poller in pollers:
-        poller._large = {True, False}
+        poller._fetcher.large = {True, False}
     server.delay = go_on.wait
     tasks = [asyncio.create_task(poller.poll()) for poller in pollers]
     await settle(50)
@@ -993,7 +989,7 @@ async def test_a_target_that_waited_for_a_permit_says_so_by_its_interval(make, s
     for permit in held:
         await permit.__aenter__()
     poller = make(budget=budget, filtered=False)
-    poller._large = {True, False}
+    poller._fetcher.large = {True, False}
     waiting = asyncio.create_task(poller.poll())
     await clock.advance(4.5)
     for permit in held:

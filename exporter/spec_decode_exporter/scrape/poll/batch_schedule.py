@@ -1,7 +1,7 @@
-"""vLLM's ``num_speculative_tokens_per_batch_size``: fewer draft tokens for larger batches.
+"""Batch schedule, vLLM's ``num_speculative_tokens_per_batch_size``: fewer draft tokens for larger batches.
 
-vLLM takes ``[[first, last, tokens], …]``: batch sizes from 1, both ends included, without overlaps. Gaps, and
-batches beyond the last range, keep the tokens of the range before (``vllm/config/speculative.py``).
+vLLM takes ``[[first, last, tokens], …]``: batch sizes from 1, both ends included, without overlaps. Gaps and
+batches beyond the last range keep the tokens of the previous range (``vllm/config/speculative.py``).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Final
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 MAX_RANGES: Final = 64
-"""Ranges of a schedule. A range for each power of two needs 32."""
+"""Maximum number of ranges. One range for each power of two needs 32."""
 MAX_BATCH: Final = 2**31
-"""Requests in a batch."""
+"""Maximum requests in a batch."""
 
 SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
 
 
 class ScheduleError(ValueError):
-    """A schedule that is not used; the text says why and repeats nothing of it."""
+    """Unusable schedule; the text is the reason and quotes none of its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSchedule:
-    """Draft tokens by batch size. Without ranges K holds for every batch."""
+    """Draft tokens by batch size. Without ranges K applies to every batch."""
 
     firsts: tuple[int, ...] = ()
-    """The first batch size of each range, ascending."""
+    """First batch size of each range, ascending."""
     tokens: tuple[int, ...] = ()
     """Draft tokens of each range."""
 
@@ -39,11 +39,11 @@ class BatchSchedule:
 
     @property
     def pauses(self) -> bool:
-        """Return whether the server drafts nothing for some batch sizes."""
+        """True if the server drafts no tokens for some batch sizes."""
         return 0 in self.tokens
 
     def at(self, running_requests: float) -> int | None:
-        """Return the draft tokens for a batch of that size; None if the schedule does not say."""
+        """Return the draft tokens for a batch size; None below the first range."""
         place = bisect_right(self.firsts, running_requests)
         return self.tokens[place - 1] if place else None
 
@@ -52,12 +52,12 @@ NO_SCHEDULE: Final = BatchSchedule()
 
 
 def batch_schedule(value: object) -> BatchSchedule:
-    """Read the value of the setting, in any order; None is no schedule.
+    """Parse the value of the setting, ranges in any order; None is no schedule.
 
-    A schedule is read as a whole or not at all: part of one would say something else.
+    An invalid range invalidates the schedule: a part of it would be another schedule.
 
     Raises:
-        ScheduleError: The value is no schedule, or is beyond the bounds.
+        ScheduleError: The value is not a schedule, or exceeds the limits.
     """
     if value is None:
         return NO_SCHEDULE

@@ -6,7 +6,7 @@ import ssl
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from spec_decode_exporter.core.pem import as_file
+from spec_decode_exporter.scrape.http.credentials import pem_file
 from spec_decode_exporter.web.security.schema import CURVES, IF_GIVEN, VERIFIED
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _address(name: str) -> str:
 def _identify(context: ssl.SSLContext, tls: TlsServer) -> None:
     key_text = tls.key.get_secret_value() if tls.key else None
     try:
-        with as_file(tls.cert, tls.cert_file) as cert, as_file(key_text, tls.key_file) as key:
+        with pem_file(tls.cert, tls.cert_file) as cert, pem_file(key_text, tls.key_file) as key:
             # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
             context.load_cert_chain(cert or "", key, password="")
     except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none tells a key
