@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from spec_decode_exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
+from spec_decode_exporter.config.labels import MOST_LABELS
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import (
     Config,
@@ -18,88 +17,14 @@ from spec_decode_exporter.config.schema import (
     TargetSettings,
 )
 from spec_decode_exporter.discovery import discoverer as module
-from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries, merge
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery import target_merge
+from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
     return Target(url, name, tuple(sorted(labels.items())), discovery=discovery)
-
-
-def test_a_page_found_twice_is_watched_once_under_its_first_name():
-    static = target("http://a:80/metrics", "chat", "static", team="x")
-    found = target("http://a/metrics", "a:80", "file", team="y", rack="1")
-    assert merge([[static], [found]]) == (
-        target("http://a:80/metrics", "chat", "static", team="x", rack="1"),
-    )
-
-
-def test_a_page_that_a_list_repeats_without_end_has_bounded_labels_and_those_of_other_lists():
-    flood = [
-        target("http://a:1/metrics", "a", "http", **{f"l{number}": "x", f"m{number}": "x"})
-        for number in range(200)
-    ]
-    good = target("http://a:1/metrics", "pod", "kubernetes", zone="b")
-    ((one,), (other,)) = merge([flood]), merge([flood, [good]])
-    assert len(one.labels) == MOST_LABELS + 1
-    assert set(other.labels) == {*one.labels, ("zone", "b")}
-    assert list(other.labels) == sorted(other.labels)
-
-
-def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
-    sorted_labels = []
-    monkeypatch.setattr(
-        module, "sorted", lambda labels: sorted_labels.append(len(labels)) or sorted(labels), raising=False
-    )
-    merge([[target("http://a:1/metrics", "a", **{f"l{number}": "x"}) for number in range(1_000)]])
-    assert sum(sorted_labels) <= (MOST_LABELS + 1) ** 2
-
-
-def test_a_configured_page_speculates_as_its_pod_is_told_where_it_is_found_there_too():
-    static = target("http://a:1/metrics", "chat", "static")
-    told = ServedSpeculation("mtp", 2)
-    found = replace(target("http://a:1/metrics", "n/a", "kubernetes"), pod_arguments=told)
-    (one,) = merge([[static], [found]])
-    assert (one.name, one.pod_arguments) == ("chat", told)
-
-
-def test_a_second_page_of_the_same_name_is_called_by_its_address():
-    pages = [
-        "http://a:1/metrics",
-        "http://b:1/metrics",
-        "http://b:1/other",
-        "http://b:1/other?x=1",
-        "http://b:1/other?x=2",
-    ]
-    names = [one.name for one in merge([[target(url, "n") for url in pages]])]
-    assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
-
-
-def test_many_pages_of_one_path_are_numbered_without_trying_every_number_again(monkeypatch):
-    tried = []
-
-    def counted(first):
-        for number in count(first):
-            tried.append(number)
-            yield number
-
-    monkeypatch.setattr("spec_decode_exporter.discovery.discoverer.count", counted)
-    pages = [Target(f"http://b:1/metrics?part={part}", "b:1") for part in range(500)]
-    names = [target.name for target in merge([pages])]
-    assert len(set(names)) == 500
-    assert names[:4] == ["b:1", "b:1/metrics", "b:1/metrics#2", "b:1/metrics#3"]
-    assert len(tried) == 498
-
-
-def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
-    path = "p" * 2000
-    pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
-    names = [target.name for target in merge([pages])]
-    assert len(set(names)) == 20
-    assert max(map(len, names)) <= MOST_LABEL_VALUE
-    assert names[3].endswith("p#2")
 
 
 def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
@@ -255,14 +180,14 @@ async def test_a_list_that_cannot_be_put_together_with_the_others_leaves_them_al
     start, clock, log, monkeypatch
 ):
     bad, sound = Way("bad", 5.0, [B]), Way("sound", 5.0, [A])
-    identity = module.identity
+    identity = target_merge.identity
 
     def defect(url):
         if url == B.url:
             raise KeyError(url)
         return identity(url)
 
-    monkeypatch.setattr(module, "identity", defect)
+    monkeypatch.setattr(target_merge, "identity", defect)
     discoverer, told = start(bad, sound)
     await clock.advance(11)
     assert told[-1] == ["s", "a"]
@@ -270,7 +195,7 @@ async def test_a_list_that_cannot_be_put_together_with_the_others_leaves_them_al
     assert [(entry["event"], entry["reason"]) for entry in log] == [
         ("discovery_failed", "unexpected: KeyError")
     ]
-    monkeypatch.setattr(module, "identity", identity)
+    monkeypatch.setattr(target_merge, "identity", identity)
     await clock.advance(5)
     assert told[-1] == ["s", "b", "a"]
     assert log[-1]["event"] == "discovery_recovered"

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.schema import Config, DnsDiscovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 NAME = "_metrics._tcp.vllm.test"
 

@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.discovery import file_sd
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 @pytest.fixture

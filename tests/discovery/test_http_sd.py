@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from spec_decode_exporter.config.schema import Authorization, HttpDiscovery, Scrape
 from spec_decode_exporter.discovery import http_sd
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 @pytest.fixture

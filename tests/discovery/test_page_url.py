@@ -14,7 +14,8 @@ from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.config.url import MOST_PATH
 from spec_decode_exporter.discovery import page_url as module
-from spec_decode_exporter.discovery.kubernetes.pods import Pod, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.kubernetes.pod import Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader, UnusablePodError
 from spec_decode_exporter.discovery.page_url import (
     MAX_PARAMETER_CHARACTERS,
     MAX_PARAMETERS,
@@ -22,7 +23,7 @@ from spec_decode_exporter.discovery.page_url import (
     page_url,
     request_target,
 )
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.origin import Origin, split

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
 from spec_decode_exporter.config.schema import HeaderValues, Scrape
 from spec_decode_exporter.discovery.group_reader import MAX_GROUPS, MAX_LIST_LABELS, MAX_TARGETS
-from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS, Listing
 
 

@@ -10,7 +10,7 @@ from spec_decode_exporter.config.schema import Config, Scrape
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.group_reader import json_groups
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 from spec_decode_exporter.web.security.schema import WebSettings

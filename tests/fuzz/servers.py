@@ -10,9 +10,10 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.core.cooperative_yield import cooperatively
+from spec_decode_exporter.discovery.kubernetes.api_access import Access
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
-from spec_decode_exporter.discovery.kubernetes.pods_api import Access, PodsApi, _events
+from spec_decode_exporter.discovery.kubernetes.pods_api import PodsApi, _events
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation, pod_speculation
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES

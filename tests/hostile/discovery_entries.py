@@ -21,13 +21,14 @@ from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSetti
 from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
 from spec_decode_exporter.core.cooperative_yield import cooperatively, finish
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
+from spec_decode_exporter.discovery.kubernetes.api_access import Access
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
-from spec_decode_exporter.discovery.kubernetes.pods import MAX_PORTS, Pod, PodReader, UnusablePodError
-from spec_decode_exporter.discovery.kubernetes.pods_api import Access
+from spec_decode_exporter.discovery.kubernetes.pod import Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
 from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS, FleetLabels
 from spec_decode_exporter.discovery.page_url import MAX_PARAMETER_CHARACTERS, MAX_PARAMETERS, ip_and_port
-from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader

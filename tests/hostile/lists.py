@@ -22,7 +22,7 @@ from spec_decode_exporter.discovery.group_reader import (
     MAX_TEXT_CHARACTERS,
 )
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS
 from tests.hostile import files, pods
 from tests.hostile.making import MIB, NO_LIST, as_json, filled, repeated, served

@@ -14,9 +14,10 @@ from spec_decode_exporter.discovery.group_reader import (
     MAX_TARGETS,
 )
 from spec_decode_exporter.discovery.kubernetes.api_objects import MAX_CHARACTERS as MOST_POD_CHARACTERS
-from spec_decode_exporter.discovery.kubernetes.pod_discovery import MAX_PODS, PodDiscovery
+from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
+from spec_decode_exporter.discovery.kubernetes.pod_targets import MAX_PODS
 from spec_decode_exporter.discovery.kubernetes.pods_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.scrape.http.response import MIN_PIECES, PIECE_BYTES
 from tests.hostile.making import MIB, NO_LIST, Server, as_json, filled, served
 from tests.hostile.row import RejectedError, Row

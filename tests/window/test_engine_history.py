@@ -425,9 +425,9 @@ class TestConfiguredTokens:
     def test_another_k_begins_the_windows_again(self, engine):
         assert engine.history.tokens == 6
         engine.history.configure_tokens(7)
-        assert (engine.history.beginnings, engine.window(30.0).polls) == (1, 0)
+        assert (engine.history.window_resets, engine.window(30.0).polls) == (1, 0)
 
     def test_that_nobody_says_any_more_does_not(self, engine):
         engine.history.configure_tokens(0)
         assert engine.history.tokens < 6
-        assert (engine.history.beginnings, engine.window(30.0).polls) == (0, 4)
+        assert (engine.history.window_resets, engine.window(30.0).polls) == (0, 4)

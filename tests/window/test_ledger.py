@@ -7,10 +7,10 @@ import pytest
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample_reader import MAX_REQUESTS
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import NANO, Known, Ledger, Window
+from spec_decode_exporter.window.ledger import NANO, Ledger, PublishedValues, Window
 from spec_decode_exporter.window.merge import merge_windows
 
-ALL_KNOWN = Known((True,) * len(Counter), (True,) * 3, 2)
+ALL_KNOWN = PublishedValues((True,) * len(Counter), (True,) * 3, 2)
 
 
 def increment(begin, end, *, drafts=1, positions=(1, 0), gauges=(0.0, 0.0, 0.0)):
@@ -75,7 +75,7 @@ def test_under_half_its_length_or_three_increments_a_window_is_partial(seconds, 
 
 
 def test_what_an_engine_does_not_tell_is_none_and_not_0():
-    known = Known(tuple(one is not Counter.DECODE_STEPS for one in Counter), (True, False, True), 2)
+    known = PublishedValues(tuple(one is not Counter.DECODE_STEPS for one in Counter), (True, False, True), 2)
     window = ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known)
     assert window[Counter.DECODE_STEPS] is None
     assert window[Counter.DRAFTS] == 1
@@ -83,7 +83,7 @@ def test_what_an_engine_does_not_tell_is_none_and_not_0():
 
 
 def test_decode_steps_that_are_published_late_say_nothing_under_a_minute():
-    known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
     ledger = ledger_of(increment(0.0, 59.0))
     for length, told in ((59.0, False), (60.0, True), (300.0, True)):
         window = ledger.window(length, 1.0, 59.0, known)
@@ -93,7 +93,7 @@ def test_decode_steps_that_are_published_late_say_nothing_under_a_minute():
 
 
 def test_decode_steps_that_are_published_late_say_nothing_on_a_long_window_that_only_begins_to_fill():
-    known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
     for covered, told in ((30.0, False), (53.0, False), (55.0, True)):
         window = ledger_of(increment(0.0, covered)).window(300.0, 1.0, covered, known)
         assert (window[Counter.DECODE_STEPS] is not None) is told
@@ -143,7 +143,7 @@ def test_positions_that_are_not_there_again_after_a_restart_add_nothing():
 
 
 def test_every_position_up_to_k_is_there():
-    known = Known((True,) * len(Counter), (True,) * 3, 5)
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 5)
     assert ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known).positions == (1, 0, 0, 0, 0)
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, Known, Ledger
+from spec_decode_exporter.window.ledger import MEAN_GAUGES, Ledger, PublishedValues
 from spec_decode_exporter.window.merge import STEPS, merge_windows
 
-KNOWN = Known((True,) * len(Counter), (True,) * len(MEAN_GAUGES), 2)
-UNKNOWN = Known((True, True, True, False, *(True,) * (len(Counter) - 4)), (True, False, True), 2)
+KNOWN = PublishedValues((True,) * len(Counter), (True,) * len(MEAN_GAUGES), 2)
+UNKNOWN = PublishedValues((True, True, True, False, *(True,) * (len(Counter) - 4)), (True, False, True), 2)
 
 
 def window_of(drafts, *, offset=0.0, interval=1.0, gauges=(2.0, 0.0, 0.5), known=KNOWN, positions=(1, 0)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, MAX_TARGETS, json_groups, yaml_groups
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 
 if TYPE_CHECKING:
@@ -24,72 +24,73 @@ if TYPE_CHECKING:
     from spec_decode_exporter.discovery.target import Target
 
 REFRESH_SECONDS: Final = 5.0
-"""Seconds from one look at the files' times and sizes to the next. Only what changed is read."""
+"""Seconds between two checks of the files' times and sizes. Only changed files are read."""
 
 MAX_FILES: Final = 1_000
-"""The most files that match one pattern."""
+"""Maximum files that match one pattern."""
 MAX_ENTRIES: Final = 100_000
-"""The most entries of the directory of a pattern with wild cards."""
+"""Maximum entries of the directory of a pattern with wild cards."""
 MAX_PATTERN_BYTES: Final = 16 * 2**20
-"""The most bytes of all files that match one pattern."""
+"""Maximum bytes of all files that match one pattern."""
 _REST: Final = 10.0
-"""A look that took one second of work is followed by a pause of at least 10 s."""
+"""Seconds of pause after each second of processor time."""
 _MAX_PROBLEMS: Final = 3
 
 _WILD: Final = frozenset("*?[")
 
 Stamp = tuple[int, int, int]
-"""A file's modification time, size and inode: if they stay, so did the content."""
+"""Modification time, size and inode of a file: equal stamps mean equal content."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    """What one file held when it was read last; of a file that cannot be read, what it held before."""
+class _ListFile:
+    """Last readable content of one file."""
 
     stamp: Stamp | None = None
     targets: tuple[Target, ...] | None = None
-    """None until it could be read once."""
+    """None until the first successful reading."""
     problem: str | None = None
 
 
 class FileDiscovery:
-    """The targets in the files that match one pattern."""
+    """Targets in the files that match one pattern."""
 
     kind: Final = "file"
 
     def __init__(self, pattern: Path, scrape: Scrape) -> None:
-        """Look for ``pattern``, whose last part may have wild cards."""
+        """Read the files of ``pattern``; its last part may have wild cards."""
         self.name = self.key = f"{self.kind} {pattern}"
         self.refresh = REFRESH_SECONDS
         self._pattern = pattern
         self._listing = Listing(self.name, self.kind, scrape)
-        self._files: dict[Path, _Listed] = {}
+        self._files: dict[Path, _ListFile] = {}
 
     async def targets(self) -> Sequence[Target]:
-        """Look at the files again, beside the event loop.
+        """Check the files in a thread.
 
         Raises:
-            DiscoveryError: No file matches, or one cannot be read: its last targets stay, those of the other
-                files are up to date.
+            DiscoveryError: No file matches, or one is unreadable. Its last targets stay; those of the other
+            files
+                are up to date.
         """
-        return await asyncio.to_thread(self._look)
+        return await asyncio.to_thread(self._check_files)
 
-    def _look(self) -> Sequence[Target]:
+    def _check_files(self) -> Sequence[Target]:
         begin = thread_time()
         try:
-            return self._found()
+            return self._read_changed()
         finally:
             self.refresh = max(REFRESH_SECONDS, _REST * (thread_time() - begin))
 
-    def _found(self) -> Sequence[Target]:
+    def _read_changed(self) -> Sequence[Target]:
         paths = self._paths()
         before, self._files = self._files, {}
         targets: list[Target] = []
         for path in paths:
-            self._files[path] = self._listed(path, before.get(path, _Listed()))
+            self._files[path] = self._updated(path, before.get(path, _ListFile()))
             targets += self._files[path].targets or ()
             if len(targets) > MAX_TARGETS:
-                # The files after it are not kept: they could have another list's worth of targets each.
+                # The files after it are not kept: each could have the maximum of targets.
                 raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several patterns")
         if not paths:
             raise DiscoveryError("there is no such file", targets)
@@ -97,18 +98,18 @@ class FileDiscovery:
         return targets
 
     def _check(self, targets: Sequence[Target]) -> None:
-        """Raise if one of the files cannot be used."""
-        problems = [f"{path}: {listed.problem}" for path, listed in self._files.items() if listed.problem]
+        """Raise an error if a file is unusable."""
+        problems = [f"{path}: {file.problem}" for path, file in self._files.items() if file.problem]
         if not problems:
             return
         more = len(problems) - _MAX_PROBLEMS
         shown = [*problems[:_MAX_PROBLEMS], *([f"and {more} more files"] if more > 0 else [])]
-        # What a file that was never read holds is not known, but an earlier discovery may have known it.
-        unknown = any(listed.targets is None for listed in self._files.values())
+        # The content of a file that was never readable is unknown, but an earlier discovery may have read it.
+        unknown = any(file.targets is None for file in self._files.values())
         raise DiscoveryError("; ".join(shown), None if unknown else targets)
 
     def _paths(self) -> list[Path]:
-        """Return the files that match, sorted, so that the targets' order does not depend on the disk's."""
+        """Return the matching files, sorted: the order of targets must not depend on the file system."""
         if not _WILD & set(self._pattern.name):
             return [self._pattern] if self._pattern.exists() else []
         try:
@@ -132,15 +133,15 @@ class FileDiscovery:
                     raise DiscoveryError(f"matches more than {MAX_FILES} files")
         return names
 
-    def _listed(self, path: Path, before: _Listed) -> _Listed:
+    def _updated(self, path: Path, before: _ListFile) -> _ListFile:
         stamp = before.stamp
         try:
             stamp = _stamp(path)
-            return before if stamp == before.stamp else _Listed(stamp, tuple(self._read(path)))
+            return before if stamp == before.stamp else _ListFile(stamp, tuple(self._read(path)))
         except OSError as error:
-            return _Listed(None, before.targets, f"cannot be read: {error.strerror or error}")
+            return _ListFile(None, before.targets, f"cannot be read: {error.strerror or error}")
         except DiscoveryError as error:
-            return _Listed(stamp, before.targets, str(error))
+            return _ListFile(stamp, before.targets, str(error))
 
     def _read(self, path: Path) -> list[Target]:
         groups = json_groups if path.suffix.lower() == ".json" else yaml_groups
@@ -148,12 +149,12 @@ class FileDiscovery:
 
 
 def _stamp(path: Path) -> Stamp:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise OSError("it is not a plain file")
-    if found.st_size > MAX_LIST_BYTES:
+    if status.st_size > MAX_LIST_BYTES:
         raise DiscoveryError(f"is larger than {size_text(MAX_LIST_BYTES)}")
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _size(path: Path) -> int:

@@ -104,7 +104,7 @@ class EngineMonitor:
         """Judge by other assumptions from now on."""
         self._evaluator.assumptions = assumptions
         if self._experience.assume(assumptions):  # no window may mix what two methods did
-            self.history.begin_again()
+            self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
 
     def observe(
@@ -298,7 +298,7 @@ class EngineMonitor:
         empty = not history.window(self._windows[-1]).polls
         if empty or self._containment.failed("judgement", moment):
             return []
-        return self._notifier.tell(evaluation, moment, history.tokens, history.beginnings)
+        return self._notifier.tell(evaluation, moment, history.tokens, history.window_resets)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Find what is broken: what two successive polls say is, since a single page can be torn."""

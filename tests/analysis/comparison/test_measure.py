@@ -21,7 +21,7 @@ from spec_decode_exporter.figures.latency import quantile
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Known, Ledger
+from spec_decode_exporter.window.ledger import Ledger, PublishedValues
 from spec_decode_exporter.window.merge import merge_windows
 
 
@@ -98,7 +98,7 @@ def gauged(engine, missed, number=300):
             counters = [4 if counter is Counter.FIRST_TOKENS else 100 for counter in Counter]
             ledger.add(Increment(begin, end, tuple(counters), ()), (16.0, 0.0, 0.5), 1.0)
             begin = end
-    return ledger.window(number, 1.0, begin, Known((True,) * len(Counter), (True,) * 3, 0))
+    return ledger.window(number, 1.0, begin, PublishedValues((True,) * len(Counter), (True,) * 3, 0))
 
 
 @pytest.mark.parametrize("missed", [(), (100, 101)])

@@ -17,10 +17,15 @@ from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Config, Discovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.discovery.kubernetes import api_objects, pod_discovery, pods_api
+from spec_decode_exporter.discovery.kubernetes import (
+    api_access,
+    api_objects,
+    pod_targets,
+    pods_api,
+)
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.kubernetes.pods_api import ApiError
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -204,14 +209,14 @@ async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
 
 
 async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_discovery, "MAX_PODS", 3)
+    monkeypatch.setattr(pod_targets, "MAX_PODS", 3)
     api.pods = [pod(name) for name in "abcd"]
     with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
         await discovery().targets()
 
 
 async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_discovery, "MAX_TARGETS", 3)
+    monkeypatch.setattr(pod_targets, "MAX_TARGETS", 3)
     api.pods = [pod("a"), pod("b", port="1,2")]
     way = discovery()
     assert len(await way.targets()) == 3
@@ -254,7 +259,7 @@ async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadab
 
 
 async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
-    monkeypatch.setattr(pod_discovery, "_MAX_WARNINGS", 2)
+    monkeypatch.setattr(pod_targets, "_MAX_WARNINGS", 2)
     api.pods = [pod(name, port="none!") for name in "abcd"]
     assert await discovery().targets() == []
     assert len(log) == 2
@@ -271,7 +276,7 @@ async def test_a_packed_response_is_not_unpacked(api, discovery):
 async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(
     api, discovery, monkeypatch, log
 ):
-    monkeypatch.setattr(pod_discovery, "_MAX_WARNINGS", 3)
+    monkeypatch.setattr(pod_targets, "_MAX_WARNINGS", 3)
     looks = discovery()
     for number in range(20):
         api.pods = [pod("a", port="none!" if number % 2 else "8000")]
@@ -611,9 +616,9 @@ async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, 
 
 def test_what_expired_is_known_by_its_reason_too():
     status = {"kind": "Status", "reason": "Expired", "message": "too old"}
-    assert isinstance(api_objects.refused(status), api_objects.ExpiredError)
-    assert isinstance(api_objects.refused({"code": 410}), api_objects.ExpiredError)
-    assert not isinstance(api_objects.refused({"code": 500, "reason": "x"}), api_objects.ExpiredError)
+    assert isinstance(api_objects.watch_error(status), api_objects.ExpiredError)
+    assert isinstance(api_objects.watch_error({"code": 410}), api_objects.ExpiredError)
+    assert not isinstance(api_objects.watch_error({"code": 500, "reason": "x"}), api_objects.ExpiredError)
 
 
 async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
@@ -630,19 +635,19 @@ class TestInACluster:
     def account_fixture(self, api, tmp_path, monkeypatch):
         (tmp_path / "token").write_text("rotating")
         (tmp_path / "namespace").write_text("mine\n")
-        monkeypatch.setattr(pods_api, "SERVICE_ACCOUNT", tmp_path)
+        monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", tmp_path)
         return tmp_path
 
     def test_the_api_is_asked_as_the_service_account(self, account):
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-        access = pods_api.Access.of(KubernetesDiscovery(), environ)
+        access = api_access.Access.of(KubernetesDiscovery(), environ)
         assert access.url == "https://10.0.0.1:443"
         assert access.http.authorization.credentials_file == account / "token"
         assert access.http.tls_config.ca_file == account / "ca.crt"
 
     def test_an_api_of_ipv6_is_asked_in_brackets(self):
         environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-        assert pods_api.Access.of(KubernetesDiscovery(), environ).url == "https://[fd00::1]:443"
+        assert api_access.Access.of(KubernetesDiscovery(), environ).url == "https://[fd00::1]:443"
 
     async def test_the_own_namespace_is_looked_in(self, account, discovery, api):
         await discovery(None).targets()
@@ -652,7 +657,7 @@ class TestInACluster:
     def test_an_address_that_is_no_host_and_port_gets_no_token(self, port):
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": port}
         with pytest.raises(ApiError, match="configure `api_server`") as caught:
-            pods_api.Access.of(KubernetesDiscovery(), environ)
+            api_access.Access.of(KubernetesDiscovery(), environ)
         assert "evil" not in str(caught.value)
 
     @pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
@@ -670,7 +675,7 @@ class TestInACluster:
     async def test_without_a_service_account_it_is_said_what_to_configure(
         self, discovery, monkeypatch, tmp_path
     ):
-        monkeypatch.setattr(pods_api, "SERVICE_ACCOUNT", tmp_path / "none")
+        monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", tmp_path / "none")
         with pytest.raises(DiscoveryError, match="configure `namespaces`"):
             await discovery(None).targets()
 

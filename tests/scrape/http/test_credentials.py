@@ -15,7 +15,6 @@ from spec_decode_exporter.config.http_settings import (
     HttpSettings,
     TlsConfig,
 )
-from spec_decode_exporter.core import pem
 from spec_decode_exporter.scrape.http import credentials
 from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
 from spec_decode_exporter.scrape.poll_errors import PollError
@@ -165,7 +164,7 @@ def test_checks_are_left_out_only_when_asked():
     ids=["files", "texts", "both"],
 )
 def test_a_client_certificate_is_loaded_and_no_copy_stays(identity, certificates, tmp_path, monkeypatch):
-    monkeypatch.setattr(pem, "_IN_MEMORY", tmp_path)
+    monkeypatch.setattr(credentials, "_IN_MEMORY", tmp_path)
     assert ssl_context(tls(**identity(certificates.certificate, certificates.key)))
     assert list(tmp_path.iterdir()) == []
 

@@ -15,7 +15,7 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.parser import read_page
 from spec_decode_exporter.scrape.poll_errors import PageError
 
-DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reliability.md"
 WANTED = b"vllm:spec_decode_num_drafts_total"
 
 REASONS = {

@@ -57,7 +57,7 @@ class PageChoice:
         self._expected = frozenset(series for series in shown.series if series.name in self._requested[False])
 
     def is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
-        """Return whether a filtered page has all series of the last trusted page (of histograms, any bucket)."""
+        """Return whether a filtered page has all series of the last trusted page; any bucket counts."""
         requested = self._requested.get(with_latencies, frozenset())
         return self._expected <= shown.series and requested & self._names <= shown.names
 

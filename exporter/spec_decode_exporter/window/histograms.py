@@ -1,4 +1,4 @@
-"""Latency histograms over the longest window: a ring of their own, filled at a slower pace."""
+"""Histograms of one engine: latencies over the longest window, and acceptance rates of polls."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.ring import Ring, difference
 
+ACCEPTANCE_BOUNDS = tuple(tenth / 10 for tenth in range(1, 11))
+"""Upper bounds of the buckets: acceptance rates 0.1 … 1.0; rates above, from torn pages, are in +Inf."""
 GONE_PAGES = 3
-"""After so many intervals without histograms their window is no longer shown."""
+"""Intervals without histograms after which their window is empty."""
 
 Bounds = tuple[tuple[Latency, tuple[float, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """The histograms at one poll; ``counts`` of all of them behind one another."""
+    """Histograms of one poll; ``counts`` of all of them concatenated."""
 
     moment: float
     counts: tuple[int, ...]
 
 
 class HistogramLedger:
-    """The histograms' increments of one engine."""
+    """Ring of latency histograms: separate from the counters, since histograms are polled less often."""
 
     def __init__(self, length: float) -> None:
-        """Keep ``length`` seconds, the longest window's."""
+        """Keep ``length`` seconds, the longest window."""
         self._length = length
         self._ring = Ring(length)
         self._bounds: Bounds = ()
@@ -38,22 +40,22 @@ class HistogramLedger:
         self._interval = 0.0
 
     def keep(self, length: float) -> None:
-        """Keep another length from now on."""
+        """Change the length."""
         self._length = self._ring.keep = length
 
     def clear(self) -> None:
-        """Start the window anew with the next increment."""
+        """Reset the window; it restarts with the next increment."""
         self._ring.clear()
 
     def reset(self, begin: float | None) -> None:
-        """Note that the counters began anew at ``begin``; None if that moment is of no use."""
+        """Handle a reset of the counters at ``begin``; None if that time is unknown."""
         empty = (0,) * sum(len(bounds) for _, bounds in self._bounds)
         self._before = _Point(begin, empty) if begin is not None and self._bounds else None
 
     def add(self, latencies: Mapping[Latency, Buckets], moment: float, interval: float) -> None:
-        """Take the histograms of a page that was read with them; ``interval`` is that of such pages."""
+        """Add the histograms of a page; ``interval`` is that of polls with histograms."""
         self._interval, self._newest = interval, moment
-        # Sorted, since a filtered page may have them in another order than the whole one.
+        # Sorted: the order on a filtered page may differ from that on the whole page.
         ordered = sorted(latencies.items())
         bounds = tuple((latency, buckets.bounds) for latency, buckets in ordered)
         counts = tuple(count for _, buckets in ordered for count in buckets.counts)
@@ -69,21 +71,21 @@ class HistogramLedger:
             self._ring.add(before.moment, moment, [increment], interval)
 
     def window(self, newest: float) -> dict[Latency, Buckets]:
-        """Return how many observations each bucket got over the window, cumulative as on a page.
+        """Return the observations over the window, cumulative by bucket as on a page.
 
-        The window reaches back from the newest page *with histograms*: from ``newest``, the newest poll of
-        all, it would lose an increment at its far end before it gets one at its near end. Empty where that
-        page is so old that it says nothing of now.
+        The window ends at the newest page *with histograms*. If it ended at ``newest``, the newest poll, it
+        would lose its oldest increment before the next one arrives. The result is empty if that page is too
+        old.
         """
         if newest - self._newest > GONE_PAGES * self._interval:
             return {}
         (rows,) = self._ring.since(self._newest - self._length - self._interval / 2)
-        if len(rows) < 2:  # noqa: PLR2004 - a first row and a last one
+        if len(rows) < 2:  # noqa: PLR2004 - the first row and the last one
             return {}
         return self._by_latency(difference(rows[0], rows[-1]))
 
     def _by_latency(self, counts: Sequence[int]) -> dict[Latency, Buckets]:
-        """Split the counts of all histograms, behind one another, into those of each."""
+        """Split the concatenated counts by histogram."""
         histograms: dict[Latency, Buckets] = {}
         start = 0
         for latency, bounds in self._bounds:
@@ -93,5 +95,33 @@ class HistogramLedger:
 
 
 def _is_cumulative(buckets: Buckets) -> bool:
-    """Return whether no bucket got fewer observations than the one below it, and none lost any."""
+    """Return whether all counts are valid: cumulative and not negative."""
     return all(lower <= higher for lower, higher in pairwise((0, *buckets.counts)))
+
+
+class PollHistogram:
+    """Histogram of the polls' acceptance rates, weighted by draft tokens."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+        """Accepted tokens: the weighted sum of the rates."""
+        self._buckets = [0] * (len(ACCEPTANCE_BOUNDS) + 1)
+
+    def observe(self, draft_tokens: int, accepted_tokens: int) -> None:
+        """Add a poll's increment; without draft tokens it has no rate and no weight."""
+        # A torn page can have accepted tokens without their drafts: the next poll corrects the sum.
+        self.sum += accepted_tokens
+        if draft_tokens <= 0:
+            return
+        # In integers, so that a rate of exactly 0.3 is not above 0.3.
+        tenths = -(-accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens)
+        self._buckets[min(max(tenths, 1), len(self._buckets)) - 1] += draft_tokens
+
+    def cumulative(self) -> list[tuple[str, int]]:
+        """Return the buckets as exported: upper bound and cumulative count."""
+        total = 0
+        result = []
+        for bound, count in zip((*map(str, ACCEPTANCE_BOUNDS), "+Inf"), self._buckets, strict=True):
+            total += count
+            result.append((bound, total))
+        return result

@@ -10,13 +10,8 @@ from pydantic import ValidationError
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
 from spec_decode_exporter.config.schema import Scrape
-from spec_decode_exporter.discovery.kubernetes.pods import (
-    MAX_ARGUMENTS,
-    MAX_PORTS,
-    Pod,
-    PodReader,
-    UnusablePodError,
-)
+from spec_decode_exporter.discovery.kubernetes.pod import MAX_ARGUMENTS, Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
