@@ -43,7 +43,7 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS
     from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
     from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
-    from spec_decode_exporter.requests.request_record import MAX_NAME as MOST_REQUEST_NAME
+    from spec_decode_exporter.requests.request_record import MOST_NAME as MOST_REQUEST_NAME
     from spec_decode_exporter.scrape.page.layout_map import (
         MAX_ENGINES,
         MAX_NAME,

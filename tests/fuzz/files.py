@@ -47,7 +47,7 @@ def _keeps_secrets(error: ConfigError) -> None:
 def check_yaml_targets(data: bytes) -> None:
     """Targets of a file, read as the discovery reads it."""
     path = file_of(data, "targets.yml")
-    _listed(lambda: FileDiscovery(path, Scrape())._look())
+    _listed(lambda: FileDiscovery(path, Scrape())._check_files())
 
 
 def check_json_targets(data: bytes) -> None:

@@ -84,7 +84,7 @@ async def _list(discovery: PodDiscovery, data: bytes) -> None:
 
 async def _watch(discovery: PodDiscovery, data: bytes) -> None:
     async for together in _events(Answer(data + b"\n"), discovery._pods.shape):
-        await cooperatively(discovery._take(together))
+        await cooperatively(discovery._apply(together))
     assert type(discovery._version) is str
 
 
