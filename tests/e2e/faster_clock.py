@@ -25,7 +25,7 @@ from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_me
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
-from spec_decode_exporter.simulator.response_metrics import HttpResponse as RequestAnswer
+from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
 from spec_decode_exporter.simulator.rust_page import rust_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
