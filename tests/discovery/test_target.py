@@ -14,7 +14,7 @@ def test_an_address_never_holds_the_user():
     assert address("https://user:hunter2@a/metrics?key=hunter2") == "a:443"
 
 
-def test_without_configuration_the_vllm_next_door_is_watched():
+def test_without_configuration_vllm_on_this_host_is_the_target():
     assert static_targets(Config()) == (Target("http://localhost:8000/metrics", "localhost:8000"),)
 
 
@@ -29,13 +29,13 @@ def test_a_target_has_its_name_labels_and_keys():
     )
 
 
-def test_a_target_says_of_itself_how_it_speculates_and_what_that_costs():
+def test_a_target_can_have_speculation_and_cost_settings():
     settings = TargetSettings(url="http://a", speculative={"method": "mtp"}, cost={"draft_cost_ratio": 0.1})
     [target] = static_targets(Config(targets=(settings,), cost={"draft_cost_ratio": 0.3}))
     assert (target.speculative, target.cost) == (settings.speculative, settings.cost)
 
 
-def test_a_targets_policy_is_its_own_over_the_general_one():
+def test_a_targets_policy_takes_precedence_over_the_general_one():
     own = TargetSettings(url="http://a", policy={"min_drafts": 5, "speedup": {"poor": 1.05}})
     config = Config(
         targets=(own, TargetSettings(url="http://b")),
@@ -57,7 +57,7 @@ def test_a_threshold_that_is_now_the_targets_own_makes_it_another_target():
     )
 
 
-def test_targets_with_settings_of_their_own_can_be_told_apart_and_kept_in_a_set():
+def test_targets_with_different_settings_are_different_set_members():
     costs = [{"draft_cost_ratio": 0.1}, {"draft_cost_ratio": 0.2}, {"draft_cost_ratio": 0.1}]
     targets = {
         static_targets(Config(targets=(TargetSettings(url="http://a", cost=cost, policy={}),)))

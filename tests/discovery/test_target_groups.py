@@ -25,7 +25,7 @@ def test_each_host_is_a_target_with_the_labels_of_its_group():
     ]
 
 
-def test_labels_say_how_to_ask():
+def test_labels_set_scheme_path_and_parameters():
     labels = {
         "__scheme__": "https",
         "__metrics_path__": "vllm/metrics",
@@ -38,7 +38,7 @@ def test_labels_say_how_to_ask():
     assert target == Target("https://a/vllm/metrics?name%5B%5D=a+b&x=1", "chat", discovery="file")
 
 
-def test_the_keys_of_the_configuration_hold_for_every_target():
+def test_the_configured_credentials_apply_to_every_target():
     scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
     [target] = listed([{"targets": ["a:1"]}], scrape)
     assert (target.url, target.http) == ("https://a:1/m", scrape.http)
@@ -65,7 +65,7 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
     assert log[-1]["label"] == "1" * 200
 
 
-def test_a_list_of_more_targets_than_anybody_has_is_refused():
+def test_a_list_of_more_targets_than_the_limit_is_rejected():
     groups = [{"targets": ["a:1"] * (MAX_TARGETS // 2)}, {"targets": ["b:1"] * (MAX_TARGETS // 2 + 1)}]
     with pytest.raises(DiscoveryError, match=f"has more than {MAX_TARGETS} targets; divide it"):
         listed(groups)
@@ -105,13 +105,13 @@ def test_only_the_first_wrong_target_of_a_group_is_reported():
     assert ";" not in str(caught.value)
 
 
-def test_a_mistake_with_a_long_name_is_told_in_short():
+def test_a_mistake_with_a_long_name_is_shortened():
     with pytest.raises(DiscoveryError) as caught:
         listed([{"targets": ["a:1"], "labels": {"x" * 10**6: {}}}])
     assert len(str(caught.value)) < 500
 
 
-def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels():
+def test_the_label_method_sets_the_method_and_is_not_exported():
     with capture_logs() as logs:
         (target,) = listed([{"targets": ["a:1"], "labels": {"method": "eagle3", "zone": "b"}}])
     assert (target.method_label, target.labels) == ("eagle3", (("zone", "b"),))
@@ -148,7 +148,7 @@ def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels
         ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] names no host"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_with_the_place(groups, message):
+def test_an_unusable_list_is_rejected_with_the_position(groups, message):
     with pytest.raises(DiscoveryError, match=message) as caught:
         listed(groups)
     assert "hunter2" not in str(caught.value)
@@ -172,7 +172,7 @@ json = st.recursive(
 
 
 @given(json)
-def test_whatever_is_listed_gives_targets_or_an_error(groups):
+def test_any_list_gives_targets_or_an_error(groups):
     try:
         targets = listed(groups)
     except DiscoveryError:

@@ -49,7 +49,7 @@ def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
     assert 0 < sum(sorted_labels) <= (MOST_LABELS + 1) ** 2
 
 
-def test_a_configured_page_speculates_as_its_pod_is_told_where_it_is_found_there_too():
+def test_a_configured_page_gets_the_speculation_settings_of_its_pod():
     static = target("http://a:1/metrics", "chat", "static")
     told = ServedSpeculation("mtp", 2)
     found = replace(target("http://a:1/metrics", "n/a", "kubernetes"), pod_arguments=told)
@@ -103,7 +103,7 @@ def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
         ("http://[fd00::9]:8000/metrics", 1000, 772),
     ],
 )
-def test_a_target_belongs_where_hashmod_of_prometheus_puts_its_address(url, count, shard):
+def test_the_shard_of_a_target_is_the_hashmod_of_its_address(url, count, shard):
     assert shard_of(Target(url, "x"), count) == shard
 
 
@@ -113,7 +113,7 @@ def test_the_hash_is_that_of_prometheus():
 
 
 @given(st.ip_addresses(), st.integers(1, 65535), st.integers(1, 50))
-def test_each_target_has_one_owner_whatever_it_is_called(ip, port, count):
+def test_each_target_has_one_shard_whatever_its_name(ip, port, count):
     url = f"http://[{ip}]:{port}/metrics" if ip.version == 6 else f"http://{ip}:{port}/metrics"
     owner = shard_of(Target(url, "a"), count)
     assert 0 <= owner < count

@@ -1,7 +1,7 @@
 """Attack the parsers, one after the other: ``python -m tests.fuzz [--seconds 60] [NAME …]``.
 
-With atheris, guided by what of the code each input reaches; where atheris does not install, with Hypothesis.
-What was found lies under ``.fuzz/``.
+With atheris, guided by code coverage; with Hypothesis where atheris does not install.
+Failing inputs are written to ``.fuzz/``.
 """
 
 # ruff: noqa: T201
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def attacked_alone(name: str, seconds: int) -> int:
-    """Attack in a process of its own: libFuzzer ends its process, and a parser may end it too."""
+    """Attack in a child process: libFuzzer ends its process, and a parser may crash it."""
     print(f"== {name}", flush=True)
     command = [sys.executable, "-m", "tests.fuzz", "--here", "--seconds", str(seconds), name]
     # libFuzzer ends without tidying up.

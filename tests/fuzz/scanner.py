@@ -1,4 +1,4 @@
-"""The scanner: pages of servers that may be anything. A later page follows after a record separator."""
+"""Page parser on untrusted pages. A record separator precedes a later page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = (
 
 
 def outcome(page: bytes, names: frozenset[bytes]):
-    """What a first reading says, with NaN comparable; nothing for a page that is refused."""
+    """Return the result of a first reading, with comparable NaN; None for a rejected page."""
     try:
         layout, values = finish(read_page(page, names))
     except PageError as error:
@@ -39,7 +39,7 @@ def _refused_plainly(error: PageError) -> None:
 
 
 def check_page(data: bytes) -> None:
-    """A layout gives what a first reading gives or nothing, and its own page always."""
+    """Check that a layout gives the result of a first reading or None, and always reads its own page."""
     page, _, later = data.partition(b"\x1e")
     for names in (NAMES, NAMES - BUCKET_NAMES):
         first = outcome(page, names)
@@ -66,7 +66,7 @@ def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):
 
 
 def check_reader(data: bytes) -> None:
-    """What was read before makes no difference, and no sample breaks a bound."""
+    """Check that earlier pages do not affect a reading, and that samples are within the limits."""
     reader = SampleReader()
     for page, number in zip(data.split(b"\x1e")[:4], count(), strict=False):
         with_latencies = number % 2 == 0

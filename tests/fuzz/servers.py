@@ -1,4 +1,4 @@
-"""What servers say besides their pages: Kubernetes' API, vLLM's own settings, the command lines of pods."""
+"""Parsers of other server responses: Kubernetes' API, vLLM's settings, command lines of pods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTINGS = KubernetesDiscovery(
 
 
 class Answer:
-    """An answer of the API, which is there already, in two parts."""
+    """Response of the API in two parts, without I/O."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Api(PodsApi):
-    """The API without a network: whatever is asked, the answer is the same."""
+    """API without a network: the same response to every request."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(None, Access.of(_SETTINGS), "", "")
@@ -59,7 +59,7 @@ class Api(PodsApi):
 
 
 def check_pods(data: bytes) -> None:
-    """A list of pods, and a watch that says what became of them."""
+    """Check a list of pods and the events of a watch."""
     discovery = PodDiscovery("", _SETTINGS, Scrape())
     with capture_logs() as logged:
         for look in (_list, _watch):
@@ -89,7 +89,7 @@ async def _watch(discovery: PodDiscovery, data: bytes) -> None:
 
 
 def check_arguments(data: bytes) -> None:
-    """A command line, of which each line is a word, and a variable that is the whole of it."""
+    """Check a command line with one word a line, and as the value of a variable."""
     text = data.decode(errors="replace")
     _check_speculation(pod_speculation(text.splitlines(), {"A": text[:500], "B": "$(A)$(B)"}))
     try:
@@ -99,7 +99,7 @@ def check_arguments(data: bytes) -> None:
 
 
 def check_server_info(data: bytes) -> None:
-    """An answer to /server_info."""
+    """Check a response to /server_info."""
     _check_speculation(served_speculation(data))
 
 

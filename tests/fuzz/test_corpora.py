@@ -1,4 +1,4 @@
-"""Every parser, its whole corpus and a moment of chance; ``make fuzz`` goes on for longer."""
+"""Every parser with its whole corpus and some random inputs; ``make fuzz`` runs longer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_SECONDS = 10
 @pytest.mark.parametrize(
     ("name", "path"), [pytest.param(*entry, id=f"{entry[0]}-{entry[1].name}") for entry in ENTRIES]
 )
-def test_what_is_kept_breaks_nothing(name, path):
+def test_inputs_of_the_corpora_break_no_parser(name, path):
     attacked = harness(name)
     begun = time.process_time()
     attacked.attack(path.read_bytes())
@@ -27,7 +27,7 @@ def test_what_is_kept_breaks_nothing(name, path):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_nor_does_a_moment_of_chance(name):
+def test_random_inputs_break_no_parser(name):
     attacked = harness(name)
 
     @settings(max_examples=MOST_EXAMPLES, suppress_health_check=list(HealthCheck))

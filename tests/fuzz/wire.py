@@ -1,4 +1,4 @@
-"""What is sent to us of single requests: a JSON document, and lines of it."""
+"""Parser of posted requests: a JSON document, or lines of JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 2**63
 
 
 def check_sent(data: bytes) -> None:
-    """A body, as either kind."""
+    """Check a body as both kinds."""
     for lines in (False, True):
         try:
             batch = _LOOP.run_until_complete(read(data, lines=lines, salt=b"0123456789abcdef"))

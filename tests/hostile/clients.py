@@ -1,4 +1,4 @@
-"""Untrusted inputs of the port: all that a client can send, and the variables of the environment."""
+"""Untrusted inputs of the port: requests of clients, and variables of the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Untrusted inputs of the port by which clients connect and say who they are; the environment's variables."""
+"""Untrusted inputs of connections and authentication, and the environment's variables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _users() -> dict[str, SecretStr]:
 
 
 async def _authorized(data: bytes) -> bool:
-    """Check ``Authorization`` headers that come at once from one address, one a line; the last must pass."""
+    """Check simultaneous ``Authorization`` headers of one address, one a line; the last must pass."""
     passwords, checks = Passwords(), []
     for line in data.decode("latin-1").splitlines():
         given = _credentials(line)
@@ -115,7 +115,7 @@ async def _connected(data: bytes) -> int:
     """Open a number of silent connections, in decimal, from one address.
 
     Raises:
-        RejectedError: one of them was ended.
+        RejectedError: The server closed one of them.
     """
     async with served() as port:
         clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(int(data))]
@@ -150,7 +150,7 @@ _CONNECTIONS: Final = Row(
 
 
 class _Tls(Plain):
-    """TLS with a certificate of an authority that was made for this."""
+    """TLS with a certificate of a temporary authority."""
 
     @cache  # noqa: B019  one for the process
     def context(self) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Entries that discovery finds, and labels from every source: addresses, URLs, annotations, names on pages."""
+"""Untrusted entries of discoveries, and labels of all sources."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _text(text: str) -> Callable[[], bytes]:
 
 
 def _logged(read: Callable[[], Any]) -> Any:
-    """Return what ``read`` does; a label that it drops is a rejection."""
+    """Return the result of ``read``; a dropped label is a rejection."""
     with capture_logs() as logs:
         found = read()
     if logs:
@@ -78,7 +78,7 @@ async def _list_labels(data: bytes) -> object:
 
 
 async def _pod(data: bytes) -> object:
-    """Read a pod with some of its fields in place of the usual ones."""
+    """Read a pod with some fields replaced."""
     fields = json.loads(data)
     labels = {name.split("/")[-1]: name for name in fields.get("annotations", {}) if name.startswith("x/")}
     pod = Pod.model_validate(
@@ -96,7 +96,7 @@ async def _pod(data: bytes) -> object:
 
 
 async def _all_labels(data: bytes) -> object:
-    """Read groups, each as a number of targets with their labels, together with a pod."""
+    """Read groups, each with a number of targets and labels, together with a pod."""
     pod = Target("http://p:1/m", "p", (("namespace", "n"), ("pod", "p")), discovery="kubernetes")
     found = []
     for group, (number, labels) in enumerate(json.loads(data)):
@@ -115,7 +115,7 @@ async def _configured_labels(data: bytes) -> object:
 
 
 async def _addresses(data: bytes) -> object:
-    """Read the answers to A and AAAA questions, one on a line."""
+    """Read the responses to A and AAAA queries, one a line."""
     try:
         hosts = {ip_and_port(line, 8000) for line in data.decode().split("\n")}
     except ValueError as error:

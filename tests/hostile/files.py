@@ -1,4 +1,4 @@
-"""Files that are read as a whole: at their bounds, and just beyond them."""
+"""Files that are read as a whole: inputs at their bounds, and just beyond them."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ async def _pass(
 ) -> list[bytes]:
     """Pass an exchange through the middleware; return its records.
 
-    The thread's clock stands still: the limits of time have tests and a benchmark of their own.
+    The thread's clock is constant: separate tests and a benchmark check the time limits.
 
     Raises:
-        RejectedError: the request counts as unreported.
+        RejectedError: The request counts as unreported.
     """
     wrapped = inside.Middleware(application(outgoing))
     reporter: Any = wrapped._reporter
@@ -105,7 +105,7 @@ async def _events(text: bytes) -> object:
 
 
 class _Socket:
-    """A connection on which a reply has arrived."""
+    """Connection with a complete reply."""
 
     def __init__(self, reply: bytes) -> None:
         self._reply = reply

@@ -1,4 +1,4 @@
-"""Command lines and environments that say how a server speculates, at their bounds. Nothing of them is run."""
+"""Command lines and environments with speculation settings, at their bounds. They are never executed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.hostile.server_details import ranges
 
 
 def pod(words: list[str], environ: Mapping[str, str] | None = None) -> bytes:
-    """Return what a container's spec says, as ``read_pod`` takes it."""
+    """Return the words and the environment of a container for ``read_pod``."""
     return json.dumps({"words": words, "environ": environ or {}}).encode()
 
 
@@ -28,7 +28,7 @@ SAID: Final = ("-sc", '{"method":"mtp"}')
 
 
 async def read_pod(spec: bytes) -> object:
-    """Find out how a container's server speculates."""
+    """Read the speculation settings of a container."""
     found = pod_speculation(**json.loads(spec))
     if found is None or found.problem:
         raise RejectedError(found.problem if found else "not read: nothing about speculation")
@@ -36,7 +36,7 @@ async def read_pod(spec: bytes) -> object:
 
 
 async def read_speculative_config(text: bytes) -> object:
-    """Read what ``--speculative.config`` is given."""
+    """Read the value of ``--speculative.config``."""
     try:
         return config_speculation(text.decode())
     except ValueError as error:
@@ -44,7 +44,7 @@ async def read_speculative_config(text: bytes) -> object:
 
 
 def script(filling: str, size: int = MAX_SCRIPT) -> str:
-    """Return a script of a size that says at its end how a server speculates."""
+    """Return a script of a size with speculation settings at its end."""
     head, tail = "x ", '-sc \'{"method":"mtp"}\''
     room = size - len(head) - len(tail)
     return head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail

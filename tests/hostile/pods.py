@@ -54,7 +54,7 @@ async def _pod_list(data: bytes) -> object:
 
 
 async def _pod_events(data: bytes) -> object:
-    """Watch the bytes, and then the event of a new pod, which ends the look."""
+    """Watch the bytes, then the event of a new pod, which ends the refresh."""
     last = json.dumps({"type": "ADDED", "object": _pod("last")}).encode()
     async with served(_pods(_EMPTY, data + b"\n" + last + b"\n")) as url:
         found = _discovery(url)

@@ -1,4 +1,4 @@
-"""Requests to the port as bytes, and the answers of the application behind its real server."""
+"""Requests to the port as bytes, and the responses of the application behind its real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOPBACK: Final = "127.0.0.1:0"
 
 
 class _Taker:
-    """Reads bodies as the exporter does, and keeps nothing of them."""
+    """Read bodies like the exporter, and discard them."""
 
     async def take(self, body: bytes, *, lines: bool, unsent: object) -> Batch:
         del unsent
@@ -64,10 +64,10 @@ async def exchange(port: int, data: bytes) -> bytes:
 
 
 async def answered(data: bytes, **given: Any) -> bytes:
-    """Send a request and return the answer.
+    """Send a request and return the response.
 
     Raises:
-        RejectedError: the status is 400 or more, or there is no answer.
+        RejectedError: The status is 400 or more, or there is no response.
     """
     async with served(**given) as port:
         answer = await exchange(port, data)

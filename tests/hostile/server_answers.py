@@ -1,4 +1,4 @@
-"""HTTP answers as a server may write them: headers, packets, compressed bodies; and the code that takes them in."""
+"""HTTP responses of a server: headers, packets and compressed bodies."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FAILED: Final = "the poll fails with its reason; `target_failing` once, then pol
 
 
 def answer(body: bytes, *more: str) -> bytes:
-    """Return an answer with a body of a known length."""
+    """Return a response with a Content-Length."""
     lines = ("HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *more, "", "")
     return "\r\n".join(lines).encode() + body
 
 
 def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
-    """Return the body of an answer that comes in pieces; raise ``PollError`` as a poll would."""
+    """Parse a response in pieces; return its body or raise ``PollError`` as in a poll."""
     parser = ResponseParser(most)
     for start in range(0, len(whole), piece):
         parser.feed(whole[start : start + piece])
@@ -33,7 +33,7 @@ def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
 
 
 async def read_answer(whole: bytes, piece: int = 64 * KIB) -> object:
-    """Take in a whole answer, headers and all."""
+    """Parse a whole response."""
     try:
         return received(whole, MOST_BODY, piece)
     except PollError as error:
@@ -41,12 +41,12 @@ async def read_answer(whole: bytes, piece: int = 64 * KIB) -> object:
 
 
 async def read_packed(body: bytes) -> object:
-    """Take in a compressed body."""
+    """Parse a response with a compressed body."""
     return await read_answer(answer(body, "Content-Encoding: deflate"))
 
 
 def headers(size: int) -> bytes:
-    """Return an answer with headers of so many bytes together, each as short as can be."""
+    """Return a response with the shortest headers, of ``size`` bytes in total."""
     line = b"a: b\r\n"
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n"
     more = (size - len(head) - 2) // len(line)
@@ -54,18 +54,18 @@ def headers(size: int) -> bytes:
 
 
 def chunks(size: int) -> bytes:
-    """Return an answer whose chunks of one byte take so many bytes besides."""
+    """Return a response in chunks of one byte, of ``size`` bytes in total."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"1\r\nx\r\n" * ((size - len(head) - 5) // 5) + b"0\r\n\r\n"
 
 
 def packed(size: int) -> bytes:
-    """Return a compressed body of so many bytes unpacked."""
+    """Return a compressed body of ``size`` bytes after decompression."""
     return zlib.compress(bytes(size), 9)
 
 
 def empty_blocks(size: int) -> bytes:
-    """Return a compressed body of about so many bytes that unpacks to one."""
+    """Return a compressed body of about ``size`` bytes that decompresses to one byte."""
     whole = zlib.compressobj()
     begin = whole.compress(b"x") + whole.flush(zlib.Z_FULL_FLUSH)
     end = whole.flush()

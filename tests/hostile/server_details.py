@@ -1,4 +1,4 @@
-"""Details that a server gives of itself at ``/version`` and ``/server_info``, at its bounds."""
+"""Responses to ``/version`` and ``/server_info``, at their bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.hostile.server_pages import page
 
 
 class _Server:
-    """The client of a server that answers one of its pages with given bytes."""
+    """Client of a server that returns given bytes for one of its pages."""
 
     spent = 0.0
 
@@ -42,7 +42,7 @@ class _Server:
 
 
 async def _polled(detail: str, body: bytes) -> PollRecord:
-    """Poll a server once that answers a detail with these bytes; return what is known of it then."""
+    """Poll once a server that returns these bytes for a detail; return the record."""
 
     def receive(_: Polled) -> Pausing[bool]:
         yield
@@ -68,7 +68,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
 
 
 async def read_version(body: bytes) -> object:
-    """Ask a server for its version."""
+    """Request a server's version."""
     record = await _polled("version", body)
     if not record.version:
         raise RejectedError("no version")
@@ -76,7 +76,7 @@ async def read_version(body: bytes) -> object:
 
 
 async def read_server_info(body: bytes) -> object:
-    """Ask a server how it speculates."""
+    """Request a server's speculation settings."""
     record = await _polled("server_info", body)
     if record.speculation is None:
         raise RejectedError("nothing about speculation")
@@ -84,7 +84,7 @@ async def read_server_info(body: bytes) -> object:
 
 
 def detail(known: str, filling: str, last: str, size: int = MAX_RESPONSE_BYTES) -> bytes:
-    """Return JSON of a size: what is asked for, and a key that is not, filled with repeated JSON."""
+    """Return JSON of a size: the wanted keys, and an unknown key filled with repeated JSON."""
     head, tail = f'{{{known},"x":[', f"{last}]}}"
     room = size - len(head) - len(tail)
     return (head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail).encode()
@@ -99,7 +99,7 @@ FILLINGS: Final = {
 
 
 def details(known: str) -> Mapping[str, Callable[[], bytes]]:
-    """Return the costliest answers of the most bytes that still say something."""
+    """Return the costliest valid responses of the maximum size."""
     return {name: partial(detail, known, *filling) for name, filling in FILLINGS.items()}
 
 
@@ -110,18 +110,18 @@ def speculation(*ranges: tuple[int, int, int]) -> str:
 
 
 def ranges(number: int = MAX_RANGES) -> Iterator[tuple[int, int, int]]:
-    """Yield so many ranges that touch."""
+    """Yield ``number`` adjacent ranges."""
     width = MAX_BATCH // MAX_RANGES
     return ((1 + place * width, (place + 1) * width, place % 2) for place in range(number))
 
 
 def told(*ranges_: tuple[int, int, int]) -> bytes:
-    """Return an answer to ``/server_info`` with a schedule."""
+    """Return a response to ``/server_info`` with a schedule."""
     return f"{{{speculation(*ranges_)}}}".encode()
 
 
 def info_as_text() -> bytes:
-    """Return an answer in text in which the beginning of what is searched for is repeated."""
+    """Return a response in text that repeats the start of the searched pattern."""
     begin, end = "speculative_config=SpeculativeConfig(method='", "mtp', model=None, num_spec_tokens=3)"
     frame = json.dumps({"vllm_config": ""})
     return json.dumps(

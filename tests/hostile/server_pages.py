@@ -1,4 +1,4 @@
-"""Metrics pages at the bounds of what is read."""
+"""Metrics pages at the bounds of the reader."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def page(lines: Iterable[str]) -> bytes:
 
 
 def shuffled(lines: list[str], seed: int = 1) -> bytes:
-    """Return the page in another order for each seed: no layout is known from the page before."""
+    """Return the page in another order for each seed: every layout is new."""
     random.Random(seed).shuffle(lines)
     return page(lines)
 
 
 def engines(number: int, positions: int, model: str = "m{}") -> list[str]:
-    """Return the lines of engines with so many draft positions each."""
+    """Return the lines of engines with a number of draft positions each."""
     stem = "vllm:spec_decode_num_"
     lines = []
     for engine in range(number):
@@ -68,7 +68,7 @@ def engines(number: int, positions: int, model: str = "m{}") -> list[str]:
 
 
 def buckets(engines_: int, number: int) -> list[str]:
-    """Return the lines of every histogram of engines, with so many buckets each."""
+    """Return the lines of all histograms of engines, with a number of buckets each."""
     bounds = [*(f"{bound}.5" for bound in range(number - 1)), "+Inf"]
     return [
         f'vllm:{name}_seconds_bucket{{le="{bound}",engine="{engine}",model_name="m"}} {place}'
@@ -79,25 +79,25 @@ def buckets(engines_: int, number: int) -> list[str]:
 
 
 def labelled(series: int, labels: int) -> list[str]:
-    """Return lines of one counter, each with so many labels of its own."""
+    """Return lines of one counter, each with a number of labels of its own."""
     texts = (",".join(f'l{label}="{number}"' for label in range(labels)) for number in range(series))
     return [f"{PREEMPTIONS}{{{text}}} 1" for text in texts]
 
 
 def long_lines(number: int, filling: str, length: int = MAX_LINE_BYTES) -> list[str]:
-    """Return lines of a counter of so many bytes each, one label of which is filled."""
+    """Return lines of a counter, each filled to a size by one label."""
     room = length - len(f'{PREEMPTIONS}{{n="000000",a=""}} 1')
     text = filling * (room // len(filling)) + "x" * (room % len(filling))
     return [f'{PREEMPTIONS}{{n="{place:06}",a="{text}"}} 1' for place in range(number)]
 
 
 def padded(line: bytes, size: int) -> bytes:
-    """Return a page of one line and a comment that fills it up to a size."""
+    """Return a page of one line, filled to a size by a comment."""
     return line + b"#" * (size - len(line) - 1) + b"\n"
 
 
 async def read_page(body: bytes) -> object:
-    """Read a page with its histograms, as a poll does."""
+    """Read a page with its histograms, as in a poll."""
     try:
         whole = received(answer(body), MOST_BODY)
         return await cooperatively(SampleReader().read(whole, with_latencies=True))

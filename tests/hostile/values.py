@@ -44,7 +44,7 @@ _ENGINES: Final = 110
 
 
 class _Server:
-    """Answers with pages of which the last is repeated."""
+    """Client that returns pages in turn; the last is repeated."""
 
     spent = 0.0
 
@@ -62,7 +62,7 @@ class _Server:
 
 
 async def _watched(page: bytes) -> TargetMonitor:
-    """Poll the page twice after one whose values are all 0, and read everything that is made of it.
+    """Poll the page twice after one with zeros, and read all output.
 
     Raises:
         RejectedError: A poll failed.
@@ -87,7 +87,7 @@ async def _read(page: bytes) -> object:
 
 
 async def _read_gauges(page: bytes) -> object:
-    """Raise also for a gauge that is absent, though the page has it: its value is rejected, the page is not."""
+    """Raise ``RejectedError`` also for an absent gauge: its value is rejected, the page is not."""
     watch = await _watched(page)
     for engine in watch._engines.values():
         sample = engine.history.sample

@@ -22,7 +22,7 @@ def steps(*counts, bounds=BOUNDS):
 
 
 class Fed:
-    """A ledger of which poll n, at 10 n seconds, has seen n observations below 0.1, 2 n below 1, 3 n in all."""
+    """Ledger: poll n, at 10 n seconds, has n observations below 0.1, 2 n below 1, 3 n in total."""
 
     def __init__(self, length=300.0, polls=0) -> None:
         self.ledger = HistogramLedger(length)
@@ -93,7 +93,7 @@ def test_the_order_of_histograms_on_a_page_does_not_matter():
     }
 
 
-def test_other_bounds_begin_again():
+def test_other_bounds_reset_the_window():
     fed = Fed(polls=5)
     fed.ledger.add(steps(7, 9, bounds=(0.5, inf)), 50.0, INTERVAL)
     assert fed.ledger.window(50.0) == {}
@@ -124,14 +124,14 @@ def test_a_restart_before_any_histogram_was_seen_is_no_error():
     assert ledger.window(10.0) == {}
 
 
-def test_buckets_that_fall_are_not_counted():
+def test_buckets_that_decrease_are_not_counted():
     fed = Fed(polls=3)
     fed.ledger.add(steps(1, 1, 1), 30.0, INTERVAL)
     assert fed.ledger.window(30.0) == steps(2, 4, 6)
 
 
 @pytest.mark.parametrize("counts", [(9, 5, 20), (3, 9, 8), (30, 30, 29)])
-def test_buckets_of_which_one_got_more_than_the_next_are_not_counted(counts):
+def test_buckets_that_are_not_cumulative_are_not_counted(counts):
     fed = Fed(polls=3)
     fed.ledger.add(steps(*counts), 30.0, INTERVAL)
     assert fed.ledger.window(30.0) == steps(2, 4, 6)
@@ -141,7 +141,7 @@ COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53), st.sampled_from([2**
 
 
 @given(st.lists(st.tuples(COUNT, COUNT, COUNT), max_size=20))
-def test_whatever_a_page_shows_the_counts_over_a_window_are_those_of_a_histogram(pages):
+def test_the_counts_over_a_window_are_a_valid_histogram_for_any_page(pages):
     ledger = HistogramLedger(60.0)
     for number, counts in enumerate(pages):
         ledger.add(steps(*counts), number * INTERVAL, INTERVAL)

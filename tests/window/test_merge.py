@@ -1,4 +1,4 @@
-"""Several engines as one."""
+"""Merged windows of several engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN = PublishedValues((True, True, True, False, *(True,) * (len(Counter) - 4
 
 
 def window_of(drafts, *, offset=0.0, interval=1.0, gauges=(2.0, 0.0, 0.5), known=KNOWN, positions=(1, 0)):
-    """A window of an engine that makes so many ``drafts`` in each of its increments."""
+    """Return a window with these ``drafts`` in each of its increments."""
     ledger, end = Ledger(300.0), offset
     for each in drafts:
         begin, end = end, end + interval
@@ -29,7 +29,7 @@ def drafts_of(window):
     return window.increments.counter(Counter.DRAFTS)
 
 
-def test_one_engine_is_what_it_is():
+def test_the_window_of_one_engine_is_unchanged():
     window = window_of([1, 2, 3])
     assert merge_windows([window]) is window
 
@@ -54,14 +54,14 @@ def test_time_does_not_add_up():
     assert (both.seconds, both.polls, both.length) == (9.0, 9, 300.0)
 
 
-def test_what_one_does_not_tell_the_sum_does_not_tell():
+def test_a_value_that_one_window_lacks_is_absent_from_the_sum():
     both = merge_windows([window_of([1] * 3), window_of([1] * 3, known=UNKNOWN)])
     assert both[Counter(3)] is None
     assert both[Counter.DRAFTS] == 6
     assert both.gauges[1] is None
 
 
-def test_what_happens_at_the_same_time_is_added_up():
+def test_simultaneous_increments_are_added_up():
     quiet, burst = [1] * 20, [1] * 10 + [100] + [1] * 9
     both = merge_windows([window_of(burst), window_of(burst, offset=0.3)])
     assert drafts_of(both) == [2 * each for each in burst]

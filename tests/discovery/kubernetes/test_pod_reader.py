@@ -47,11 +47,11 @@ def test_a_pod_of_ipv6_is_asked_in_brackets():
 
 
 @pytest.mark.parametrize("change", [{"ip": ""}, {"phase": "Pending"}, {"phase": "Succeeded"}])
-def test_a_pod_that_does_not_run_is_none(change):
+def test_a_pod_that_is_not_running_is_no_target(change):
     assert targets(pod(**change)) == ()
 
 
-def test_readiness_counts_where_it_should():
+def test_readiness_counts_if_configured():
     assert len(targets(pod(ready="False"))) == 1
     assert targets(pod(ready="False"), only_ready=True) == ()
     assert len(targets(pod(ready="True"), only_ready=True)) == 1
@@ -71,7 +71,7 @@ def test_each_of_several_ports_is_a_target_of_its_own_name():
     ]
 
 
-def test_annotations_go_before_what_is_configured():
+def test_annotations_take_precedence_over_the_configuration():
     annotations = {
         "prometheus.io/port": "9000, 9001",
         "prometheus.io/path": "m",
@@ -101,7 +101,7 @@ def test_annotations_go_before_what_is_configured():
         ("port", ",".join(map(str, range(1, MAX_PORTS + 2))), f"it names more than {MAX_PORTS} ports"),
     ],
 )
-def test_annotations_that_cannot_be_are_refused_with_the_reason(annotation, value, message):
+def test_invalid_annotations_are_rejected_with_the_reason(annotation, value, message):
     with pytest.raises(UnusablePodError, match=message):
         targets(pod(annotations={f"prometheus.io/{annotation}": value}))
 
@@ -116,7 +116,7 @@ def test_labels_and_annotations_of_the_pod_become_labels_where_it_has_them():
     assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "team": "a", "tier": "gold"}
 
 
-def test_it_speculates_as_the_arguments_of_a_container_say():
+def test_speculation_settings_come_from_the_arguments_of_a_container():
     settings = json.dumps({"method": "mtp", "num_speculative_tokens": 2})
     found = pod(
         args=["--speculative-config", "$(SPEC)"], env=[{"name": "SPEC", "value": settings}, {"name": "X"}]
@@ -126,12 +126,12 @@ def test_it_speculates_as_the_arguments_of_a_container_say():
     assert targets(pod())[0].pod_arguments is None
 
 
-def test_a_pod_names_as_many_ports_as_it_may():
+def test_a_pod_with_the_maximum_of_ports_is_accepted():
     numbers = ",".join(map(str, range(1, MAX_PORTS + 1)))
     assert len(targets(pod(annotations={"prometheus.io/port": numbers}))) == MAX_PORTS
 
 
-def test_a_pod_whose_containers_give_one_name_to_many_ports_is_refused():
+def test_a_pod_with_too_many_ports_of_one_name_is_rejected():
     ports = [{"name": "http", "containerPort": number} for number in range(1, MAX_PORTS + 2)]
     with pytest.raises(UnusablePodError, match=f"more than {MAX_PORTS} ports"):
         targets(pod(ports=ports), ports=("http",))
@@ -139,13 +139,13 @@ def test_a_pod_whose_containers_give_one_name_to_many_ports_is_refused():
 
 
 @pytest.mark.parametrize("number", [0, -1, 65536, 10**4000])
-def test_a_container_s_port_that_no_connection_has_is_refused(number):
+def test_an_invalid_port_of_a_container_is_rejected(number):
     with pytest.raises(UnusablePodError, match="no usable port"):
         targets(pod(ports=[{"name": "http", "containerPort": number}]), ports=("http",))
 
 
 @pytest.mark.parametrize("ip", ["evil.example", "10.0.0.9@evil.example", "fe80::1%eth0", "0x7f000001"])
-def test_a_pod_whose_address_is_none_is_refused(ip):
+def test_a_pod_with_an_invalid_address_is_rejected(ip):
     with pytest.raises(UnusablePodError, match=r"is not an IP address|a zone") as caught:
         targets(pod(ip))
     assert "evil" not in str(caught.value)
@@ -176,7 +176,7 @@ def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warni
         {"name": "a", "namespace": "N\n"},
     ],
 )
-def test_names_that_kubernetes_does_not_give_are_no_pod(metadata):
+def test_a_pod_with_an_invalid_name_is_rejected(metadata):
     with pytest.raises(ValidationError):
         Pod.model_validate({"metadata": metadata})
 

@@ -1,4 +1,4 @@
-"""The parser of one HTTP answer: the same result however the bytes are cut, and never another error than its own."""
+"""Response parser: the result is independent of the pieces, and all errors are its own."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WHOLE = [
 
 @st.composite
 def pieces(draw, data):
-    """Cut the data anywhere."""
+    """Cut the data at random positions."""
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
 @given(st.sampled_from(WHOLE).flatmap(pieces))
-def test_the_answer_is_the_same_however_it_arrives(parts):
+def test_the_result_does_not_depend_on_the_pieces(parts):
     parser = ResponseParser(len(PAGE))
     for part in parts:
         assert not parser.complete or not part
@@ -42,7 +42,7 @@ def test_the_answer_is_the_same_however_it_arrives(parts):
 
 
 @given(st.sampled_from(WHOLE), st.data())
-def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(data, draw):
+def test_a_cut_off_response_is_never_complete(data, draw):
     parser = ResponseParser(len(PAGE))
     parser.feed(data[: draw.draw(st.integers(1, len(data) - 1))])
     assert not parser.complete
@@ -51,7 +51,7 @@ def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(data, draw):
 
 
 @given(st.sampled_from(WHOLE), st.data())
-def test_an_answer_with_other_bytes_in_it_gives_a_poll_error_or_a_body(data, draw):
+def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     place = draw.draw(st.integers(0, len(data)))
     noise = draw.draw(st.binary(max_size=8))
     parser = ResponseParser(len(PAGE))
@@ -71,13 +71,13 @@ def test_any_bytes_give_a_poll_error(data):
 
 
 def take(data: bytes) -> None:
-    """Take these bytes and nothing more."""
+    """Parse only these bytes."""
     parser = ResponseParser(1000)
     parser.feed(data)
     parser.end()
 
 
-def test_the_bytes_are_copied_since_their_place_is_used_again():
+def test_the_bytes_are_copied_since_the_buffer_is_reused():
     place = bytearray(WHOLE[0])
     parser = ResponseParser(len(PAGE))
     parser.feed(memoryview(place))
@@ -86,7 +86,7 @@ def test_the_bytes_are_copied_since_their_place_is_used_again():
 
 
 @pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
-def test_the_head_may_have_so_many_bytes(more, fits):
+def test_a_head_larger_than_the_limit_is_rejected(more, fits):
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nX: \r\n\r\n"
     padding = b"x" * (FRAMING_LIMIT - len(head) + more)
     parser = ResponseParser(100)
@@ -109,7 +109,7 @@ def test_a_body_in_small_chunks_fits():
     assert parser.body() == b"x" * 10_000
 
 
-def test_a_refusal_is_told_apart_while_another_error_is_being_handled():
+def test_a_rejection_is_distinguished_from_another_error_in_progress():
     # Python gives every exception raised meanwhile the other one as its context.
     try:
         raise ImportError  # noqa: TRY301
@@ -118,7 +118,7 @@ def test_a_refusal_is_told_apart_while_another_error_is_being_handled():
             ResponseParser(100).feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
 
-def test_an_answer_in_ever_smaller_pieces_is_refused_while_packets_of_the_usual_size_are_not():
+def test_a_response_in_too_many_small_pieces_is_rejected_and_usual_packets_are_accepted():
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % 2**20
     whole = head + bytes(2**20)
     usual = ResponseParser(2**20)
@@ -134,7 +134,7 @@ def test_an_answer_in_ever_smaller_pieces_is_refused_while_packets_of_the_usual_
     assert caught.value.reason == "too_large"
 
 
-def test_packed_bytes_that_unpack_to_nothing_are_bounded_too():
+def test_compressed_bytes_of_an_empty_body_are_bounded_too():
     packer = zlib.compressobj()
     packed = packer.compress(b"a") + b"".join(packer.flush(zlib.Z_FULL_FLUSH) for _ in range(3))
     empty = b"\x00\x00\x00\xff\xff" * 1000
@@ -145,7 +145,7 @@ def test_packed_bytes_that_unpack_to_nothing_are_bounded_too():
     assert caught.value.reason == "too_large"
 
 
-def test_a_body_takes_no_more_memory_for_coming_in_pairs_of_bytes():
+def test_a_body_in_pairs_of_bytes_takes_no_more_memory():
     parser = ResponseParser(2**20)
     parser.feed(b"HTTP/1.1 200 OK\r\n\r\n")
     for _ in range(500):
@@ -155,7 +155,7 @@ def test_a_body_takes_no_more_memory_for_coming_in_pairs_of_bytes():
     assert parser.body() == b"ab" * 500
 
 
-def test_what_taking_an_answer_in_costs_is_added_up(monkeypatch):
+def test_processor_time_of_parsing_adds_up(monkeypatch):
     moments = iter(range(100))
     monkeypatch.setattr("spec_decode_exporter.scrape.http.response.thread_time", lambda: float(next(moments)))
     parser = ResponseParser(10)

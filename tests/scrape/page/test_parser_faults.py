@@ -1,7 +1,7 @@
-"""The kinds of faults that Prometheus' own parsers are tested with, and what becomes of each here.
+"""Faults from the tests of Prometheus' own parsers, and their outcomes in this parser.
 
-After ``model/textparse/promparse_test.go`` and ``openmetricsparse_test.go``; the cases are our own. Where we do
-something else than Prometheus, the case names the reason, and docs/reliability.md says it.
+After ``model/textparse/promparse_test.go`` and ``openmetricsparse_test.go``. Each case that differs from
+Prometheus has a reason, which docs/reliability.md documents.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def test_each_kind_of_fault_has_its_outcome(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_differs_from_prometheus_says_why(case):
+def test_a_case_that_differs_from_prometheus_has_a_reason(case):
     read = not isinstance(case.ours, str)
     assert (read != case.theirs) == bool(case.reason)
     assert not case.reason or case.reason in REASONS

@@ -1,4 +1,4 @@
-"""A schedule is bounded, is read as a whole or not at all, and is looked up without a scan."""
+"""Batch schedules: limits, validation as a whole, and look-up without a scan."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_no_schedule_is_an_empty_one():
     ],
     ids=range(22),
 )
-def test_what_is_no_schedule_or_beyond_a_bound_is_rejected_as_a_whole(value, says):
+def test_an_invalid_schedule_is_rejected_as_a_whole(value, says):
     with pytest.raises(ScheduleError, match=says) as caught:
         batch_schedule(value)
     assert len(str(caught.value)) < 150
 
 
-def test_the_most_that_is_allowed_is_read():
+def test_a_schedule_at_the_limits_is_read():
     width = MAX_BATCH // MAX_RANGES
     ranges = [[1 + place * width, (place + 1) * width, MAX_POSITIONS] for place in range(MAX_RANGES)]
     assert batch_schedule(ranges).at(MAX_BATCH) == MAX_POSITIONS
@@ -71,7 +71,7 @@ def test_the_most_that_is_allowed_is_read():
     st.lists(st.integers(0, MAX_POSITIONS), min_size=MAX_RANGES, max_size=MAX_RANGES),
     st.floats(0, 300),
 )
-def test_a_lookup_is_what_a_scan_of_all_ranges_would_find(edges, tokens, running):
+def test_a_lookup_gives_the_result_of_a_scan(edges, tokens, running):
     ranges = [list(each) for each in zip(edges[::2], edges[1::2], tokens, strict=False)]
     schedule = batch_schedule(ranges)
     expected = [number for first, _, number in ranges if first <= running]

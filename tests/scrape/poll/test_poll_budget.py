@@ -20,7 +20,7 @@ def budget(clock):
 
 
 async def polled(budget, clock, used=0.0, seconds=0.0, then=None):
-    """Poll with a permit; it takes some processor time, of which the clock has the sum."""
+    """Poll with a permit; the clock adds up its processor time."""
     spent = [0.0]
     async with budget.permit(used, lambda: spent[0]):
         await clock.sleep_until(clock.monotonic() + seconds)
@@ -30,7 +30,7 @@ async def polled(budget, clock, used=0.0, seconds=0.0, then=None):
             await then()
 
 
-async def test_all_permits_can_be_had_at_once_and_no_more(budget, clock):
+async def test_all_permits_can_be_used_concurrently_and_no_more(budget, clock):
     async with AsyncExitStack() as stack:
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.permit(0.0, clock.processor))
@@ -40,7 +40,7 @@ async def test_all_permits_can_be_had_at_once_and_no_more(budget, clock):
     await waiting
 
 
-async def test_the_target_that_used_least_is_served_first(budget, clock):
+async def test_the_target_with_the_lowest_usage_is_served_first(budget, clock):
     order = []
 
     async def wait(used):
@@ -56,7 +56,7 @@ async def test_the_target_that_used_least_is_served_first(budget, clock):
     assert order == [1.0, 2.0, 3.0]
 
 
-async def test_targets_that_are_always_new_delay_no_other_for_ever(budget, clock):
+async def test_new_targets_delay_no_other_target_indefinitely(budget, clock):
     order = []
 
     async def wait(used):
@@ -88,7 +88,7 @@ async def test_costly_polls_take_no_more_than_their_share_of_a_core(budget, cloc
     assert clock.used == pytest.approx(COSTLY_PROCESSOR_SHARE * (clock.monotonic() - start), rel=0.1)
 
 
-async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
+async def test_a_cancelled_wait_keeps_no_permit(budget, clock):
     async with AsyncExitStack() as stack:
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.permit(0.0, clock.processor))
@@ -106,7 +106,7 @@ async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
     assert len(budget._free) == PERMITS
 
 
-async def test_a_poll_that_fails_gives_its_permit_back(budget, clock):
+async def test_a_failed_poll_releases_its_permit(budget, clock):
     async def fails():
         raise OSError
 
@@ -116,7 +116,7 @@ async def test_a_poll_that_fails_gives_its_permit_back(budget, clock):
     assert len(budget._free) == PERMITS
 
 
-async def test_small_pages_are_read_whatever_else_is_read(budget):
+async def test_small_pages_are_read_without_waiting(budget):
     async with AsyncExitStack() as stack:
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.reading(SMALL_PAGE + 1))
