@@ -17,7 +17,7 @@ from spec_decode_exporter.web.security.schema import WebSettings
 from tests.fuzz.harness import Harness, file_of, sane
 
 SECRET = "hunter2"
-MOST_SAID = 200_000
+MAX_ERROR = 200_000
 """Maximum characters of an error: a configuration reports all mistakes at once."""
 
 
@@ -35,7 +35,7 @@ def _refused_plainly(read) -> None:
     try:
         read()
     except ConfigError as error:
-        sane(error, MOST_SAID)
+        sane(error, MAX_ERROR)
         _keeps_secrets(error)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
-MOST_DEPTH = 9
+MAX_DEPTH = 9
 SCALARS = (None, True, False, 0, 1, -1, 4, 0.5, 1e308, 2**63, 10**400, "", "\ud800", "\0", "x" * 2000)
 
 
@@ -35,9 +35,9 @@ def _document(choices: Iterator[int], words: Sequence[str], depth: int = 0) -> o
     """Decode bytes into a JSON document: each byte is a choice, and their end ends the document."""
     choice = next(choices, 0)
     kind, size = choice % 6, 1 + choice // 6 % 4
-    if depth < MOST_DEPTH and kind == 0 and choice:
+    if depth < MAX_DEPTH and kind == 0 and choice:
         return [_document(choices, words, depth + 1) for _ in range(size)]
-    if depth < MOST_DEPTH and kind in (1, 2):
+    if depth < MAX_DEPTH and kind in (1, 2):
         names = [words[next(choices, 0) % len(words)] for _ in range(size)]
         return {name: _document(choices, words, depth + 1) for name in names}
     if kind == 3:
@@ -45,12 +45,12 @@ def _document(choices: Iterator[int], words: Sequence[str], depth: int = 0) -> o
     return words[next(choices, 0) % len(words)]
 
 
-def sane(error: Exception, most: int = 4000) -> None:
+def sane(error: Exception, max_characters: int = 4000) -> None:
     """Check that an error text is short and can be encoded."""
-    said = str(error)
-    assert said
-    assert len(said) <= most, said[:most]
-    said.encode()
+    text = str(error)
+    assert text
+    assert len(text) <= max_characters, text[:max_characters]
+    text.encode()
 
 
 def finished(coroutine):

@@ -68,7 +68,7 @@ def check_pods(data: bytes) -> None:
             except ApiError as error:
                 sane(error)
             except ValidationError:
-                pass  # said in our own words
+                pass  # rejected with a reason
     assert all(len(str(line)) < 4000 for line in logged)
     for target in discovery._pods.targets():
         target.url.encode("ascii")

@@ -26,11 +26,11 @@ _HEAD: Final = Row(
     kind="header",
     controlled_by="a client of the port",
     bytes=f"{_LINE} a line, {MOST_HEAD // _KIB} KiB in total, within {HEAD_SECONDS:.0f} s",
-    items=f"{listen._MOST_HEADERS} headers; requests ahead of an answer: {MOST_HEAD // _KIB} KiB, and the "
+    items=f"{listen._MOST_HEADERS} headers; requests ahead of a response: {MOST_HEAD // _KIB} KiB, and the "
     "connection ends with that answer",
     time=f"parsed by C code as it arrives, {MOST_RECEIVED // _KIB} KiB in one go: 1 ms",
     addresses="nothing",
-    beyond_bounds="400, or the connection is ended; no log line",
+    beyond_bounds="400, or the connection is closed; no log line",
     read=answered,
     worst={
         "as many headers as are read": lambda: request(
@@ -76,7 +76,7 @@ _API_QUERY: Final = Row(
     f"address, the others wait for {WAIT_SECONDS:.0f} s",
     time="one engine at a time; a group of 1,000 engines 40 ms",
     addresses="nothing",
-    beyond_bounds="400 with the parameters that are wrong, 503; no log line",
+    beyond_bounds="400 with the invalid parameters, or 503; no log line",
     read=answered,
     worst={
         "as many values as are read": lambda: request(
@@ -119,7 +119,7 @@ _LAST_EVENT: Final = Row(
     controlled_by="a client of the port",
     bytes="32 characters",
     items=f"{event_stream.MOST_READERS} streams, {event_stream.MOST_PER_CLIENT} of one address; 1,000 events",
-    time="one pass over the events that are kept",
+    time="one pass over the kept events",
     addresses="nothing",
     beyond_bounds="400, or 503; no log line",
     read=answered,
@@ -149,7 +149,7 @@ _OTHER_BODY: Final = Row(
     items="none: no such body is read",
     time="none",
     addresses="nothing",
-    beyond_bounds="413, and the connection is ended; no log line",
+    beyond_bounds="413, and the connection is closed; no log line",
     read=answered,
     worst={
         "as many bytes as are taken": lambda: request(

@@ -110,8 +110,8 @@ async def _configured_labels(data: bytes) -> object:
     try:
         return TargetSettings.model_validate({"url": "http://a", "labels": json.loads(data)})
     except ValidationError as error:
-        told = explain(error.errors(include_url=False)[0], TargetSettings)
-        raise RejectedError("; ".join(message for _, message in told)) from None
+        problems = explain(error.errors(include_url=False)[0], TargetSettings)
+        raise RejectedError("; ".join(message for _, message in problems)) from None
 
 
 async def _addresses(data: bytes) -> object:
@@ -309,7 +309,7 @@ ROWS: tuple[Row, ...] = (
         beyond={
             "one more port": _annotated(port=_numbers(MAX_PORTS + 1)),
             "256 KiB of commas": _annotated(port="," * 2**18),
-            "a port that is none": _annotated(port="80@evil.example"),
+            "an invalid port": _annotated(port="80@evil.example"),
             "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
             "a longer path": _annotated(path="m" * MOST_PATH),
             "a path of a host": _annotated(path="//evil.example/"),
@@ -437,7 +437,7 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="the name servers of `discovery.dns`",
         bytes="an IP address without a zone",
-        items="the records of one answer, 64 KiB",
+        items="the records of one response, 64 KiB",
         time=_SLICED,
         addresses="the IP address of the record at the configured port",
         beyond_bounds=_NO_LIST,
@@ -450,8 +450,8 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="the name servers of `discovery.dns`",
         bytes="253 characters of a host, a port",
-        items="the records of one answer, 64 KiB",
-        time="read in a thread, some 0.2 s for 64 KiB, which shares the interpreter; its targets in slices",
+        items="the records of one response, 64 KiB",
+        time="read in a thread, some 0.2 s for 64 KiB under the GIL; its targets in slices",
         addresses="the host and port of the record",
         beyond_bounds=_NO_LIST,
         read=_services,
@@ -473,7 +473,7 @@ ROWS: tuple[Row, ...] = (
         controlled_by="the server of a target",
         bytes=f"{MAX_NAME:,} characters of a name, {MAX_NAMES_TOTAL:,} of all engines of a target",
         items=f"{MAX_ENGINES} engines of a target",
-        time="slices of the page, in every poll whose layout is another",
+        time="slices of the page, in every poll with a new layout",
         addresses="nothing",
         beyond_bounds="the poll fails as `malformed`: `target_failing`, once by reason",
         read=_page,
@@ -502,7 +502,7 @@ ROWS: tuple[Row, ...] = (
         items="one host and one port",
         time="read for each connection to the API",
         addresses="the host and port that they name: the token of the service account is sent there",
-        beyond_bounds="the API is not asked, the targets stay: `discovery_failed`, once by reason",
+        beyond_bounds="no request to the API, the targets stay: `discovery_failed`, once by reason",
         read=_environment,
         worst={
             "the longest name": _text(f"{_LONG_HOST} {HIGHEST_PORT}"),

@@ -34,7 +34,7 @@ _LIST_ITEMS: Final = (
 )
 _ENTRIES: Final = "the hosts of its entries"
 _HOLDER: Final = "the author of the file"
-_THREAD: Final = "beside the event loop; no call holds it up for more than a few milliseconds"
+_THREAD: Final = "in a thread; no call holds it up for more than a few milliseconds"
 
 
 def _hosts(number: int) -> list[str]:

@@ -29,7 +29,7 @@ _READ: Final = (
 )
 """Hostile bodies within every bound that does not depend on the speed of the machine."""
 _DIMENSIONS_OF_TIME: Final = (
-    f"read in a thread, beside the event loop; a rest of {inside.REST_SECONDS * 1e3:g} ms after every "
+    f"read in a thread; a rest of {inside.REST_SECONDS * 1e3:g} ms after every "
     f"{inside.SLICE_SECONDS * 1e6:.0f} µs; {inside.SHARE:.0%} of a core for all requests"
 )
 _UNREPORTED: Final = (
@@ -199,15 +199,15 @@ ROWS: Final[tuple[Row, ...]] = (
         items=f"{inside.HEADERS} headers",
         time="one comparison or two for each header, on the event loop",
         addresses="nothing",
-        beyond_bounds=f"A longer value is cut. More headers: {_UNREPORTED}",
+        beyond_bounds=f"A longer value is truncated. More headers: {_UNREPORTED}",
         read=_headers,
         worst={"a type of 64 KiB behind other headers": _header_lines(inside.HEADERS)},
         beyond={"headers": _header_lines(inside.HEADERS + 1)},
     ),
     Row(
-        name="middleware: JSON answer",
+        name="middleware: JSON response",
         kind="socket",
-        controlled_by="vLLM, and clients by what they have it write",
+        controlled_by="vLLM, and clients by its generated text",
         bytes=f"the last {inside.ANSWER_BYTES // _KIB} KiB",
         items=f"{inside.FOUND_KEYS} keys of the names that are read",
         time=f"{inside.ANSWER_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
@@ -223,9 +223,9 @@ ROWS: Final[tuple[Row, ...]] = (
         beyond={"keys": lambda: answer()[:-1] + _MANY_KEYS + b"}"},
     ),
     Row(
-        name="middleware: streamed answer",
+        name="middleware: streamed response",
         kind="socket",
-        controlled_by="vLLM, and clients by what they have it write",
+        controlled_by="vLLM, and clients by its generated text",
         bytes=f"the last {inside.ANSWER_BYTES // _KIB} KiB, twice that in small pieces",
         items=f"{inside.PIECES:,} pieces; {inside.FOUND_KEYS} keys of the names that are read",
         time=f"below a microsecond for each message; {inside.ANSWER_SECONDS * 1e3:g} ms of processor time for its "

@@ -24,7 +24,7 @@ def pod(words: list[str], environ: Mapping[str, str] | None = None) -> bytes:
     return json.dumps({"words": words, "environ": environ or {}}).encode()
 
 
-SAID: Final = ("-sc", '{"method":"mtp"}')
+SETTINGS: Final = ("-sc", '{"method":"mtp"}')
 
 
 async def read_pod(spec: bytes) -> object:
@@ -57,20 +57,20 @@ ROWS: Final = (
         controlled_by="users who may create pods",
         bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the environment, {MAX_SCRIPT // KIB} KiB a word or script",
         items=f"{MAX_WORDS:,} words and variables, {MAX_RANGES} ranges of a schedule",
-        time="one slice; every character is looked at a fixed number of times",
-        addresses="nothing: it is never run, only read",
-        beyond_bounds="is not read; a schedule counts as none, `server_details_not_used` once",
+        time="one slice; every character is read a fixed number of times",
+        addresses="nothing: it is only read, never executed",
+        beyond_bounds="not read; a schedule is ignored, `server_details_not_used` once",
         read=read_pod,
         worst={
-            "words": lambda: pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SAID]),
-            "references": lambda: pod([*["$(A)" * 4000] * 3, *SAID], {"A": "1"}),
-            "nesting": lambda: pod([*["-sc", "[" * 15_000] * 4, *SAID]),
+            "words": lambda: pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SETTINGS]),
+            "references": lambda: pod([*["$(A)" * 4000] * 3, *SETTINGS], {"A": "1"}),
+            "nesting": lambda: pod([*["-sc", "[" * 15_000] * 4, *SETTINGS]),
             "a script of marks": lambda: pod(["sh", "-c", script("; ")]),
             "a script of quotes": lambda: pod(["sh", "-c", script("'' ")]),
         },
         beyond={
-            "words": lambda: pod([*SAID, *[""] * MAX_WORDS]),
-            "characters": lambda: pod([*SAID, "x" * MAX_COMMAND_CHARACTERS]),
+            "words": lambda: pod([*SETTINGS, *[""] * MAX_WORDS]),
+            "characters": lambda: pod([*SETTINGS, "x" * MAX_COMMAND_CHARACTERS]),
             "characters of a script": lambda: pod(["sh", "-c", script(" ", MAX_SCRIPT + 1)]),
             "ranges": lambda: pod(["-sc", json.dumps({SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)})]),
         },
@@ -81,13 +81,13 @@ ROWS: Final = (
         controlled_by="users who may create pods",
         bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the command line, {MAX_SCRIPT // KIB} KiB with all that a script's variables hold",
         items=f"{MAX_WORDS:,} variables and words",
-        time="one slice; every character is looked at a fixed number of times",
+        time="one slice; every character is read a fixed number of times",
         addresses="nothing",
         beyond_bounds="is not read",
         read=read_pod,
         worst={
             "the most variables": lambda: pod(
-                [*SAID], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}
+                [*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}
             ),
             "a script of short words": lambda: pod([], {"V": script("a ")}),
             "one that is put in again and again": lambda: pod(
@@ -95,8 +95,8 @@ ROWS: Final = (
             ),
         },
         beyond={
-            "variables": lambda: pod([*SAID], {f"V{number}": "x" for number in range(MAX_WORDS)}),
-            "characters": lambda: pod([*SAID], {"V": "x" * MAX_COMMAND_CHARACTERS}),
+            "variables": lambda: pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS)}),
+            "characters": lambda: pod([*SETTINGS], {"V": "x" * MAX_COMMAND_CHARACTERS}),
             "characters that are put in": lambda: pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
         },
     ),
@@ -108,7 +108,7 @@ ROWS: Final = (
         items=f"{MAX_WORDS:,} words, {MAX_RANGES} ranges of a schedule",
         time="at the start only",
         addresses="nothing",
-        beyond_bounds="`variable_not_understood`, and it counts as not said; of the flag itself an error at the start",
+        beyond_bounds="`variable_not_understood`, and it counts as absent; the flag itself is an error at the start",
         read=read_speculative_config,
         worst={
             "an object of many keys": lambda: json.dumps(

@@ -24,11 +24,11 @@ from tests.e2e.conftest import PROGRAM, free_port
 GOOD_TARGETS = 9
 SIDECAR_MEMORY = 128 * 2**20
 """Bytes: the limit that docs/kubernetes.md recommends for a sidecar."""
-MOST_GAP = 2.0
+MAX_GAP = 2.0
 """Seconds between two polls of a good target; the interval is 1 s."""
-MOST_HEALTHY = 0.5
+MAX_HEALTHY = 0.5
 """Seconds for /-/healthy."""
-MOST_METRICS = 1.0
+MAX_METRICS = 1.0
 """Seconds for /metrics."""
 STARTED_WITHIN = 60.0
 _PROBED_EVERY = 0.1
@@ -80,9 +80,9 @@ class Measured:
     def misses(self, share: float = 1.0) -> list[str]:
         """Return the names of missed goals; ``share`` scales the time limits for a busy machine."""
         times = (
-            ("gap", self.gap, MOST_GAP),
-            ("/-/healthy", self.healthy, MOST_HEALTHY),
-            ("/metrics", self.metrics, MOST_METRICS),
+            ("gap", self.gap, MAX_GAP),
+            ("/-/healthy", self.healthy, MAX_HEALTHY),
+            ("/metrics", self.metrics, MAX_METRICS),
         )
         missed = [f"{name} {value:.2f} s" for name, value, most in times if value > most * share]
         if self.resident > SIDECAR_MEMORY:

@@ -11,7 +11,7 @@ from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, MIN_PIECES,
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 
-MOST_BODY: Final = Poll().max_body
+MAX_BODY: Final = Poll().max_body
 KIB: Final = 1024
 FAILED: Final = "the poll fails with its reason; `target_failing` once, then polls back off"
 
@@ -22,9 +22,9 @@ def answer(body: bytes, *more: str) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
+def received(whole: bytes, max_body: int, piece: int = 64 * KIB) -> bytes:
     """Parse a response in pieces; return its body or raise ``PollError`` as in a poll."""
-    parser = ResponseParser(most)
+    parser = ResponseParser(max_body)
     for start in range(0, len(whole), piece):
         parser.feed(whole[start : start + piece])
     if not parser.complete:
@@ -35,7 +35,7 @@ def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
 async def read_answer(whole: bytes, piece: int = 64 * KIB) -> object:
     """Parse a whole response."""
     try:
-        return received(whole, MOST_BODY, piece)
+        return received(whole, MAX_BODY, piece)
     except PollError as error:
         raise RejectedError(str(error)) from None
 
@@ -78,8 +78,8 @@ ROWS: Final = (
         kind="header",
         controlled_by="the model server, or a proxy before it",
         bytes=f"{FRAMING_LIMIT // KIB} KiB besides the body",
-        items="as many as these bytes hold",
-        time="pieces of 64 KiB, each as it comes; its cost counts for the share of a core",
+        items="limited by the bytes",
+        time="pieces of 64 KiB, each on arrival; its cost counts for the share of a core",
         addresses="nothing: no redirect is followed",
         beyond_bounds=FAILED,
         read=read_answer,
@@ -90,32 +90,32 @@ ROWS: Final = (
         beyond={"bytes": partial(headers, 2 * FRAMING_LIMIT)},
     ),
     Row(
-        name="packets of an answer",
+        name="packets of a response",
         kind="socket",
         controlled_by="the model server, or a proxy before it",
-        bytes="as the answer",
+        bytes="as for the response",
         items=f"{MIN_PIECES:,} pieces, and one more for every {PIECE_BYTES:,} bytes of `poll.max_body`",
-        time="one piece as it comes; its cost counts for the share of a core",
+        time="one piece on arrival; its cost counts for the share of a core",
         addresses="nothing",
         beyond_bounds=FAILED,
         read=partial(read_answer, piece=1),
-        worst={"a byte a packet": lambda: answer(bytes(MIN_PIECES + MOST_BODY // PIECE_BYTES - 100))},
-        beyond={"pieces": lambda: answer(bytes(MIN_PIECES + MOST_BODY // PIECE_BYTES))},
+        worst={"a byte a packet": lambda: answer(bytes(MIN_PIECES + MAX_BODY // PIECE_BYTES - 100))},
+        beyond={"pieces": lambda: answer(bytes(MIN_PIECES + MAX_BODY // PIECE_BYTES))},
     ),
     Row(
         name="compressed body",
         kind="socket",
         controlled_by="the model server, or a proxy before it",
-        bytes=f"{MOST_BODY // 2**20} MiB, packed and unpacked (`poll.max_body`)",
+        bytes=f"{MAX_BODY // 2**20} MiB, packed and unpacked (`poll.max_body`)",
         items="one body",
-        time="pieces of 64 KiB, each as it comes; its cost counts for the share of a core",
+        time="pieces of 64 KiB, each on arrival; its cost counts for the share of a core",
         addresses="nothing",
         beyond_bounds=FAILED,
         read=read_packed,
         worst={
-            "the best packed": partial(packed, MOST_BODY),
-            "blocks that unpack to nothing": partial(empty_blocks, MOST_BODY),
+            "the best packed": partial(packed, MAX_BODY),
+            "blocks that unpack to nothing": partial(empty_blocks, MAX_BODY),
         },
-        beyond={"unpacked": partial(packed, MOST_BODY + 1), "packed": partial(empty_blocks, MOST_BODY + 20)},
+        beyond={"unpacked": partial(packed, MAX_BODY + 1), "packed": partial(empty_blocks, MAX_BODY + 20)},
     ),
 )

@@ -20,7 +20,7 @@ from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
 from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import KIB, MOST_BODY, answer, received
+from tests.hostile.server_answers import KIB, MAX_BODY, answer, received
 from tests.hostile.server_pages import page
 
 
@@ -38,7 +38,7 @@ class _Server:
             return HttpResponse(page(()), "text/plain", 0.001)
         if f"/{self._detail}" not in address:
             raise StatusError(HTTPStatus.NOT_FOUND)
-        return HttpResponse(received(answer(self._body), max_body or MOST_BODY), "application/json", 0.001)
+        return HttpResponse(received(answer(self._body), max_body or MAX_BODY), "application/json", 0.001)
 
 
 async def _polled(detail: str, body: bytes) -> PollRecord:
@@ -115,7 +115,7 @@ def ranges(number: int = MAX_RANGES) -> Iterator[tuple[int, int, int]]:
     return ((1 + place * width, (place + 1) * width, place % 2) for place in range(number))
 
 
-def told(*ranges_: tuple[int, int, int]) -> bytes:
+def schedule_info(*ranges_: tuple[int, int, int]) -> bytes:
     """Return a response to ``/server_info`` with a schedule."""
     return f"{{{speculation(*ranges_)}}}".encode()
 
@@ -157,16 +157,16 @@ ROWS: Final = (
         beyond_bounds="counts as unknown, and a schedule as none; `server_details_not_used` once",
         read=read_server_info,
         worst={
-            "the longest schedule": lambda: told(*ranges()),
+            "the longest schedule": lambda: schedule_info(*ranges()),
             "text that almost matches again and again": info_as_text,
             **details(speculation(*ranges(8))),
         },
         beyond={
             "bytes": partial(detail, speculation(), "1,", "1", MAX_RESPONSE_BYTES + 1),
-            "ranges": lambda: told(*ranges(MAX_RANGES), (MAX_BATCH, MAX_BATCH, 1)),
-            "batch size": lambda: told((1, MAX_BATCH + 1, 1)),
-            "tokens": lambda: told((1, 2, MAX_POSITIONS + 1)),
-            "overlap": lambda: told((1, 2, 1), (2, 3, 1)),
+            "ranges": lambda: schedule_info(*ranges(MAX_RANGES), (MAX_BATCH, MAX_BATCH, 1)),
+            "batch size": lambda: schedule_info((1, MAX_BATCH + 1, 1)),
+            "tokens": lambda: schedule_info((1, 2, MAX_POSITIONS + 1)),
+            "overlap": lambda: schedule_info((1, 2, 1), (2, 3, 1)),
         },
     ),
 )

@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poll_schedule import MAX_WINDOW_SHARE, TARGET_PROCESSOR_SHARE
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import FAILED, KIB, MOST_BODY, answer, received
+from tests.hostile.server_answers import FAILED, KIB, MAX_BODY, answer, received
 
 HISTOGRAMS: Final = (
     "time_to_first_token", "request_time_per_output_token", "inter_token_latency", "e2e_request_latency",
@@ -99,7 +99,7 @@ def padded(line: bytes, size: int) -> bytes:
 async def read_page(body: bytes) -> object:
     """Read a page with its histograms, as in a poll."""
     try:
-        whole = received(answer(body), MOST_BODY)
+        whole = received(answer(body), MAX_BODY)
         return await cooperatively(SampleReader().read(whole, with_latencies=True))
     except PollError as error:
         raise RejectedError(str(error)) from None
@@ -112,7 +112,7 @@ ROWS: Final = (
         name="metrics page of a target",
         kind="socket",
         controlled_by="the model server",
-        bytes=f"{MOST_BODY // 2**20} MiB unpacked (`poll.max_body`), {MAX_LINE_BYTES // KIB} KiB a line that is read",
+        bytes=f"{MAX_BODY // 2**20} MiB unpacked (`poll.max_body`), {MAX_LINE_BYTES // KIB} KiB a line that is read",
         items=f"{MAX_LINES:,} lines, {MAX_SERIES:,} samples that are read, {MAX_SERIES_LABELS} labels of one and "
         f"{MAX_PAGE_LABELS:,} different ones, {MAX_ENGINES} engines, {MAX_POSITIONS} draft positions of one and "
         f"{MAX_POSITIONS_TOTAL:,} of all, {MAX_NAME:,} characters of a name and {MAX_NAMES_TOTAL:,} of "
@@ -137,15 +137,15 @@ ROWS: Final = (
                 labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS - 1, MAX_SERIES_LABELS)
             ),
             "the longest lines, all escapes": lambda: shuffled(
-                long_lines(MOST_BODY // MAX_LINE_BYTES - 1, "\\n")
+                long_lines(MAX_BODY // MAX_LINE_BYTES - 1, "\\n")
             ),
             "comments": lambda: page(["#"] * (MAX_LINES - 1)),
             "the most lines that are not read": lambda: page(["x{ 1"] * (MAX_LINES - 1)),
-            "one comment": lambda: padded(page(()), MOST_BODY),
-            "blanks": lambda: page([" " * (MOST_BODY - len(page(())) - 1)]),
+            "one comment": lambda: padded(page(()), MAX_BODY),
+            "blanks": lambda: page([" " * (MAX_BODY - len(page(())) - 1)]),
         },
         beyond={
-            "bytes": lambda: padded(page(()), MOST_BODY + 1),
+            "bytes": lambda: padded(page(()), MAX_BODY + 1),
             "bytes of a line": lambda: page(long_lines(1, "x", MAX_LINE_BYTES + 1)),
             "lines": lambda: page(["#"] * MAX_LINES),
             "samples": lambda: page(labelled(MAX_SERIES, 1)),

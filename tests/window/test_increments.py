@@ -72,7 +72,7 @@ def test_a_process_older_than_the_last_poll_is_another_server_and_a_starting_poi
 
 
 def test_a_process_created_in_the_future_is_a_starting_point(make_sample):
-    # The server's clock is ahead of ours: nobody can say when its counters began on ours.
+    # The server's clock is ahead: the start time on the exporter's clock is unknown.
     taken = after(make_sample(100, 400, 200, created=WALL), make_sample(5, 20, 8, created=WALL + 11.5))
     assert (taken.reset, taken.increment) == (Reset.RESTART, None)
 
@@ -171,7 +171,7 @@ class TestNumberOfPositions:
             (10, 35, (), 4),  # no position accepted yet: ⌈3.5⌉
             (10, 50, (), 5),
             (0, 4, (), 0),  # torn: the draft itself is not there yet
-            (200, 1000, (120, 60), 5),  # created one by one: T/D tells of the rest
+            (200, 1000, (120, 60), 5),  # created one by one: T/D includes the rest
             (1, 2**52, (), 128),  # a broken page must not make us draw up a vast list
             (20, 92, (16, 11, 6, 2), 4),  # torn by 3 drafts of 4 tokens: T/D = 4.6
             (5000, 20_012, (16, 11, 6, 2), 4),  # the same later, T/D = 4.0024

@@ -85,18 +85,18 @@ def test_a_value_that_the_engine_lacks_is_none_and_not_0():
 def test_late_decode_steps_are_unknown_on_windows_under_a_minute():
     known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
     ledger = ledger_of(increment(0.0, 59.0))
-    for length, told in ((59.0, False), (60.0, True), (300.0, True)):
+    for length, is_known in ((59.0, False), (60.0, True), (300.0, True)):
         window = ledger.window(length, 1.0, 59.0, known)
-        assert (window[Counter.DECODE_STEPS] is not None) is told
-        assert (window[Counter.DECODE_NANOSECONDS] is not None) is told
+        assert (window[Counter.DECODE_STEPS] is not None) is is_known
+        assert (window[Counter.DECODE_NANOSECONDS] is not None) is is_known
         assert window[Counter.DRAFTS] == 1
 
 
 def test_late_decode_steps_are_unknown_on_a_long_window_that_is_not_filled():
     known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
-    for covered, told in ((30.0, False), (53.0, False), (55.0, True)):
+    for covered, is_known in ((30.0, False), (53.0, False), (55.0, True)):
         window = ledger_of(increment(0.0, covered)).window(300.0, 1.0, covered, known)
-        assert (window[Counter.DECODE_STEPS] is not None) is told
+        assert (window[Counter.DECODE_STEPS] is not None) is is_known
 
 
 def test_gauges_are_means_over_the_polls():

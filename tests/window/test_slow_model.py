@@ -149,7 +149,7 @@ def test_windows_and_totals_are_those_of_adding_up_one_by_one(make_sample, with_
             moment += value / 8
         elif event == "restart":
             moment += 0.125
-            # Without creation times a restart may go unseen; then nobody could tell another K either.
+            # Without creation times a restart may be undetected; then another K is undetected too.
             server = Server(value if with_creation else tokens, WALL + moment)
         elif event == "same restart":
             moment += 0.125

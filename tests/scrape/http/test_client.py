@@ -138,7 +138,7 @@ async def test_the_request_has_accept_and_user_agent_headers(client, fault_serve
     assert "Accept-Encoding: identity" in headers
     accept = next(header for header in headers if header.startswith("Accept: "))
     assert accept.startswith("Accept: text/plain;version=0.0.4")
-    # prometheus_client answers whoever mentions it in OpenMetrics, and renames vLLM's series there.
+    # prometheus_client would respond in OpenMetrics, and rename vLLM's series there.
     assert "openmetrics" not in accept
 
 
@@ -457,7 +457,7 @@ async def test_the_timeout_is_for_the_whole_response_not_for_each_byte(fault_ser
 
 
 async def test_the_timeout_covers_the_connection():
-    # Nobody accepts, and the queue of those who wait is full: the connection neither comes nor fails.
+    # The backlog of the listening socket is full: connecting neither succeeds nor fails.
     with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
         silent.bind(("127.0.0.1", 0))
         silent.listen(0)
@@ -528,8 +528,8 @@ async def test_the_error_of_an_unknown_name_has_no_error_number(client, monkeypa
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    error = await failure(client, "http://nobody:8000/metrics")
-    assert (error.reason, str(error)) == ("dns", "nobody:8000: Name or service not known")
+    error = await failure(client, "http://unknown:8000/metrics")
+    assert (error.reason, str(error)) == ("dns", "unknown:8000: Name or service not known")
 
 
 async def test_after_a_refused_connection_the_next_address_is_tried(client, fault_server, monkeypatch):

@@ -110,7 +110,7 @@ def test_a_body_in_small_chunks_fits():
 
 
 def test_a_rejection_is_distinguished_from_another_error_in_progress():
-    # Python gives every exception raised meanwhile the other one as its context.
+    # Python sets the handled exception as context of the new one.
     try:
         raise ImportError  # noqa: TRY301
     except ImportError:

@@ -28,10 +28,10 @@ intervals = st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 5.0, 60.0])
 offsets = st.floats(0, 1, exclude_max=True)
 moments = st.floats(0, 1e8)
 EARLY = 0.002
-"""So many seconds early a timer may fire; uvloop's are a millisecond."""
+"""Seconds by which a timer may fire early; uvloop's fire up to a millisecond early."""
 
 
-# The beat.
+# Ticks.
 
 
 def test_a_phase_is_stable():
