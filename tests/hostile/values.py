@@ -126,7 +126,7 @@ def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
 
 def _gauges(factor: float) -> dict[str, object]:
     return {
-        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].most for name in _NAMES[Gauge]
+        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].max_value for name in _NAMES[Gauge]
     }
 
 
@@ -176,7 +176,7 @@ ROWS: tuple[Row, ...] = (
         controlled_by="a model server",
         bytes="`poll.max_body` for the page",
         items=f"{MAX_SERIES:,} samples; 0 to {MAX_REQUESTS:,.0f} requests, shares from 0 to 1, lengths from 0 to "
-        f"{GAUGES[Gauge.REPORTED_ACCEPTANCE_LENGTH].most:.0f}",
+        f"{GAUGES[Gauge.REPORTED_ACCEPTANCE_LENGTH].max_value:.0f}",
         time=f"slices of {SLICE} samples",
         addresses="nothing",
         beyond_bounds="the gauge is absent; the counters of the page are used, and nothing is logged",
