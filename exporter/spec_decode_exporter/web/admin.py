@@ -17,11 +17,12 @@ async def healthy(_request: web.Request) -> web.Response:
     return web.Response(text="spec-decode-exporter is healthy.\n")
 
 
-async def ready(request: web.Request) -> web.Response:
-    """Answer 200 once the configuration is loaded, whatever the targets do."""
-    if request.app[STATE].ready():
-        return web.Response(text="spec-decode-exporter is ready.\n")
-    return web.Response(status=503, text="spec-decode-exporter has not loaded its configuration yet.\n")
+async def ready(_request: web.Request) -> web.Response:
+    """Return 200: the exporter listens only after it has loaded its configuration.
+
+    The answer is independent of all targets, so a vLLM that is down leaves the pod ready.
+    """
+    return web.Response(text="spec-decode-exporter is ready.\n")
 
 
 async def reload(request: web.Request) -> web.Response:

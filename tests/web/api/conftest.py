@@ -10,7 +10,6 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
-from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0
@@ -88,26 +87,27 @@ def target_view(name):
 
 
 @pytest.fixture
-def source(engines, events):
+def sources(engines, events):
+    """The data sources of AppState for three engines, two targets and six events."""
     moment = float(POLLS - 1)
-    return ApiSource(
-        now=lambda: NOW,
-        labels=lambda: ["target", "model_name", "engine", "zone"],
-        windows=lambda: ["30s", "5m"],
-        snapshot=lambda: Snapshot(
+    return {
+        "now": lambda: NOW,
+        "labels": lambda: ["target", "model_name", "engine", "zone"],
+        "windows": lambda: ["30s", "5m"],
+        "snapshot": lambda: Snapshot(
             [(own, watch.findings(moment)) for own, watch in engines], last_event=events.last
         ),
-        histories=lambda: Histories(
+        "histories": lambda: Histories(
             NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
         ),
-        targets=lambda: [target_view("chat"), target_view("code")],
-        events=events,
-    )
+        "targets": lambda: [target_view("chat"), target_view("code")],
+        "events": events,
+    }
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state, source):
-    return await aiohttp_client(create_app(make_state(api=source)))
+async def client(aiohttp_client, make_state, sources):
+    return await aiohttp_client(create_app(make_state(**sources)))
 
 
 @pytest.fixture

@@ -39,13 +39,13 @@ class Reader:
 
 
 @pytest.fixture
-def read(aiohttp_client, make_state, source):
+def read(aiohttp_client, make_state, sources):
     """A function that begins to read a stream."""
     clients = []
 
     async def read(query="", headers=(), most=32, keep_alive=60.0):
         if not clients:
-            app = create_app(make_state(api=source))
+            app = create_app(make_state(**sources))
             app[READERS] = Readers(most, keep_alive)
             clients.append(await aiohttp_client(app))
         answer = await clients[0].get(STREAM + query, headers=dict(headers))

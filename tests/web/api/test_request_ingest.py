@@ -17,7 +17,6 @@ from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web.api import request_ingest
-from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.application import create_app
 from tests.requests.test_request_batch import RECORD, changed
@@ -51,23 +50,19 @@ def receiver(clock):
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state, source, receiver):
+async def client(aiohttp_client, make_state, sources, receiver):
     found = []
 
     async def prepare():
         found[:] = [await receiver.findings()]
 
-    given = {
-        name: getattr(source, name)
-        for name in ("now", "labels", "windows", "snapshot", "histories", "targets")
-    }
-    api = ApiSource(
-        **given,
-        events=source.events,
+    state = make_state(
+        **sources,
+        prepare=prepare,
         requests=lambda: found[0],
         receiver=lambda: receiver if receiver.is_open else None,
     )
-    return await aiohttp_client(create_app(make_state(api=api, prepare=prepare)))
+    return await aiohttp_client(create_app(state))
 
 
 @pytest.fixture

@@ -165,8 +165,8 @@ async def test_head_says_what_get_would(client, path):
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
-    client = await aiohttp_client(create_app(make_state(api=source)), auto_decompress=False)
+async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, sources, path):
+    client = await aiohttp_client(create_app(make_state(**sources)), auto_decompress=False)
     packed = await client.get(path, headers={"Accept-Encoding": "gzip"})
     plain = await client.get(path, headers={"Accept-Encoding": "identity"})
     assert packed.headers["Content-Encoding"] == "gzip"
@@ -175,19 +175,19 @@ async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
     assert plain.headers["Vary"] == "Accept-Encoding"
 
 
-async def test_what_is_prepared_is_evaluated_before_it_is_shown(aiohttp_client, make_state, source):
+async def test_what_is_prepared_is_evaluated_before_it_is_shown(aiohttp_client, make_state, sources):
     prepared = []
 
     async def prepare():
         prepared.append(True)
 
-    client = await aiohttp_client(create_app(make_state(api=source, prepare=prepare)))
+    client = await aiohttp_client(create_app(make_state(**sources, prepare=prepare)))
     for path in ("/api/v1/snapshot", f"/api/v1/engines/{CHAT}", "/metrics"):
         await client.get(path)
     assert len(prepared) == 3
 
 
-async def test_polls_have_their_turn_between_two_engines(client, source):
+async def test_polls_have_their_turn_between_two_engines(client, sources):
     turns, done = 0, False
 
     async def poll():
@@ -197,7 +197,7 @@ async def test_polls_have_their_turn_between_two_engines(client, source):
             await asyncio.sleep(0)
 
     state = client.server.app[STATE]
-    lists = {"engines": (responses.encoded(engine_view(*each)) for each in state.api.snapshot().engines * 50)}
+    lists = {"engines": (responses.encoded(engine_view(*each)) for each in state.snapshot().engines * 50)}
     polling = asyncio.ensure_future(poll())
     body = b"".join([piece async for piece in responses.pieces({"time": 1.5}, lists)])
     done = True

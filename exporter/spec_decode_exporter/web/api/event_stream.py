@@ -59,7 +59,7 @@ class Readers:
     async def stream(self, request: web.Request, query: EventFilter) -> web.StreamResponse:
         """Serve what came after ``Last-Event-ID`` or ``since``, else what is still to come, until the end."""
         state = request.app[STATE]
-        log = state.api.events
+        log = state.events
         seen = request.headers.get(LAST_EVENT_ID) or query.since or log.last
         try:
             log.since(seen)

@@ -63,15 +63,15 @@ _TURNED_AWAY: Final = frozenset(
 async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResponse:
     """Serve what the requests say that are asked for."""
     state = request.app[STATE]
-    check_windows(query.window, state.api.windows())
+    check_windows(query.window, state.windows())
     await state.prepare()
-    found = state.api.requests()
+    found = state.requests()
     errors = state.errors
     chosen = {
         name: errors.each("requests", filter(query.selects, views), lambda _: NO_ITEM, encoded)
         for name, views in lists(found, errors).items()
     }
-    return await respond(request, pieces({"time": state.api.now(), **head(found)}, chosen))
+    return await respond(request, pieces({"time": state.now(), **head(found)}, chosen))
 
 
 def counted(handler: Handler) -> Handler:
@@ -79,7 +79,7 @@ def counted(handler: Handler) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         answer = await handler(request)
-        taker = request.app[STATE].api.receiver()
+        taker = request.app[STATE].receiver()
         if taker is not None and answer.status in _TURNED_AWAY:
             taker.turned_away(answer.status)
         return answer
@@ -89,7 +89,7 @@ def counted(handler: Handler) -> Handler:
 
 async def take(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Take the requests of a body."""
-    taker = request.app[STATE].api.receiver()
+    taker = request.app[STATE].receiver()
     if taker is None:
         raise RequestError(
             HTTPStatus.NOT_FOUND,

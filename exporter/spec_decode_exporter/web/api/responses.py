@@ -39,10 +39,10 @@ _NOT_SHOWN: Final = "This engine cannot be shown: an internal error. See the exp
 async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResponse:
     """Serve every engine that is asked for, and groups of them."""
     state = request.app[STATE]
-    check_windows(query.window, state.api.windows())
-    _check_labels(query, state.api.labels(), group_by=query.group_by)
+    check_windows(query.window, state.windows())
+    _check_labels(query, state.labels(), group_by=query.group_by)
     await state.prepare()
-    taken, now = state.api.snapshot(), state.api.now()
+    taken, now = state.snapshot(), state.now()
     engines = [
         (labels, findings)
         for labels, findings in taken.engines
@@ -79,7 +79,7 @@ async def engine(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     state = request.app[STATE]
     await state.prepare()
     wanted = request.match_info[ENGINE]
-    for labels, findings in state.api.snapshot().engines:
+    for labels, findings in state.snapshot().engines:
         if id_of(labels) == wanted:
             found = state.errors.attempt("snapshot", labels, partial(_engine, labels, findings))
             if found is None:
@@ -95,18 +95,15 @@ def _engine(labels: Mapping[str, str], findings: EngineSnapshot) -> bytes:
 async def targets(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
-    views = state.errors.each(
-        "targets", state.api.targets(), lambda target: {"target": target.target}, encoded
-    )
-    return await respond(request, pieces({"time": state.api.now()}, {"targets": views}))
+    views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
+    return await respond(request, pieces({"time": state.now()}, {"targets": views}))
 
 
 async def history(request: web.Request, query: HistoryQuery) -> web.StreamResponse:
     """Serve what the ledgers hold of every engine that is asked for."""
     state = request.app[STATE]
-    source = state.api
-    _check_labels(query, source.labels())
-    kept = source.histories()
+    _check_labels(query, state.labels())
+    kept = state.histories()
     step = usual_step(kept.longest) if query.step is None else query.step
     if step < least_step(kept.longest):
         least = least_step(kept.longest)
@@ -117,14 +114,14 @@ async def history(request: web.Request, query: HistoryQuery) -> web.StreamRespon
         lambda engine: engine[0],
         lambda engine: encoded(history_view(*engine, kept.offset, step)),
     )
-    return await respond(request, pieces({"time": source.now(), "step_seconds": step}, {"engines": views}))
+    return await respond(request, pieces({"time": state.now(), "step_seconds": step}, {"engines": views}))
 
 
 async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse:
     """Serve some of the events that are kept."""
     state = request.app[STATE]
     try:
-        since = state.api.events.since(query.since)
+        since = state.events.since(query.since)
     except UnknownEventError as error:
         raise wrong_parameter("since", "is not the id of an event") from error
     found = tuple(filter(query.selects, since.events))
