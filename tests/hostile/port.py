@@ -12,8 +12,9 @@ from spec_decode_exporter.requests.request_batch import Batch
 from spec_decode_exporter.requests.request_batch import read as read_body
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import request_ingest
-from spec_decode_exporter.web.server.connection_limiter import Tls
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.handshake import Tls
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 from spec_decode_exporter.web.state import AppState
 from tests.hostile.row import RejectedError
 from tests.web.conftest import plain_state
@@ -104,5 +105,5 @@ def array(record: bytes, count: int) -> bytes:
     return b"[" + b",".join([record] * count) + b"]"
 
 
-def padded(body: bytes, size: int = request_ingest.MOST_BODY) -> bytes:
+def padded(body: bytes, size: int = request_ingest.MAX_BODY_BYTES) -> bytes:
     return body + b" " * (size - len(body))

@@ -46,7 +46,7 @@ async def test_a_reload_that_fails_says_where_the_mistake_is(client_of):
     answer = await client.post("/-/reload")
     assert answer.status == 500
     assert "exporter.yml:3" in await answer.text()
-    assert "the old one stays" in await answer.text()
+    assert "the previous one stays active" in await answer.text()
 
 
 async def test_without_the_lifecycle_api_nobody_may_reload(client_of):

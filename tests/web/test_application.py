@@ -180,14 +180,16 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     with capture_logs() as logs:
         answer = await client.get("/")
     assert answer.status == 500
-    assert await answer.text() == "The exporter failed to answer; its log says why.\n"
+    assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
 
 
 @pytest.mark.parametrize("path", ["/", "/config", "/-/healthy", "/-/mine", "/static/metrics"])
 def test_a_telemetry_path_of_another_page_is_refused(make_state, path):
-    with pytest.raises(ValueError, match=r"is that of another page .* choose another --web\.telemetry-path"):
+    with pytest.raises(
+        ValueError, match=r"is the path of another page .* choose another --web\.telemetry-path"
+    ):
         create_app(make_state(telemetry_path=path))
 
 

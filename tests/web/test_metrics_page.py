@@ -126,7 +126,7 @@ async def test_a_rendering_that_fails_is_made_for_the_next_request():
 async def test_of_many_renderings_that_nobody_reads_to_the_end_the_oldest_ends():
     """A client that asks in each second and reads slowly holds no more than the limit."""
     size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
-    shared = SharedPage(Counted(), most_bytes=3 * size)
+    shared = SharedPage(Counted(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
         for snapshot in range(6):
@@ -139,7 +139,7 @@ async def test_of_many_renderings_that_nobody_reads_to_the_end_the_oldest_ends()
 
 async def test_renderings_that_are_read_take_no_place():
     size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
-    shared = SharedPage(Counted(), most_bytes=3 * size)
+    shared = SharedPage(Counted(), max_bytes=3 * size)
     slow = Transport()
     with (await shared.rendering(0, Format.TEXT_0_0_4, gzip=False)).read_by(slow):
         for snapshot in range(1, 20):

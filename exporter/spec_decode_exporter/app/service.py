@@ -42,7 +42,8 @@ from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
-from spec_decode_exporter.web.server.listen import Address, Server, serve
+from spec_decode_exporter.web.server.http_server import Server, serve
+from spec_decode_exporter.web.server.listen import Address
 from spec_decode_exporter.web.state import AppState
 
 _COMPARED_EVERY = 5.0

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.web.api.event_stream import MOST_PER_CLIENT, READERS, Readers
+from spec_decode_exporter.web.api.event_stream import MAX_READERS_PER_CLIENT, READERS, Readers
 from spec_decode_exporter.web.application import create_app
 
 STREAM = "/api/v1/events/stream"
@@ -136,7 +136,7 @@ async def test_who_fell_behind_is_told_of_the_gap_first(read, events):
 
 async def test_a_silent_stream_is_kept_alive(read):
     reader = await read(keep_alive=0.01)
-    assert await reader.block() == {"": "nothing happened"}
+    assert await reader.block() == {"": "no events"}
 
 
 async def test_the_stream_ends_when_the_exporter_does(read, events):
@@ -146,7 +146,7 @@ async def test_the_stream_ends_when_the_exporter_does(read, events):
 
 
 async def test_one_client_address_has_only_so_many_streams(read):
-    for _ in range(MOST_PER_CLIENT):
+    for _ in range(MAX_READERS_PER_CLIENT):
         assert (await read()).answer.status == 200
     assert (await read()).answer.status == 503
 

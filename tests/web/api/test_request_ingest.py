@@ -152,7 +152,7 @@ async def test_what_is_refused_is_told_by_its_place_and_counted(post, client):
         (b"{}", "application/json; charset=latin-1", {}, 415),
         (b"{}", JSON, {"Content-Encoding": "gzip"}, 415),
         (b"[" + b"0," * 5000 + b"0]", JSON, {}, 413),
-        (b" " * (request_ingest.MOST_BODY + 1), JSON, {}, 413),
+        (b" " * (request_ingest.MAX_BODY_BYTES + 1), JSON, {}, 413),
     ],
 )
 async def test_a_body_that_is_not_as_described_is_a_problem_and_counted(
@@ -180,8 +180,8 @@ async def test_a_body_whose_length_nobody_knows_is_taken_as_far_as_it_may_go(cli
 
     for size, status in [
         (0, 200),
-        (request_ingest.MOST_BODY - 65536, 200),
-        (request_ingest.MOST_BODY + 65536, 413),
+        (request_ingest.MAX_BODY_BYTES - 65536, 200),
+        (request_ingest.MAX_BODY_BYTES + 65536, 413),
     ]:
         answer = await client.post(PATH, data=parts(size), headers={"Content-Type": JSON})
         assert answer.status == status
@@ -195,7 +195,7 @@ async def test_another_page_takes_no_such_body(client):
 
 
 async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, receiver, monkeypatch):
-    monkeypatch.setattr(request_ingest, "_BODY_SECONDS", 0.01)
+    monkeypatch.setattr(request_ingest, "BODY_SECONDS", 0.01)
     never = asyncio.Event()
 
     async def parts():
@@ -233,7 +233,7 @@ async def test_a_body_for_which_there_is_no_room_is_counted(client, post, receiv
 
     slow = [
         asyncio.create_task(client.post(PATH, data=parts(), headers={"Content-Type": JSON}))
-        for _ in range(request_ingest.MOST_BODIES_PER_CLIENT)
+        for _ in range(request_ingest.MAX_BODIES_PER_CLIENT)
     ]
     for _ in slow:
         await begun.get()

@@ -83,7 +83,7 @@ async def test_one_engine_is_shown_by_its_id(get):
 async def test_an_engine_that_is_not_there_is_a_problem(get):
     problem = await get("/api/v1/engines/0123456789ab", 404)
     assert (problem["title"], problem["status"]) == ("Not Found", 404)
-    assert "no engine with this id" in problem["detail"]
+    assert "No engine has this id" in problem["detail"]
 
 
 async def test_every_target_is_shown(get):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.security.check_queue import CheckQueue, CheckQueueFullError, PasswordCheck
+from spec_decode_exporter.web.security.check_queue import CheckQueue, PasswordCheck
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
 
 
 class Client:
@@ -18,13 +19,13 @@ class Client:
     def asks(self, queue, password, address="a", user=b"prometheus"):
         check = PasswordCheck(password, "hash", password)
         queue.add(check, address, user)
-        return check.asked(lambda: self.gone)
+        return check.result(lambda: self.gone)
 
 
 def taken(queue):
     """The passwords in the order of their turns."""
     passwords = []
-    while (check := queue.take()) is not None:
+    while (check := queue.pop()) is not None:
         passwords.append(check.password)
     return passwords
 
@@ -57,7 +58,7 @@ async def test_no_address_and_no_name_waits_for_ever_while_new_ones_come():
         client.asks(queue, b"as prometheus", "prometheus", b"name-%d" % guess)
     order = []
     for guess in range(40):
-        order.append(queue.take().password)
+        order.append(queue.pop().password)
         client.asks(queue, b"more", f"hostile-{guess + 5}")
         client.asks(queue, b"more", "prometheus", b"name-%d" % (guess + 5))
     assert b"right" in order[:12]
@@ -80,10 +81,10 @@ async def test_of_the_passwords_for_one_name_from_one_address_any_may_be_next():
 async def test_a_full_queue_drops_a_check_of_the_address_with_most_of_them():
     queue, client = CheckQueue(4, first), Client()
     results = [client.asks(queue, b"%d" % guess, "hostile") for guess in range(4)]
-    with pytest.raises(CheckQueueFullError):
+    with pytest.raises(QueueFullError):
         client.asks(queue, b"one more", "hostile")
     client.asks(queue, b"right", "prometheus")
-    assert isinstance(results[-1].exception(), CheckQueueFullError)
+    assert isinstance(results[-1].exception(), QueueFullError)
     assert taken(queue) == [b"0", b"right", b"1", b"2"]
 
 
@@ -93,7 +94,7 @@ async def test_who_is_gone_is_not_checked_and_takes_no_place():
     gone.gone = True
     client.asks(queue, b"right", "hostile")
     assert len(queue) == 1
-    assert all(isinstance(result.exception(), CheckQueueFullError) for result in results)
+    assert all(isinstance(result.exception(), QueueFullError) for result in results)
     assert taken(queue) == [b"right"]
 
 
@@ -101,11 +102,11 @@ async def test_a_check_that_somebody_still_waits_for_is_done():
     queue, gone = CheckQueue(), Client()
     check = PasswordCheck(b"key", "hash", b"password")
     queue.add(check, "a", b"user")
-    left, stays = check.asked(lambda: gone.gone), check.asked(lambda: False)
+    left, stays = check.result(lambda: gone.gone), check.result(lambda: False)
     gone.gone = True
-    assert queue.take() is check
-    check.end(outcome=True)
-    assert isinstance(left.exception(), CheckQueueFullError)
+    assert queue.pop() is check
+    check.finish(outcome=True)
+    assert isinstance(left.exception(), QueueFullError)
     assert stays.result()
 
 
@@ -119,15 +120,15 @@ def test_every_check_is_done_once_or_rejected(asked, most):
         for number, (address, user, take) in enumerate(asked):
             try:
                 results.append(client.asks(queue, b"%d" % number, address, user))
-            except CheckQueueFullError:
+            except QueueFullError:
                 results.append(None)
             assert len(queue) <= most
-            if take and (check := queue.take()) is not None:
-                check.end(outcome=False)
-        while (check := queue.take()) is not None:
-            check.end(outcome=False)
+            if take and (check := queue.pop()) is not None:
+                check.finish(outcome=False)
+        while (check := queue.pop()) is not None:
+            check.finish(outcome=False)
         assert all(result is None or result.done() for result in results)
         assert not any(result and not result.exception() and result.result() for result in results)
-        assert (len(queue), queue._waiting) == (0, {})
+        assert (len(queue), queue._queue._clients) == (0, {})
 
     asyncio.run(scenario())

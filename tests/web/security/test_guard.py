@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security import guard as module
-from spec_decode_exporter.web.security.check_queue import CheckQueueFullError
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
 from spec_decode_exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
 
 
 def basic(name, password):
@@ -121,7 +121,7 @@ async def test_without_users_everyone_passes(client_of):
 
 async def test_who_cannot_be_checked_soon_is_told_to_come_again(client_of, users, monkeypatch):
     async def busy(*_, **__):
-        raise CheckQueueFullError
+        raise QueueFullError
 
     client = await client_of(users)
     monkeypatch.setattr(Passwords, "match", busy)

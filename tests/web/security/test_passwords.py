@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from spec_decode_exporter.web.security import passwords as module
-from spec_decode_exporter.web.security.check_queue import MOST_WAITING, CheckQueueFullError
+from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
 from spec_decode_exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ async def test_each_result_is_computed_once(users, compared):
 
 async def test_those_who_ask_the_same_at_once_wait_for_one_result(users, compared):
     passwords = Passwords()
-    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MOST_WAITING)]
+    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CHECKS)]
     assert all(await asyncio.gather(*asked))
     assert len(compared) == 1
 
@@ -114,11 +115,9 @@ async def test_who_comes_when_too_many_wait_is_told_so_unless_the_result_is_know
     assert await passwords.match(users, "alice", b"wonderland")
     ended = threading.Event()
     monkeypatch.setattr(module, "_matches", lambda *_: not ended.wait(10))
-    asked = [
-        asyncio.create_task(passwords.match(users, "alice", b"%d" % each)) for each in range(MOST_WAITING)
-    ]
+    asked = [asyncio.create_task(passwords.match(users, "alice", b"%d" % each)) for each in range(MAX_CHECKS)]
     await asyncio.sleep(0)
-    with pytest.raises(CheckQueueFullError):
+    with pytest.raises(QueueFullError):
         await passwords.match(users, "alice", b"one more")
     assert await passwords.match(users, "alice", b"wonderland")
     ended.set()
@@ -135,7 +134,7 @@ async def test_a_new_hash_counts_at_once(users, hashed):
 
 
 async def test_wrong_passwords_do_not_push_out_the_right_one(users, compared, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_REMEMBERED", 3)
+    monkeypatch.setattr(module, "_MAX_CACHED", 3)
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     for attempt in range(10):
@@ -143,7 +142,7 @@ async def test_wrong_passwords_do_not_push_out_the_right_one(users, compared, mo
     known = len(compared)
     assert await passwords.match(users, "alice", b"wonderland")
     assert len(compared) == known
-    assert all(len(keys) <= 3 for keys in passwords._results.values())
+    assert all(len(keys) <= 3 for keys in passwords._cache.values())
 
 
 TEXTS = st.sampled_from([b"", b"a", b"b", b"ab", b"aa"])
@@ -224,8 +223,8 @@ async def test_with_the_address_and_the_name_of_those_who_guess_it_is_checked_am
 
 async def test_a_password_whose_client_is_gone_is_not_compared(users, compared):
     passwords = Passwords()
-    with pytest.raises(CheckQueueFullError):
-        await passwords.match(users, "alice", b"wonderland", gone=lambda: True)
+    with pytest.raises(QueueFullError):
+        await passwords.match(users, "alice", b"wonderland", is_closing=lambda: True)
     assert compared == []
 
 

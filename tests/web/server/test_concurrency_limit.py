@@ -9,8 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server.concurrency_limit import MOST, MOST_PER_CLIENT, MOST_SCRAPES_PER_CLIENT
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.concurrency_limit import (
+    MAX_CONCURRENT,
+    MAX_CONCURRENT_PER_CLIENT,
+    MAX_SCRAPES_PER_CLIENT,
+)
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 LARGE_PAGES = ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/v1/requests"]
 
@@ -82,9 +87,9 @@ async def test_a_client_with_many_requests_has_a_few_in_hand_and_the_others_wait
 ):
     clients = await clients_of(make_state(prepare=preparing))
     asked = [clients.get("/metrics") for _ in range(40)]
-    await until(lambda: preparing.begun == MOST_SCRAPES_PER_CLIENT)
+    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
     prometheus = clients.get("/metrics", client=2)
-    await until(lambda: preparing.begun == MOST_SCRAPES_PER_CLIENT + 1)
+    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT + 1)
     preparing.go_on.set()
     assert {answer.status for answer in await asyncio.gather(prometheus, *asked)} == {200}
 
@@ -95,13 +100,15 @@ async def test_large_pages_take_no_slot_of_the_metrics(clients_of, make_state, u
 
     async def prepare():
         begun.append(1)
-        if len(begun) <= MOST:
+        if len(begun) <= MAX_CONCURRENT:
             await never.wait()
         return 1
 
     clients = await clients_of(make_state(prepare=prepare))
-    asked = [clients.get(path, client) for client in range(1, 5) for _ in range(MOST_PER_CLIENT + 1)]
-    await until(lambda: len(begun) == MOST)
+    asked = [
+        clients.get(path, client) for client in range(1, 5) for _ in range(MAX_CONCURRENT_PER_CLIENT + 1)
+    ]
+    await until(lambda: len(begun) == MAX_CONCURRENT)
     assert (await clients.get("/metrics")).status == 200
     never.set()
     await asyncio.gather(*asked)
@@ -111,8 +118,8 @@ async def test_who_waits_too_long_is_told_to_come_again(
     clients_of, make_state, preparing, until, monkeypatch
 ):
     clients = await clients_of(make_state(prepare=preparing))
-    asked = [clients.get("/metrics") for _ in range(MOST_SCRAPES_PER_CLIENT)]
-    await until(lambda: preparing.begun == MOST_SCRAPES_PER_CLIENT)
+    asked = [clients.get("/metrics") for _ in range(MAX_SCRAPES_PER_CLIENT)]
+    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
     monkeypatch.setattr("spec_decode_exporter.web.server.concurrency_limit.WAIT_SECONDS", 0)
     answer = await clients.get("/metrics")
     assert answer.status == 503
@@ -124,13 +131,13 @@ async def test_who_waits_too_long_is_told_to_come_again(
 
 async def test_a_slot_is_free_again_when_its_page_is_sent(clients_of, make_state):
     clients = await clients_of(make_state())
-    for _ in range(MOST_SCRAPES_PER_CLIENT + 1):
+    for _ in range(MAX_SCRAPES_PER_CLIENT + 1):
         assert (await clients.get("/metrics")).status == 200
         assert (await clients.get("/")).status == 200
 
 
 async def test_a_slot_is_free_again_when_its_page_fails(clients_of, make_state):
-    fails = [True] * (MOST_SCRAPES_PER_CLIENT + 1)
+    fails = [True] * (MAX_SCRAPES_PER_CLIENT + 1)
 
     async def fail():
         if fails:
@@ -140,7 +147,7 @@ async def test_a_slot_is_free_again_when_its_page_fails(clients_of, make_state):
 
     clients = await clients_of(make_state(prepare=fail))
     with capture_logs():
-        assert {(await clients.get("/metrics")).status for _ in range(MOST_SCRAPES_PER_CLIENT + 1)} == {500}
+        assert {(await clients.get("/metrics")).status for _ in range(MAX_SCRAPES_PER_CLIENT + 1)} == {500}
     assert (await clients.get("/metrics")).status == 200
 
 
@@ -155,7 +162,7 @@ async def test_who_does_not_read_the_metrics_holds_no_slot(clients_of, make_stat
     clients = await clients_of(make_state(prepare=prepare, series=200_000))
     host, port = clients.url.removeprefix("http://").split(":")
     writers = []
-    for _ in range(MOST_SCRAPES_PER_CLIENT):
+    for _ in range(MAX_SCRAPES_PER_CLIENT):
         _, writer = await asyncio.open_connection(host, int(port), limit=1, local_addr=("127.0.0.1", 0))
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         writers.append(writer)

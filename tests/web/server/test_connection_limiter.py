@@ -13,16 +13,16 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server import client_connection as connection_module
-from spec_decode_exporter.web.server import connection_limiter as module
+from spec_decode_exporter.web.server import client_connection, connection_limiter, handshake
 from spec_decode_exporter.web.server.client_connection import (
     HEAD_SECONDS,
-    MOST_HEAD,
-    MOST_RECEIVED,
+    MAX_HEAD_BYTES,
+    RECEIVE_BUFFER_BYTES,
     STALLED_SECONDS,
     ClientConnection,
 )
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = b"x" * 8_000_000
@@ -127,7 +127,7 @@ async def hung_up(reader):
 
 
 def connections(serving):
-    return len(serving.server.door._open)
+    return len(serving.server.limiter._open)
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: y"])
@@ -228,7 +228,7 @@ async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
 
 
 async def test_an_address_with_many_busy_connections_makes_room_for_another(serving, until, monkeypatch):
-    monkeypatch.setattr(module, "counted_address", lambda peer: peer[0])
+    monkeypatch.setattr(connection_limiter, "counted_address", lambda peer: peer[0])
     await serving.start(most=3)
     asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(3)]
     await until(lambda: serving.begun == 3)
@@ -242,22 +242,22 @@ async def test_an_address_with_many_busy_connections_makes_room_for_another(serv
 
 @pytest.mark.parametrize("page", [b"large", b"wait"])
 async def test_a_slow_connection_makes_room_for_another_of_its_address(serving, until, monkeypatch, page):
-    monkeypatch.setattr(connection_module, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(client_connection, "SLOW_SECONDS", 0)
     await serving.start(most=1)
     await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
-    await until(lambda: any(each.slow for each in serving.server.door._open))
+    await until(lambda: any(each.slow for each in serving.server.limiter._open))
     with capture_logs():
         reader, _ = await serving.connect(REQUEST)
         assert await answered(reader) == "here"
 
 
 async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE", 0)
+    monkeypatch.setattr(connection_limiter, "_PAUSE", 0)
     loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ENFILE, errno.EMFILE, errno.ECONNABORTED]
     accept = loop.sock_accept
 
     async def failing(listening):
-        if errors and (len(errors) < 4 or serving.server.door._open):
+        if errors and (len(errors) < 4 or serving.server.limiter._open):
             raise OSError(errors.pop(0), "as the system says it")
         return await accept(listening)
 
@@ -278,7 +278,7 @@ async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, mon
 async def test_a_defect_in_taking_a_connection_is_told_once_and_the_next_is_taken(
     serving, until, monkeypatch, error
 ):
-    monkeypatch.setattr(module, "_PAUSE", 0)
+    monkeypatch.setattr(connection_limiter, "_PAUSE", 0)
     loop, errors = asyncio.get_running_loop(), [error] * 3
     accept = loop.sock_accept
 
@@ -297,11 +297,11 @@ async def test_a_defect_in_taking_a_connection_is_told_once_and_the_next_is_take
 
 
 async def test_a_connection_that_cannot_be_begun_is_hung_up_on_and_the_next_is_taken(serving, monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE", 0)
+    monkeypatch.setattr(connection_limiter, "_PAUSE", 0)
     await serving.start()
-    door = serving.server.door
-    answer, errors = door._answer, [ValueError("a defect")]
-    monkeypatch.setattr(door, "_answer", lambda: _raise(errors.pop()) if errors else answer())
+    limiter = serving.server.limiter
+    make_http, errors = limiter._make_http, [ValueError("an internal error")]
+    monkeypatch.setattr(limiter, "_make_http", lambda: _raise(errors.pop()) if errors else make_http())
     with capture_logs() as logs:
         refused, _ = await serving.connect(REQUEST)
         assert await hung_up(refused)
@@ -380,7 +380,7 @@ async def test_whatever_is_not_sent_at_once_counts_as_not_read(serving):
     await serving.start()
     reader, _ = await serving.connect(REQUEST)
     assert await answered(reader) == "here"
-    (connection,) = serving.server.door._open
+    (connection,) = serving.server.limiter._open
     assert connection._transport.get_write_buffer_limits() == (0, 0)
 
 
@@ -412,9 +412,9 @@ async def test_a_head_whose_lines_are_too_large_together_is_hung_up_on(serving):
 async def test_a_head_is_as_large_as_it_may_be_whatever_the_parts_it_comes_in(serving, until, cut):
     await serving.start()
     request = b"GET / HTTP/1.1\r\nHost: x\r\n" + 4 * HEADER + b"Content-Length: 60000\r\n\r\n"
-    assert MOST_HEAD - 8000 < len(request) < MOST_HEAD
+    assert MAX_HEAD_BYTES - 8000 < len(request) < MAX_HEAD_BYTES
     reader, writer = await serving.connect(request[:-cut])
-    await until(lambda: [each._head_bytes for each in serving.server.door._open] == [len(request) - cut])
+    await until(lambda: [each._head_bytes for each in serving.server.limiter._open] == [len(request) - cut])
     writer.write(request[-cut:] + b"a" * 60000)
     assert await answered(reader) == "here"
 
@@ -431,7 +431,7 @@ async def test_a_request_ahead_of_the_last_answer_ends_the_connection_with_that_
     await serving.start()
     reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
     await until(lambda: serving.begun == 1)
-    ahead = next(iter(serving.server.door._open))
+    ahead = next(iter(serving.server.limiter._open))
     writer.write(REQUEST)
     await until(lambda: ahead.is_ahead)
     serving.go_on.set()
@@ -442,11 +442,11 @@ async def test_a_request_ahead_of_the_last_answer_ends_the_connection_with_that_
 
 async def test_a_body_is_not_ahead_of_its_answer(serving, until):
     await serving.start()
-    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MOST_HEAD)
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MAX_HEAD_BYTES)
     reader, writer = await serving.connect(head)
     await until(lambda: serving.begun == 1)
-    writer.write(b"x" * 4 * MOST_HEAD)
-    assert await answered(reader) == str(4 * MOST_HEAD)
+    writer.write(b"x" * 4 * MAX_HEAD_BYTES)
+    assert await answered(reader) == str(4 * MAX_HEAD_BYTES)
     writer.write(REQUEST)
     assert await answered(reader) == "here"
 
@@ -459,17 +459,17 @@ async def test_no_more_is_read_in_one_go_than_the_bound(serving, monkeypatch):
         "buffer_updated",
         lambda connection, nbytes: received.append(nbytes) or connection.abort(),
     )
-    reader, _ = await serving.connect(b"x" * 10 * MOST_RECEIVED)
+    reader, _ = await serving.connect(b"x" * 10 * RECEIVE_BUFFER_BYTES)
     assert await hung_up(reader)
     assert received
-    assert max(received) <= MOST_RECEIVED
+    assert max(received) <= RECEIVE_BUFFER_BYTES
 
 
 @pytest.mark.parametrize(
     "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
 )
 async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, monkeypatch, head):
-    monkeypatch.setattr("spec_decode_exporter.web.server.listen._LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("spec_decode_exporter.web.server.http_server._LINGER_SECONDS", 0.01)
     app = create_app(make_state())
     serving.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
     serving.port = int(serving.server.urls[0].rpartition(":")[2].strip("/"))
@@ -478,7 +478,7 @@ async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, m
     writer.write_eof()
     answer = await reader.read()
     assert b"Connection: close\r\n" in answer
-    assert b"more than 65536 bytes" in answer
+    assert b"at most 65536 bytes" in answer
 
 
 class Tls:
@@ -555,7 +555,7 @@ async def test_what_is_no_handshake_is_hung_up_on_without_a_word(serving, tls, u
 
 
 async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkeypatch):
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
+    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.01)
     await serving.start(tls)
     reader, _ = await serving.connect()
     assert await hung_up(reader)
@@ -564,7 +564,7 @@ async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkey
 async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake(
     serving, tls, trusting, monkeypatch, until
 ):
-    monkeypatch.setattr(module, "MOST_HANDSHAKES", 1)
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 1)
     await serving.start(tls)
     for _ in range(3):
         await serving.connect()
@@ -576,23 +576,23 @@ async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake
 async def test_an_address_has_a_few_handshakes_at_a_time_and_each_has_its_time(
     serving, tls, trusting, monkeypatch, until
 ):
-    monkeypatch.setattr(module, "MOST_HANDSHAKES", 3)
-    monkeypatch.setattr(module, "MOST_HANDSHAKES_PER_CLIENT", 2)
-    monkeypatch.setattr(module, "BEGUN_HANDSHAKE_SECONDS", 0.01)
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 3)
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES_PER_CLIENT", 2)
+    monkeypatch.setattr(handshake, "BEGUN_HANDSHAKE_SECONDS", 0.01)
     await serving.start(tls)
-    turns = serving.server.door._handshakes
+    semaphore = serving.server.limiter._handshakes._semaphore
     held = []
-    take = turns.take
+    acquire = semaphore.acquire
 
     async def noted(address):
-        await take(address)
-        held.append(turns._held[address])
+        await acquire(address)
+        held.append(semaphore._granted[address])
 
-    monkeypatch.setattr(turns, "take", noted)
+    monkeypatch.setattr(semaphore, "acquire", noted)
     readers = [(await serving.connect(b"\x16\x03\x01"))[0] for _ in range(5)]
     assert all([await hung_up(reader) for reader in readers])
     assert max(held) == 2
-    await until(lambda: turns.free == 3)
+    await until(lambda: semaphore.free == 3)
     reader, _ = await serving.connect(REQUEST, **trusting)
     assert await answered(reader) == "here"
 
@@ -621,8 +621,8 @@ async def test_who_must_make_room_before_the_greeting_began_is_hung_up_on(servin
     await serving.start(most=1)
     (first, _first_client), (second, _second_client) = socket.socketpair(), socket.socketpair()
     with capture_logs():
-        serving.server.door._admit(first, "10.0.0.1")
-        serving.server.door._admit(second, "10.0.0.1")
+        serving.server.limiter._admit(first, "10.0.0.1")
+        serving.server.limiter._admit(second, "10.0.0.1")
         await until(lambda: first.fileno() == -1)
     for each in (_first_client, _second_client):
         each.close()

@@ -67,7 +67,7 @@ async def page(processor, slices, seconds=0.001):
 @pytest.mark.parametrize("polls", [50, 150, 400])
 async def test_a_page_is_done_though_polls_are_always_ready(processor, starved, polls):
     starved(polls)
-    assert await FairScheduler(processor).take(page(processor, 600)) == 600
+    assert await FairScheduler(processor).run(page(processor, 600)) == 600
     # A third of the time is for pages; with more polls in a round than 100 ms, 50 ms of each round.
     assert processor.now < 0.6 + 0.6 * max(2, polls * POLL / 0.05) + 2 * polls * POLL
     assert processor.longest < 0.052
@@ -76,14 +76,14 @@ async def test_a_page_is_done_though_polls_are_always_ready(processor, starved, 
 async def test_many_pages_have_no_more_time_together_than_one(processor, starved):
     starved(400)
     turns = FairScheduler(processor)
-    await asyncio.gather(*(turns.take(page(processor, 100)) for _ in range(16)))
+    await asyncio.gather(*(turns.run(page(processor, 100)) for _ in range(16)))
     assert processor.longest < 0.05 + 16 * 0.0011
 
 
 async def test_polls_keep_their_share_beside_metrics_and_large_pages(processor, starved):
     starved(50)
     metrics, large = FairScheduler(processor), FairScheduler(processor, LARGE_SHARE)
-    pages = [metrics.take(page(processor, 300)), *(large.take(page(processor, 75)) for _ in range(4))]
+    pages = [metrics.run(page(processor, 300)), *(large.run(page(processor, 75)) for _ in range(4))]
     await asyncio.gather(*pages)
     assert processor.now > 2 * 0.6  # the rest is that of the polls
 
@@ -101,7 +101,7 @@ async def test_with_time_to_spare_everything_has_its_turn_every_millisecond(
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(looks_often())
-    await FairScheduler(processor).take(page(processor, steps, seconds))
+    await FairScheduler(processor).run(page(processor, steps, seconds))
     await cancel([looking])
     assert rounds <= seen <= rounds + 5
 
@@ -112,7 +112,7 @@ async def test_what_it_waits_for_is_waited_for_and_given_to_it():
     async def work():
         return await answer
 
-    asking = asyncio.create_task(FairScheduler().take(work()))
+    asking = asyncio.create_task(FairScheduler().run(work()))
     await asyncio.sleep(0)
     answer.set_result("here")
     assert await asking == "here"
@@ -124,7 +124,7 @@ async def test_what_fails_fails():
         raise ValueError("so")
 
     with pytest.raises(ValueError, match="so"):
-        await FairScheduler().take(fails())
+        await FairScheduler().run(fails())
 
 
 @pytest.mark.parametrize("waits", [0, 3600])
@@ -140,7 +140,7 @@ async def test_what_is_cancelled_may_clean_up(waits):
             cleaned.append(1)
 
     turns = FairScheduler(lambda: 0.0)
-    task = asyncio.create_task(turns.take(work()))
+    task = asyncio.create_task(turns.run(work()))
     await asyncio.sleep(0)
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -12,15 +12,16 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.server import listen
+from spec_decode_exporter.web.server import http_server
+from spec_decode_exporter.web.server.handshake import WithoutTls
+from spec_decode_exporter.web.server.http_server import serve
 from spec_decode_exporter.web.server.listen import (
     ListenAddress,
     ListenError,
+    UnixAddress,
     parse_address,
     parse_listen_address,
-    serve,
 )
-from spec_decode_exporter.web.server.unix_socket import UnixAddress
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ async def test_closing_lets_a_request_under_way_end(app):
 
 
 async def test_closing_does_not_wait_for_ever(app, monkeypatch):
-    monkeypatch.setattr(listen, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(http_server, "DRAIN_SECONDS", 0.01)
     started = asyncio.Event()
 
     async def hang(_request):
@@ -188,7 +189,7 @@ async def test_a_unix_socket_is_listened_on_by_owner_and_group_and_taken_away_at
 
 
 async def test_there_is_no_tls_on_a_unix_socket(app, address):
-    class Encrypted(listen.Plain):
+    class Encrypted(WithoutTls):
         def context(self):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
@@ -215,7 +216,7 @@ async def test_a_socket_that_somebody_listens_on_stays(app, address):
 
 async def test_what_is_no_socket_is_never_removed(app, address):
     address.path.write_text("kept")
-    with pytest.raises(ListenError, match="is there and is no socket"):
+    with pytest.raises(ListenError, match="exists and is not a socket"):
         await serve(app, [address])
     assert address.path.read_text() == "kept"
 
@@ -242,5 +243,5 @@ async def test_a_path_that_is_too_long_is_told(app, tmp_path):
 
 @pytest.mark.parametrize("value", ["unix:", "unix:a.sock", "unix:/run/", "unix:/a\0b"])
 def test_what_is_no_path_of_a_socket_is_refused(value):
-    with pytest.raises(ListenError, match=r"write it whole, such as unix:/run/exporter\.sock"):
+    with pytest.raises(ListenError, match=r"write an absolute path, such as unix:/run/exporter\.sock"):
         parse_address(value)

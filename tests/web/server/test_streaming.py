@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.metrics.exposition import PIECE
 from spec_decode_exporter.web.application import _hide_errors
 from spec_decode_exporter.web.server import streaming
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 PIECES = 400
 
@@ -121,7 +122,7 @@ async def test_who_does_not_read_in_time_is_hung_up_on(serving, monkeypatch, unt
     reader, writer = await serving.ask(b"/large")
     writer.transport.pause_reading()
     with capture_logs() as logs:
-        await until(lambda: not len(serving.server.door._open))
+        await until(lambda: not len(serving.server.limiter._open))
     assert serving.made < PIECES
     assert not logs
     assert not reader.at_eof()
@@ -132,5 +133,5 @@ async def test_a_client_that_goes_away_is_no_error(serving, until):
     await reader.readuntil(b"\r\n\r\n")
     with capture_logs() as logs:
         writer.transport.abort()
-        await until(lambda: not len(serving.server.door._open))
+        await until(lambda: not len(serving.server.limiter._open))
     assert not logs

@@ -7,16 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.core.background_tasks import cancel
-from spec_decode_exporter.web.server.fair_queue import BusyError, FairQueue
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
+from spec_decode_exporter.web.server.fair_semaphore import FairSemaphore
 from tests.conftest import settle
 
 
-async def asking(queue, clients):
+async def asking(semaphore, clients):
     """Ask for a permit for each client; return the tasks, and the clients in the order of their permits."""
     granted = []
 
     async def ask(client):
-        await queue.take(client)
+        await semaphore.acquire(client)
         granted.append(client)
 
     tasks = [asyncio.create_task(ask(client)) for client in clients]
@@ -25,58 +26,58 @@ async def asking(queue, clients):
 
 
 async def test_one_client_gets_no_more_than_its_share_and_others_get_theirs_at_once():
-    queue = FairQueue(permits=4, per_client=2, waiting=100)
-    tasks, granted = await asking(queue, ["hostile"] * 40 + ["prometheus"])
+    semaphore = FairSemaphore(permits=4, permits_per_client=2, max_waiting=100)
+    tasks, granted = await asking(semaphore, ["hostile"] * 40 + ["prometheus"])
     assert granted == ["hostile", "hostile", "prometheus"]
     await cancel(tasks)
 
 
 async def test_clients_take_turns_whatever_the_number_of_their_requests():
-    queue = FairQueue(permits=1, per_client=1, waiting=100)
-    tasks, granted = await asking(queue, ["a"] * 5 + ["b", "b", "c"])
+    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=100)
+    tasks, granted = await asking(semaphore, ["a"] * 5 + ["b", "b", "c"])
     for _ in range(7):
-        queue.give_back(granted[-1])
+        semaphore.release(granted[-1])
         await settle()
     assert granted == ["a", "a", "b", "c", "a", "b", "a", "a"]
     await asyncio.gather(*tasks)
 
 
 async def test_a_full_queue_rejects_the_client_with_most_requests_in_it():
-    queue = FairQueue(permits=1, per_client=1, waiting=4)
-    tasks, _ = await asking(queue, ["a"] * 5)
-    with pytest.raises(BusyError):
-        await queue.take("a")
-    others, granted = await asking(queue, ["b"])
-    assert isinstance(tasks[-1].exception(), BusyError)
-    queue.give_back("a")
+    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=4)
+    tasks, _ = await asking(semaphore, ["a"] * 5)
+    with pytest.raises(QueueFullError):
+        await semaphore.acquire("a")
+    others, granted = await asking(semaphore, ["b"])
+    assert isinstance(tasks[-1].exception(), QueueFullError)
+    semaphore.release("a")
     await settle()
-    queue.give_back("a")
+    semaphore.release("a")
     await settle()
     assert granted == ["b"]
     await cancel([*tasks, *others])
 
 
 async def test_who_goes_away_leaves_the_queue_and_a_permit_just_granted():
-    queue = FairQueue(permits=1, per_client=1, waiting=4)
-    await queue.take("a")
-    tasks, granted = await asking(queue, ["b", "c"])
-    queue.give_back("a")
+    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=4)
+    await semaphore.acquire("a")
+    tasks, granted = await asking(semaphore, ["b", "c"])
+    semaphore.release("a")
     tasks[0].cancel()  # granted, but it does not know yet
     await settle()
     assert granted == ["c"]
-    queue.give_back("c")
-    assert (queue.free, queue.waiting) == (1, 0)
+    semaphore.release("c")
+    assert (semaphore.free, semaphore.waiting) == (1, 0)
 
 
 async def test_a_request_that_was_cancelled_just_now_makes_room_like_any_other():
-    queue = FairQueue(permits=1, per_client=1, waiting=2)
-    tasks, _ = await asking(queue, ["a", "a", "a"])
-    newcomer = asyncio.create_task(queue.take("b"))
+    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=2)
+    tasks, _ = await asking(semaphore, ["a", "a", "a"])
+    newcomer = asyncio.create_task(semaphore.acquire("b"))
     tasks[-1].cancel()  # it runs after the newcomer, so its place in the full queue is still taken
     await settle()
-    assert (newcomer.done(), queue.waiting) == (False, 2)
+    assert (newcomer.done(), semaphore.waiting) == (False, 2)
     await cancel([*tasks, newcomer])
-    assert queue.waiting == 0
+    assert semaphore.waiting == 0
 
 
 CLIENTS = st.sampled_from("abc")
@@ -86,10 +87,10 @@ STEPS = st.lists(st.tuples(st.sampled_from(["ask", "return", "cancel"]), CLIENTS
 @given(STEPS, st.integers(1, 4), st.integers(1, 3), st.integers(0, 5))
 def test_no_permit_is_lost_or_granted_twice(steps, permits, per_client, waiting):
     async def scenario():
-        queue, tasks, held = FairQueue(permits, per_client, waiting), [], []
+        semaphore, tasks, held = FairSemaphore(permits, per_client, waiting), [], []
 
         async def ask(client):
-            await queue.take(client)
+            await semaphore.acquire(client)
             held.append(client)
 
         for step, client in steps:
@@ -97,20 +98,20 @@ def test_no_permit_is_lost_or_granted_twice(steps, permits, per_client, waiting)
                 tasks.append(asyncio.create_task(ask(client)))
             elif step == "return" and client in held:
                 held.remove(client)
-                queue.give_back(client)
+                semaphore.release(client)
             elif step == "cancel":
                 await cancel([task for task in tasks if not task.done()][:1])
             await settle(3)
-            assert len(held) + queue.free == permits
+            assert len(held) + semaphore.free == permits
             assert all(held.count(each) <= per_client for each in held)
-            assert queue.waiting <= waiting
+            assert semaphore.waiting <= waiting
             idle = [task for task in tasks if not task.done()]
-            assert len(idle) == queue.waiting
+            assert len(idle) == semaphore.waiting
         await cancel(tasks)
         for client in held:
-            queue.give_back(client)
-        assert (queue.free, queue.waiting) == (permits, 0)
+            semaphore.release(client)
+        assert (semaphore.free, semaphore.waiting) == (permits, 0)
         for task in tasks:
-            assert task.cancelled() or isinstance(task.exception(), BusyError | None)
+            assert task.cancelled() or isinstance(task.exception(), QueueFullError | None)
 
     asyncio.run(scenario())
