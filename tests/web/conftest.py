@@ -11,7 +11,7 @@ from spec_decode_exporter.web.state import AppState
 
 
 class Gauges:
-    """A collector of one gauge with as many series as asked."""
+    """A collector of one gauge with ``series`` series."""
 
     def __init__(self, series):
         self.series = series

@@ -1,4 +1,4 @@
-"""The API over two engines that were polled, and some events."""
+"""The API of three engines with polls, two targets, and some events."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def labels(target, **more):
 
 
 @pytest.fixture(scope="package")
-def watched(make_sample):
-    """A function that gives a watch that was polled once a second."""
+def polled(make_sample):
+    """Return a function that returns an EngineMonitor with one poll per second."""
 
-    def watched(position_gains):
+    def polled(position_gains):
         watch = EngineMonitor((30.0, 300.0))
         for n in range(POLLS):
             sample = make_sample(
@@ -42,16 +42,16 @@ def watched(make_sample):
             watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
         return watch
 
-    return watched
+    return polled
 
 
 @pytest.fixture(scope="package")
-def engines(watched):
-    """Labels and watches of three engines."""
+def engines(polled):
+    """Labels and monitors of three engines."""
     return [
-        (labels("chat", zone="eu"), watched((30, 20, 10))),
-        (labels("code", zone="us"), watched((36, 30))),
-        (labels("idle", zone="", model_name="<b>\u2028"), watched(())),
+        (labels("chat", zone="eu"), polled((30, 20, 10))),
+        (labels("code", zone="us"), polled((36, 30))),
+        (labels("idle", zone="", model_name="<b>\u2028"), polled(())),
     ]
 
 
@@ -112,7 +112,7 @@ async def client(aiohttp_client, make_state, sources):
 
 @pytest.fixture
 def get(client):
-    """A function that asks for a page and returns what its JSON says."""
+    """Return a function that requests a path and returns its JSON."""
 
     async def get(path, status=200):
         answer = await client.get(path)

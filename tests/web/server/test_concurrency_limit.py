@@ -1,4 +1,4 @@
-"""Requests at a time: clients differ by their loopback address here, as they do by any address elsewhere."""
+"""Concurrent requests. Here clients differ by their loopback address."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE_PAGES = ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/
 
 
 class Clients:
-    """Clients with addresses of their own."""
+    """Clients with different addresses."""
 
     def __init__(self, url):
         self.url, self.sessions = url, {}
@@ -44,7 +44,7 @@ class Clients:
 
 @pytest.fixture
 async def clients_of(monkeypatch):
-    """A function that serves an application and returns clients of it."""
+    """Return a function that serves an application and returns its clients."""
     monkeypatch.setattr(
         "spec_decode_exporter.web.server.concurrency_limit.client_address",
         lambda transport: transport.get_extra_info("peername")[0],
@@ -64,7 +64,7 @@ async def clients_of(monkeypatch):
 
 
 class Preparing:
-    """Snapshots that are taken when they are let go on."""
+    """Preparation of snapshots that waits for ``go_on``."""
 
     def __init__(self):
         self.go_on, self.begun = asyncio.Event(), 0
@@ -82,7 +82,7 @@ async def preparing():
     preparing.go_on.set()
 
 
-async def test_a_client_with_many_requests_has_a_few_in_hand_and_the_others_wait(
+async def test_a_client_with_many_requests_has_a_few_active_and_the_others_wait(
     clients_of, make_state, preparing, until
 ):
     clients = await clients_of(make_state(prepare=preparing))
@@ -95,7 +95,7 @@ async def test_a_client_with_many_requests_has_a_few_in_hand_and_the_others_wait
 
 
 @pytest.mark.parametrize("path", LARGE_PAGES)
-async def test_large_pages_take_no_slot_of_the_metrics(clients_of, make_state, until, path):
+async def test_large_pages_take_no_permit_of_the_metrics(clients_of, make_state, until, path):
     never, begun = asyncio.Event(), []
 
     async def prepare():
@@ -114,7 +114,7 @@ async def test_large_pages_take_no_slot_of_the_metrics(clients_of, make_state, u
     await asyncio.gather(*asked)
 
 
-async def test_who_waits_too_long_is_told_to_come_again(
+async def test_a_request_that_waits_too_long_gets_503_with_retry_after(
     clients_of, make_state, preparing, until, monkeypatch
 ):
     clients = await clients_of(make_state(prepare=preparing))
@@ -129,14 +129,14 @@ async def test_who_waits_too_long_is_told_to_come_again(
     await asyncio.gather(*asked)
 
 
-async def test_a_slot_is_free_again_when_its_page_is_sent(clients_of, make_state):
+async def test_a_permit_is_released_when_the_response_is_sent(clients_of, make_state):
     clients = await clients_of(make_state())
     for _ in range(MAX_SCRAPES_PER_CLIENT + 1):
         assert (await clients.get("/metrics")).status == 200
         assert (await clients.get("/")).status == 200
 
 
-async def test_a_slot_is_free_again_when_its_page_fails(clients_of, make_state):
+async def test_a_permit_is_released_when_the_handler_fails(clients_of, make_state):
     fails = [True] * (MAX_SCRAPES_PER_CLIENT + 1)
 
     async def fail():
@@ -151,8 +151,8 @@ async def test_a_slot_is_free_again_when_its_page_fails(clients_of, make_state):
     assert (await clients.get("/metrics")).status == 200
 
 
-async def test_who_does_not_read_the_metrics_holds_no_slot(clients_of, make_state, until):
-    """Slow readers at the address of Prometheus, say behind the same gateway, do not hold it up."""
+async def test_a_client_that_does_not_read_the_metrics_holds_no_permit(clients_of, make_state, until):
+    """Slow readers at the address of Prometheus, such as behind one gateway, do not delay it."""
     begun = []
 
     async def prepare():

@@ -13,7 +13,7 @@ from tests.conftest import settle
 
 
 async def asking(semaphore, clients):
-    """Ask for a permit for each client; return the tasks, and the clients in the order of their permits."""
+    """Request a permit for each client; return the tasks, and the clients in the order of their permits."""
     granted = []
 
     async def ask(client):
@@ -25,14 +25,14 @@ async def asking(semaphore, clients):
     return tasks, granted
 
 
-async def test_one_client_gets_no_more_than_its_share_and_others_get_theirs_at_once():
+async def test_a_client_gets_at_most_its_limit_and_others_get_permits_immediately():
     semaphore = FairSemaphore(permits=4, permits_per_client=2, max_waiting=100)
     tasks, granted = await asking(semaphore, ["hostile"] * 40 + ["prometheus"])
     assert granted == ["hostile", "hostile", "prometheus"]
     await cancel(tasks)
 
 
-async def test_clients_take_turns_whatever_the_number_of_their_requests():
+async def test_clients_take_turns_for_any_number_of_requests():
     semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=100)
     tasks, granted = await asking(semaphore, ["a"] * 5 + ["b", "b", "c"])
     for _ in range(7):
@@ -57,26 +57,26 @@ async def test_a_full_queue_rejects_the_client_with_most_requests_in_it():
     await cancel([*tasks, *others])
 
 
-async def test_who_goes_away_leaves_the_queue_and_a_permit_just_granted():
+async def test_a_cancelled_client_leaves_the_queue_and_releases_its_permit():
     semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=4)
     await semaphore.acquire("a")
     tasks, granted = await asking(semaphore, ["b", "c"])
     semaphore.release("a")
-    tasks[0].cancel()  # granted, but it does not know yet
+    tasks[0].cancel()  # granted, but its task has not run yet
     await settle()
     assert granted == ["c"]
     semaphore.release("c")
     assert (semaphore.free, semaphore.waiting) == (1, 0)
 
 
-async def test_a_request_that_was_cancelled_just_now_makes_room_like_any_other():
+async def test_a_request_cancelled_in_the_same_step_is_evicted():
     semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=2)
     tasks, _ = await asking(semaphore, ["a", "a", "a"])
-    newcomer = asyncio.create_task(semaphore.acquire("b"))
-    tasks[-1].cancel()  # it runs after the newcomer, so its place in the full queue is still taken
+    new_task = asyncio.create_task(semaphore.acquire("b"))
+    tasks[-1].cancel()  # its task runs after the new one, so the queue is still full
     await settle()
-    assert (newcomer.done(), semaphore.waiting) == (False, 2)
-    await cancel([*tasks, newcomer])
+    assert (new_task.done(), semaphore.waiting) == (False, 2)
+    await cancel([*tasks, new_task])
     assert semaphore.waiting == 0
 
 
