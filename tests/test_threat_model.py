@@ -58,7 +58,7 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
         MAX_BODIES_PER_CLIENT,
         MAX_BODY_BYTES,
     )
-    from spec_decode_exporter.web.metrics_page import MAX_RENDERED_BYTES, SEND_SECONDS
+    from spec_decode_exporter.web.metrics_page import MAX_RENDERED_BYTES
     from spec_decode_exporter.web.server.client_connection import MAX_HEAD_BYTES
     from spec_decode_exporter.web.server.concurrency_limit import (
         MAX_CONCURRENT,
@@ -68,6 +68,7 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
         WAIT_SECONDS,
     )
     from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
+    from spec_decode_exporter.web.server.streaming import SEND_SECONDS
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
     assert (

@@ -16,6 +16,7 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.metrics.exposition import Exposition, compressed, each, joined, same_page
+from spec_decode_exporter.web.server.streaming import SEND_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
-SEND_SECONDS: Final = 30.0
-"""Seconds for a client to read its response."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -7,10 +7,14 @@ import re
 
 import pytest
 
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.event_log import MOST_KEPT, EventLog, run_name
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
+from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.views.history import MOST_STEPS, USUAL_STEPS
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.problems import ProblemView
+from spec_decode_exporter.web.api.queries import MAX_PARAMETERS
+from spec_decode_exporter.web.api.request_ingest import BODY_SECONDS, MAX_BODY_BYTES
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 
 
@@ -61,6 +65,23 @@ def test_defaults_of_parameters_are_documented(described):
         if "default" in each["schema"]
     ]
     assert defaults == [("events", "limit")], "a list that is left out is no list"
+
+
+def test_documented_limits_are_those_that_the_code_checks(described):
+    assert parameters_of(described, "events")["limit"]["maximum"] == MOST_KEPT
+    step = next(
+        each for each in described["paths"]["/api/v1/history"]["get"]["parameters"] if each["name"] == "step"
+    )
+    assert f"about {USUAL_STEPS} steps; the maximum is {MOST_STEPS} steps" in step["description"]
+    ingest = described["paths"]["/api/v1/requests"]["post"]
+    assert (
+        ingest["requestBody"]["content"]["application/json"]["schema"]["anyOf"][1]["maxItems"]
+        == MOST_REQUESTS
+    )
+    texts = {status: response["description"] for status, response in ingest["responses"].items()}
+    assert f"more than {MAX_PARAMETERS} parameters" in texts["400"]
+    assert f"{BODY_SECONDS:.0f} seconds" in texts["408"]
+    assert f"{MAX_BODY_BYTES} bytes or {MOST_REQUESTS} requests" in texts["413"]
 
 
 def test_event_ids_have_the_same_pattern_everywhere(described):

@@ -35,7 +35,7 @@ class Endpoint:
     name: str
     """The ``operationId``."""
     summary: str
-    answer: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
+    respond: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
     query: type[ApiQuery] = ApiQuery
     model: type[View] | None = None
     """Model of the response; of a stream, of the data of each event."""
@@ -59,7 +59,7 @@ class Endpoint:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                return await self.answer(request, read(self.query, request.query))
+                return await self.respond(request, read(self.query, request.query))
             except RequestError as error:
                 return error.response()
 

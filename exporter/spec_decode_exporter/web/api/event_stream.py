@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,10 +15,12 @@ from spec_decode_exporter.monitor.event_log import EventLog, Since, UnknownEvent
 from spec_decode_exporter.views.models import EventView
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
 from spec_decode_exporter.web.server.client_address import client_address
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
+from spec_decode_exporter.web.server.fair_semaphore import FairSemaphore
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
 
     from spec_decode_exporter.web.api.queries import EventFilter
 
@@ -50,9 +51,7 @@ class Readers:
         keep_alive: float = KEEP_ALIVE_SECONDS,
         per_client: int = MAX_READERS_PER_CLIENT,
     ) -> None:
-        self._free = max_readers
-        self._per_client = per_client
-        self._reading: Counter[str] = Counter()
+        self._semaphore = FairSemaphore(max_readers, per_client, max_waiting=0)
         self._keep_alive = keep_alive
 
     async def stream(self, request: web.Request, query: EventFilter) -> web.StreamResponse:
@@ -66,26 +65,25 @@ class Readers:
             raise wrong_parameter(LAST_EVENT_ID, "is not the id of an event") from error
         if request.method == hdrs.METH_HEAD:
             return web.Response(headers=_HEADERS)
-        with self._place(client_address(request.transport)), suppress(ConnectionError):
-            response = web.StreamResponse(headers=_HEADERS)
-            await response.prepare(request)
-            await response.write(f"{_RETRY}{_position(last)}".encode())
-            await self._follow(response, _Reader(log, query, state.errors), last)
+        response = web.StreamResponse(headers=_HEADERS)
+        async with self._place(client_address(request.transport)):
+            with suppress(ConnectionError):
+                await response.prepare(request)
+                await response.write(f"{_RETRY}{_position(last)}".encode())
+                await self._follow(response, _Reader(log, query, state.errors), last)
         return response
 
-    @contextmanager
-    def _place(self, client: str) -> Iterator[None]:
-        if not self._free or self._reading[client] >= self._per_client:
+    @asynccontextmanager
+    async def _place(self, client: str) -> AsyncIterator[None]:
+        try:
+            await self._semaphore.acquire(client)
+        except QueueFullError:
             detail = "The limit of event streams is reached; use /api/v1/events instead."
-            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, detail, retry=30)
-        self._free -= 1
-        self._reading[client] += 1
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, detail, retry=30) from None
         try:
             yield
         finally:
-            self._free += 1
-            self._reading[client] -= 1
-            self._reading = +self._reading  # drops the clients without a stream
+            self._semaphore.release(client)
 
     async def _follow(self, response: web.StreamResponse, reader: _Reader, last: str) -> None:
         log = reader.log

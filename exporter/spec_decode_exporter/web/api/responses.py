@@ -14,7 +14,6 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.metrics.exposition import compressed, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import UnknownEventError
 from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.group_totals import group_view, grouped
@@ -120,10 +119,7 @@ async def history(request: web.Request, query: HistoryQuery) -> web.StreamRespon
 async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse:
     """Serve a page of the stored events."""
     state = request.app[STATE]
-    try:
-        since = state.events.since(query.since)
-    except UnknownEventError as error:
-        raise wrong_parameter("since", "is not the id of an event") from error
+    since = state.events.since(query.since)
     selected = tuple(filter(query.selects, since.events))
     more = query.since is not None and len(selected) > query.limit
     shown = selected[: query.limit] if query.since is not None else selected[-query.limit :]

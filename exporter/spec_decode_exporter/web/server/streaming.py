@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.metrics.exposition import PIECE, joined
-from spec_decode_exporter.web.metrics_page import SEND_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+SEND_SECONDS: Final = 30.0
+"""Seconds for a client to read its response."""
 
 
 async def stream(
