@@ -29,6 +29,7 @@ _INFO: Final = {
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 _PARAMETER_KEYS: Final = {"title", "description"}
+"""Keys that belong to a parameter, not to its schema."""
 _NO_DEFAULTS: Final[tuple[object, ...]] = ([], None)
 """Defaults that are not documented: they mean that the parameter is absent."""
 _DESCRIPTIONS: Final = {

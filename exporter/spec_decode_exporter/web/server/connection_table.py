@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Slowness(Protocol):
+class TrackedConnection(Protocol):
     """A connection that measures how long it is busy."""
 
     @property
@@ -17,7 +17,7 @@ class Slowness(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Slowness)
+C = TypeVar("C", bound=TrackedConnection)
 
 
 class ConnectionTable(Generic[C]):
