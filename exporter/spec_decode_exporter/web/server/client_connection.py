@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from aiohttp import web
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from spec_decode_exporter.web.server.connection_limiter import ConnectionLimiter
+    from spec_decode_exporter.web.server.handshake import Tls
 
 HEAD_SECONDS: Final = 10.0
 """For the head of a request from its first byte, or of the first request from the connection's begin."""
@@ -27,10 +27,26 @@ RECEIVE_BUFFER_BYTES: Final = 16 * 1024
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 
+class ConnectionRegistry(Protocol):
+    """The limiter as its connections use it."""
+
+    tls: Tls
+    buffer: memoryview
+
+    def mark_busy(self, connection: ClientConnection) -> None:
+        """Mark a connection as one with an active request."""
+
+    def mark_idle(self, connection: ClientConnection) -> None:
+        """Mark a connection as one without an active request."""
+
+    def discard(self, connection: ClientConnection) -> None:
+        """Remove a closed connection."""
+
+
 class ClientConnection(asyncio.BufferedProtocol):
     """Protocol between a connection's transport and its HTTP protocol: it limits time and bytes."""
 
-    def __init__(self, http: asyncio.Protocol, limiter: ConnectionLimiter) -> None:
+    def __init__(self, http: asyncio.Protocol, limiter: ConnectionRegistry) -> None:
         self._http = http
         self._limiter = limiter
         self._transport: asyncio.Transport | None = None
