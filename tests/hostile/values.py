@@ -126,7 +126,8 @@ def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
 
 def _gauges(factor: float) -> dict[str, object]:
     return {
-        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].max_value for name in _NAMES[Gauge]
+        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].max_value
+        for name in _NAMES[Gauge]
     }
 
 
