@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.requests.request_batch import read
-from spec_decode_exporter.requests.request_record import MOST_NAME
+from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.vllm_middleware.harness import METRICS, answer, event, stream
 
@@ -216,11 +216,11 @@ def test_headers_go_before_fields():
 
 
 def test_long_names_are_cut_to_what_the_exporter_takes():
-    assert inside.TEXT_CHARACTERS == MOST_NAME
+    assert inside.TEXT_CHARACTERS == MAX_NAME_CHARACTERS
     found = said({"type": "a" * 1000}, type_field="type")
-    assert found["request_type"] == "a" * MOST_NAME
-    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MOST_NAME
-    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MOST_NAME
+    assert found["request_type"] == "a" * MAX_NAME_CHARACTERS
+    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MAX_NAME_CHARACTERS
+    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MAX_NAME_CHARACTERS
 
 
 def read_header(name, value):
