@@ -54,14 +54,14 @@ HOSTILE: Final[Mapping[str, Body]] = {
     'JSON in a string: `\\"n\\":1,`': repeated(b'\\"n\\":1,', b'{"n":1,"a":"', b'","n":2}'),
     'keys behind a backslash: `\\"n":`': repeated(b'\\"n":', b'{"n":1,"a":"', b'","n":2}'),
     "as many keys as are read, none at the top level": lambda: (
-        b'{"a":[' + b'{"temperature":1},' * (inside.FOUND_KEYS - 1) + b'0],"n":1}'
+        b'{"a":[' + b'{"temperature":1},' * (inside.KEY_MATCHES - 1) + b'0],"n":1}'
     ),
     "a string without an end": repeated(b"a", b'{"n":1,"a":"', b""),
     "an escape without an end": repeated(b"\\", b'{"n":1,"a":"', b""),
     "a key in every one of many objects": repeated(b'{"n":1},', b'{"n":1,"a":[', b'0],"n":2}'),
     "a key at each of 100,000 depths": nested(_DEPTH),
     "100,000 brackets, then a key": lambda: b'{"n":' + b"[" * _DEPTH + b"]" * _DEPTH + b',"n":1}',
-    "as many keys as are read, in nested objects": lambda: keys_apart(inside.FOUND_KEYS - 2),
+    "as many keys as are read, in nested objects": lambda: keys_apart(inside.KEY_MATCHES - 2),
     "a number of 1 MiB": repeated(b"9", b'{"n":', b"}"),
     "a temperature of 1 MiB": repeated(b"9", b'{"temperature":0.', b"}"),
     "white space": repeated(b" ", b"", b""),
@@ -89,7 +89,7 @@ HOSTILE_ANSWERS: Final[Mapping[str, tuple[bool, Body]]] = {
     "an event of keys": (True, lambda: b'data: {"usage":' * 10_000),
     "nested keys": (False, lambda: b'{"usage":' * 10_000),
     "repeated keys": (False, lambda: b'{"a":1,' + _USAGE * 10_000 + b'"b":1}'),
-    "as many keys as are read": (False, lambda: b'{"a":1,' + _USAGE * (inside.FOUND_KEYS - 1) + b'"b":1}'),
+    "as many keys as are read": (False, lambda: b'{"a":1,' + _USAGE * (inside.KEY_MATCHES - 1) + b'"b":1}'),
     "brackets": (False, lambda: b'{"usage":' + b"[" * 100_000),
     "quotation marks": (False, lambda: b'"' * 100_000),
     "escapes": (False, lambda: b'{"model":"' + b"\\" * 100_000),

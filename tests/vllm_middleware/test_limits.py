@@ -97,8 +97,8 @@ def test_no_step_reads_more_than_a_stretch(name):
 
     with contextlib.suppress(inside.TooCostlyError):
         inside.top_level(text, keys._replace(pattern=Watched()), work, whole=True)
-    assert max((size for size, _ in regions), default=0) <= inside.STRETCH + keys.longest
-    assert max(text.slices, default=0) <= inside.STRETCH
+    assert max((size for size, _ in regions), default=0) <= inside.CHUNK_BYTES + keys.max_bytes
+    assert max(text.slices, default=0) <= inside.CHUNK_BYTES
     assert len(regions) == len({steps for _, steps in regions})  # each after a step of its own
     parts = [at for size, at in zip(text.slices, text.at, strict=True) if size > inside.VALUE_BYTES]
     assert len(parts) == len(set(parts))
@@ -131,7 +131,7 @@ def test_no_bytes_take_more_steps_than_their_number_allows(text, keys):
 
 @pytest.mark.parametrize(("more", "is_read"), [(0, True), (1, False)])
 def test_a_body_has_a_limit_of_keys(more, is_read):
-    text = b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1 + more) + b'"n":2}'
+    text = b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1 + more) + b'"n":2}'
     if is_read:
         assert read(text, Clock(step=0.0)) == {"n": 2}
     else:
@@ -175,7 +175,10 @@ async def test_a_thousand_hostile_requests_take_no_more_than_the_thread_s_share(
     for _ in range(100):
         before = clock.now
         reporter.work(0.0)
-        assert clock.now - before <= inside.SHARE * inside.SECONDS + inside.REQUEST_SECONDS + 20 * STEP
+        assert (
+            clock.now - before
+            <= inside.CORE_SHARE * inside.ROUND_SECONDS + inside.REQUEST_SECONDS + 20 * STEP
+        )
     assert len(reporter._exchanges) == 0
     assert reporter.sender.dropped + reporter.sender.too_costly == 1000
     assert 0 < reporter.sender.too_costly < waiting
@@ -254,23 +257,23 @@ async def test_a_request_that_is_not_reported_is_not_read(wrap, monkeypatch, hea
 def test_keys_are_found_with_one_step_for_each_stretch():
     """A step for each key cost a request of 2 kB 1.7 ms."""
     work = work_of(Clock(step=0.0))
-    inside.find_keys(b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}', inside.keys_of("n"), work)
+    inside.find_keys(b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1) + b'"n":2}', inside.keys_of("n"), work)
     assert inside.STEPS - work._steps == 1
 
 
 def test_what_looks_like_a_key_in_a_string_counts_as_one():
     """Else a step could find thousands."""
-    for number in (inside.FOUND_KEYS, inside.FOUND_KEYS + 1):
+    for number in (inside.KEY_MATCHES, inside.KEY_MATCHES + 1):
         text = b'{"a' + b'\\"n":' * number + b'"}'
         with (
-            contextlib.nullcontext() if number == inside.FOUND_KEYS else pytest.raises(inside.TooCostlyError)
+            contextlib.nullcontext() if number == inside.KEY_MATCHES else pytest.raises(inside.TooCostlyError)
         ):
             assert inside.find_keys(text, inside.keys_of("n"), work_of(Clock(step=0.0))) == []
 
 
 def test_the_depth_of_a_key_is_not_counted_if_its_last_value_is_known():
     work = work_of(Clock(step=0.0))
-    text = b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}'
+    text = b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1) + b'"n":2}'
     assert inside.top_level(text, inside.keys_of("n", "temperature"), work, whole=True) == {"n": 2}
     assert inside.STEPS - work._steps == 3  # to find the keys, to count one's depth, and to read its value
 
@@ -289,7 +292,7 @@ async def test_a_request_that_failed_is_not_held_while_it_is_answered(wrap, monk
 
     async def app(scope, receive, send):
         await receive()
-        held.append(exchanges[0].body.held)
+        held.append(exchanges[0].body.memory)
 
     monkeypatch.setattr(inside, "Exchange", exchange)
     monkeypatch.setattr(*step, fail)
@@ -326,18 +329,18 @@ def test_the_end_of_a_hostile_answer_is_read_within_the_limit_of_time(name):
     text = make()
     one = object.__new__(inside.Exchange)
     one.stream, one.head = streamed, text[:1024]
-    one.answer = inside.Tail(inside.ANSWER_BYTES)
+    one.answer = inside.Tail(inside.RESPONSE_BYTES)
     one.answer.add(text)
     clock = Clock(step=STEP / 50)
     work = inside.Work(clock, clock.sleep)
     work.begin_round()
-    work.begin(inside.ANSWER_SECONDS)
+    work.begin(inside.RESPONSE_SECONDS)
     try:
-        record = inside.read_answer(one, work)
+        record = inside.read_response(one, work)
     except inside.TooCostlyError:
         record = {}
     assert set(record) <= {"model", "metrics", "usage"}
-    assert clock.now <= inside.ANSWER_SECONDS + 10 * STEP
+    assert clock.now <= inside.RESPONSE_SECONDS + 10 * STEP
 
 
 async def test_an_answer_in_single_bytes_is_held_within_its_limit(wrap):
@@ -349,7 +352,7 @@ async def test_an_answer_in_single_bytes_is_held_within_its_limit(wrap):
         await send(start(kind=b"text/event-stream"))
         for _ in text:
             await send(body(b"x", more=True))
-            held.append(exchanges[0].answer.held)
+            held.append(exchanges[0].answer.memory)
 
     exchanges = []
     make = inside.Exchange
@@ -364,4 +367,4 @@ async def test_an_answer_in_single_bytes_is_held_within_its_limit(wrap):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside, "Exchange", exchange)
         await wrap(app)(SCOPE, Server([asked(b"{}")]).receive, send)
-    assert max(held) <= inside.ANSWER_BYTES + inside.PIECES * (1 + inside.PIECE_BYTES)
+    assert max(held) <= inside.RESPONSE_BYTES + inside.PIECES * (1 + inside.PIECE_OVERHEAD_BYTES)

@@ -188,10 +188,10 @@ STEPS = {
     "a message that comes": (inside.Exchange, "received"),
     "a message that goes": (inside.Exchange, "sent"),
     "a piece": (inside.Tail, "add"),
-    "the headers": (inside.Reporter, "attributes"),
+    "the headers": (inside.Reporter, "type_and_user"),
     "the queue": (inside.Reporter, "put"),
     "the thread's start": (inside.Reporter, "_start"),
-    "the answer": (inside, "read_answer"),
+    "the answer": (inside, "read_response"),
     "the request": (inside, "read_request"),
     "the keys": (inside, "top_level"),
     "the value": (inside, "value_at"),
@@ -232,7 +232,7 @@ async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
             raise RuntimeError("bug")
         raise SystemExit
 
-    monkeypatch.setattr(inside, "SECONDS", 0.0)
+    monkeypatch.setattr(inside, "ROUND_SECONDS", 0.0)
     monkeypatch.setattr(inside.Reporter, "work", work)
     reporter = wrap(None)._reporter
     with pytest.raises(SystemExit):
@@ -244,7 +244,7 @@ async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
     "reply", [Exporter.HANG, Exporter.RESET, b"", b"nonsense", b"HTTP/1.1 500 X\r\n\r\n"]
 )
 async def test_an_exporter_that_does_not_answer_is_nobody_else_s(settings, monkeypatch, caplog, reply):
-    monkeypatch.setattr(inside, "TIMEOUT", 0.05)
+    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.05)
     with Exporter(reply) as exporter:
         settings(URL=exporter.url)
         app = await same(inside.Middleware, *json_exchange())
@@ -258,7 +258,7 @@ async def test_an_exporter_that_does_not_answer_is_nobody_else_s(settings, monke
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # that is how it ends
 async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
     """The thread is at work for as long as the exporter hangs; requests come and go meanwhile."""
-    monkeypatch.setattr(inside, "SECONDS", 0.0)
+    monkeypatch.setattr(inside, "ROUND_SECONDS", 0.0)
     hung, go_on = threading.Event(), threading.Event()
 
     def hang(*words):
@@ -338,7 +338,7 @@ async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporte
     async def app(scope, receive, send):
         await receive()
         wrapped._reporter.work(0.0)
-        held.append(exchanges[-1].body.held)
+        held.append(exchanges[-1].body.memory)
         for message in json_exchange()[1]:
             await send(message)
 
@@ -353,7 +353,7 @@ async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporte
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside, "Exchange", exchange)
         await run(wrapped, [asked(b'{"temperature":0.5,"prompt":"%s"}' % (b"x" * 100_000))])
-        patch.setattr(wrapped._reporter._exchanges, "_most", 0)
+        patch.setattr(wrapped._reporter._exchanges, "_max_items", 0)
         await run(wrapped, [asked(b"y" * 100_000)])
     assert held == [0, 0]
     wrapped._reporter._exchanges._most = 9
@@ -371,7 +371,7 @@ def test_what_comes_in_small_pieces_is_counted_for_what_it_takes(size):
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert held < 1.1 * ending.held < 1.2 * (ending.size + inside.PIECES * inside.PIECE_BYTES)
+    assert held < 1.1 * ending.memory < 1.2 * (ending.size + inside.PIECES * inside.PIECE_OVERHEAD_BYTES)
 
 
 async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):

@@ -89,7 +89,7 @@ def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii
 @given(objects, st.integers(2, 7))
 def test_a_long_text_is_gone_through_in_stretches(thing, stretch):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inside, "STRETCH", stretch)
+        patch.setattr(inside, "CHUNK_BYTES", stretch)
         patch.setattr(inside, "STEPS", 1_000_000)
         assert top_level(written(thing, 0, True)) == {name: thing[name] for name in NAMES if name in thing}
 
@@ -122,7 +122,7 @@ def test_a_value_that_is_too_long_is_none():
 
 
 def read_answer(one):
-    return inside.read_answer(one, work())
+    return inside.read_response(one, work())
 
 
 def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
@@ -130,7 +130,7 @@ def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
     one = object.__new__(inside.Exchange)
     text = answer() if text is None else text
     one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
-    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.ANSWER_BYTES)
+    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.RESPONSE_BYTES)
     one.body.add(request)
     one.answer.add(text)
     return one
@@ -152,7 +152,7 @@ def test_a_temperature_is_read(temperature):
 
 @pytest.mark.parametrize("temperature", [100.5, 1e300, 10**300])
 def test_a_temperature_above_what_the_exporter_takes_is_the_highest_that_it_takes(temperature):
-    assert said({"temperature": temperature}) == {"temperature": inside.MOST_TEMPERATURE}
+    assert said({"temperature": temperature}) == {"temperature": inside.MAX_TEMPERATURE}
 
 
 @pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf"), 10**400])
@@ -209,7 +209,7 @@ def test_a_key_at_which_a_cut_text_begins_may_be_the_end_of_another():
 def test_headers_go_before_fields():
     settings = inside.Settings(type_field="type", user_header="X-User", user_field="user")
     reporter = inside.Reporter(settings)
-    kind, user = reporter.attributes([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
+    kind, user = reporter.type_and_user([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
     request = b'{"type":"chat","user":"bob"}'
     found = read_request(exchange(request, kind=kind, user=user), settings)
     assert found == {"request_type": "batch", "user": "ann"}
@@ -225,7 +225,7 @@ def test_long_names_are_cut_to_what_the_exporter_takes():
 
 def read_header(name, value):
     reporter = inside.Reporter(inside.Settings())
-    kind, _ = reporter.attributes([(name.encode(), value)])
+    kind, _ = reporter.type_and_user([(name.encode(), value)])
     found = read_request(exchange(kind=kind), inside.Settings())
     return found.get("request_type", "")
 
@@ -290,7 +290,7 @@ def test_a_text_that_does_not_end_gives_nothing():
 
 def test_the_model_of_a_long_answer_is_read_at_its_beginning():
     one = exchange(text=answer(text='"model":"other"' * 10_000))
-    assert one.answer.size <= inside.ANSWER_BYTES
+    assert one.answer.size <= inside.RESPONSE_BYTES
     assert read_answer(one)["model"] == "tiny"
 
 

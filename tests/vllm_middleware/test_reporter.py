@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import trustme
-from exporter.requests.request import Refusal
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_batch import read
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.vllm_middleware.harness import SCOPE, Exporter, answer, application, json_exchange, run
 
@@ -40,9 +40,9 @@ def keep(reporter, *records):
 
 
 async def test_batches_are_bounded(reporter, exporter):
-    one = await reporter(inside.BATCH + 1, URL=exporter.url)
+    one = await reporter(inside.BATCH_RECORDS + 1, URL=exporter.url)
     one.work(0.0)
-    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH, 1]
+    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH_RECORDS, 1]
 
 
 async def test_batches_are_bounded_in_bytes_but_for_one_that_is_longer_alone(reporter, exporter, monkeypatch):
@@ -121,7 +121,7 @@ async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, expor
     app_and_clock = {"now": 0.0}
     monkeypatch.setattr(inside.time, "monotonic", lambda: app_and_clock["now"])
     one = await reporter(1, URL=exporter.url)
-    read = inside.read_answer
+    read = inside.read_response
 
     def slow(exchange, work):
         app_and_clock["now"] += 0.2
@@ -130,7 +130,7 @@ async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, expor
             one._exchanges.put((one._read_answer, exchange), 0)
         return read(exchange, work)
 
-    monkeypatch.setattr(inside, "read_answer", slow)
+    monkeypatch.setattr(inside, "read_response", slow)
     for rounds in range(1, 4):
         one.work(float(rounds))
         assert len(exporter.requests) == rounds
@@ -156,7 +156,7 @@ async def test_an_exporter_that_refuses_some_is_given_time(reporter, exporter, c
     """It counts what is above its rate itself; the batch has arrived, and what was dropped is told."""
     one = await reporter(0, URL=exporter.url)
     one.sender.dropped = 7
-    keep(one, *[b"{}"] * (4 * inside.BATCH))
+    keep(one, *[b"{}"] * (4 * inside.BATCH_RECORDS))
     exporter.reply = reply(b'{"taken": 400, "refused": {"rate": 100}, "mistakes": []}')
     tried = [now for now in range(8) if calls(one, exporter, float(now))]
     assert tried == [0, 1, 3, 7]
@@ -250,7 +250,7 @@ class Pieces:
         self.received = []
 
     def settimeout(self, seconds):
-        assert 0 < seconds <= inside.TIMEOUT
+        assert 0 < seconds <= inside.TIMEOUT_SECONDS
 
     def recv(self, most):
         piece = next(self.pieces, b"")
@@ -295,7 +295,7 @@ def test_a_reply_has_as_long_as_one_step(monkeypatch):
 
     class Slow(Pieces):
         def recv(self, most):
-            now[0] += inside.TIMEOUT / 4
+            now[0] += inside.TIMEOUT_SECONDS / 4
             return super().recv(most)
 
     sock = Slow(b"H" for _ in range(100))
@@ -335,7 +335,7 @@ async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_ag
     assert len(first) == 2
     assert (one.sender.dropped, len(one.sender._records)) == (7, 2)
     assert one.sender._records.size == sum(len(record) for record, _ in one.sender._records._items)
-    assert one.sender._pause == inside.SECONDS
+    assert one.sender._pause == inside.ROUND_SECONDS
     exporter.reply = Exporter.OK
     keep(one, b"{}")
     one.work(60.0)
@@ -544,14 +544,14 @@ inside.Reporter._start = lambda reporter: None
 app = inside.Middleware(None)
 one = app._reporter
 exchange = inside.Exchange(one, {"headers": []})
-one.asked(exchange)
+one.queue_request(exchange)
 one.sender.keep(b"{}")
 one.failed(ValueError())
 for lock in (one.sender._lock, one._exchanges._lock, one.sender._records._lock):
     lock.acquire()
 if os.fork() == 0:
     print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
-    thread = threading.Thread(target=one.asked, args=(exchange,), daemon=True)
+    thread = threading.Thread(target=one.queue_request, args=(exchange,), daemon=True)
     thread.start()
     thread.join(30)
     one.failed(ValueError())
