@@ -76,7 +76,7 @@ HOSTILE: Final[Mapping[str, Body]] = {
     "multipart": repeated(b'--x\r\nContent-Disposition: form-data; name="n"\r\n\r\n1\r\n', b"", b"--x--"),
     "commas": repeated(b",", b'{"n":1,"a":[', b'0],"n":2}'),
 }
-"""By a description: bodies of 1 MiB or less that a client may send to hold up the event loop."""
+"""Bodies of at most 1 MiB that could block the event loop, by description."""
 
 
 _USAGE: Final = b'"usage":{"completion_tokens":1},'
@@ -94,11 +94,11 @@ HOSTILE_ANSWERS: Final[Mapping[str, tuple[bool, Body]]] = {
     "quotation marks": (False, lambda: b'"' * 100_000),
     "escapes": (False, lambda: b'{"model":"' + b"\\" * 100_000),
 }
-"""By a description: whether an answer is a stream, and the answer."""
+"""Responses by description: whether it is a stream, and the body."""
 
 
 def keys_apart(number: int) -> bytes:
-    """Return a body of 1 MiB with keys in nested objects, as far apart as they can be, and escapes between."""
+    """Return a body of 1 MiB with keys in nested objects, at the largest distance, and escapes between."""
     text = b'\\"\\\\' * ((SIZE // (number + 1) - 40) // 4)
     return b'{"n":1,"a":[' + b'{"n":1,"a":"%s"},' % text * number + b'0],"n":2}'
 
@@ -127,7 +127,7 @@ def code(size: int) -> str:
 
 
 def tools(number: int) -> list[Any]:
-    """Return tools with parameters that are called like fields of a request."""
+    """Return tools whose parameters have the names of request fields."""
     parameters = {
         "type": "object",
         "properties": {"temperature": {"type": "number"}, "n": {"type": "integer"}},
@@ -168,4 +168,4 @@ TYPICAL: Final[Mapping[str, Body]] = {
         {"messages": [{"content": "日本語" * 110_000}], "temperature": 0.5}, ensure_ascii=False
     ).encode(),
 }
-"""By a description: requests that are reported with their temperature of 0.5, however large up to 1 MiB."""
+"""Requests of up to 1 MiB that are reported with their temperature of 0.5, by description."""

@@ -1,4 +1,4 @@
-"""Environment variables have limits, and the limits of the middleware are those that its documents name."""
+"""Limits of environment variables, and documented limits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_a_setting_has_a_limit_of_characters(settings, caplog, name, most):
 
 
 @pytest.mark.parametrize("value", ["http://h/\nINFO all is well", "http://h/\x1b[2J", "http://h/\u202ecod"])
-def test_a_setting_that_cannot_be_printed_is_not_logged(settings, caplog, value):
+def test_an_unprintable_setting_is_not_logged(settings, caplog, value):
     settings(URL=value)
     assert inside.Middleware(None)._reporter is None
     assert "printable characters" in caplog.text
     assert value[9:] not in caplog.text
 
 
-def test_of_unknown_settings_a_few_are_named(monkeypatch, caplog):
+def test_the_first_unknown_settings_are_logged(monkeypatch, caplog):
     for number in range(inside.LOGGED_NAMES + 3):
         monkeypatch.setenv(f"{inside.PREFIX}SERVICE_{number}_{'X' * 1000}", "10.0.0.1")
     assert inside.Middleware(None)._reporter is not None
@@ -43,13 +43,13 @@ def test_of_unknown_settings_a_few_are_named(monkeypatch, caplog):
     assert len(caplog.text) < 2 * inside.LOGGED_NAMES * inside.NAME_CHARACTERS
 
 
-def test_the_name_of_an_unknown_setting_writes_no_line_of_its_own(monkeypatch, caplog):
+def test_the_name_of_an_unknown_setting_cannot_add_a_log_line(monkeypatch, caplog):
     monkeypatch.setenv(f"{inside.PREFIX}X\nERROR vLLM: \x1b[2J\u202efake", "")
     assert inside.Middleware(None)._reporter is not None
     assert "there is no setting SPEC_DECODE_REQUESTS_XERROR vLLM: [2Jfake" in caplog.text
 
 
-def test_the_limits_in_the_documents_are_those_of_the_file():
+def test_the_documented_limits_are_those_of_the_file():
     text = (Path(__file__).parents[2] / "docs" / "requests-inside.md").read_text()
     for limit in (
         f"| {inside.REQUEST_SECONDS * 1e3:g} ms |",
