@@ -1,4 +1,4 @@
-"""The simulated vLLM on a socket, which moves with the clock and refuses connections while it is down."""
+"""Simulated vLLM on a socket: it follows the clock and refuses connections while it is down."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.simulation import Simulation
 
 TICK_SECONDS: Final = 0.05
-"""How often the simulation moves while nobody asks; also how exactly an outage begins and ends."""
+"""Interval of the simulation without requests, and so the precision of an outage's begin and end."""
 
-_MOST_CONNECTIONS: Final = 4096
-"""A drill may have many exporters, or targets, at one stand-in."""
+_MAX_CONNECTIONS: Final = 4096
+"""A drill may connect many exporters or targets to one server."""
 
-_LONGEST_MOVE: Final = 1.0
-"""Seconds of the clock that are simulated at once. A simulation that can't keep up falls behind instead."""
+_MAX_ADVANCE: Final = 1.0
+"""Seconds of the clock that are simulated at once; a slow simulation falls behind the clock."""
 
 
 class SimulatedServer:
-    """A running stand-in; made by ``serve``.
+    """A running simulated server; see ``serve``.
 
-    During the down time of a restart its port is closed, so that connections are refused as those to
-    a dead process are.
+    During the down time of a restart its port is closed, so connections are refused as by a dead process.
     """
 
     def __init__(self, simulation: Simulation, host: str, *, speed: float, clock: Clock) -> None:
         self.port = 0
-        """The port it listens on, the same after a restart."""
+        """Port of the server, the same after a restart."""
         self._simulation = simulation
         self._host = host
         self._speed = speed
@@ -47,14 +46,14 @@ class SimulatedServer:
 
     @property
     def listening(self) -> bool:
-        """False during an outage of the scenario, and when it was closed."""
+        """False during an outage of the scenario and after ``close``."""
         return self._server is not None
 
     async def open(self, port: int) -> None:
-        """Listen on ``port``, and begin to move the simulation.
+        """Listen on ``port`` and start the simulation.
 
         Raises:
-            ListenError: It can't have the port.
+            ListenError: The port is not available.
         """
         await self._listen(port)
         self._driver = asyncio.create_task(self._drive(), name="simulated vLLM")
@@ -65,34 +64,34 @@ class SimulatedServer:
             self._driver.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._driver
-        await self._hang_up()
+        await self._stop_listening()
 
     async def _drive(self) -> None:
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + TICK_SECONDS)
             self._catch_up()
             if not self._simulation.serving:
-                await self._hang_up()
+                await self._stop_listening()
             elif not self.listening:
-                # Another program may have taken the port meanwhile: then the next tick tries again.
+                # Another program may have the port now: the next tick tries again.
                 with contextlib.suppress(listen.ListenError):
                     await self._listen(self.port)
 
     def _catch_up(self) -> None:
-        """Move the simulation to now."""
+        """Advance the simulation to the present."""
         now = self._clock.monotonic()
-        passed = min(now - self._moved_at, _LONGEST_MOVE)
+        passed = min(now - self._moved_at, _MAX_ADVANCE)
         self._moved_at = now
         self._simulation.advance(passed * self._speed)
 
     async def _listen(self, port: int) -> None:
         address = listen.ListenAddress(self._host, port)
         self._server = await listen.serve(
-            self._front_end.application(), [address], connections=_MOST_CONNECTIONS
+            self._front_end.application(), [address], connections=_MAX_CONNECTIONS
         )
         self.port = URL(self._server.urls[0]).port or port
 
-    async def _hang_up(self) -> None:
+    async def _stop_listening(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             await server.close()
@@ -103,11 +102,11 @@ async def serve(
 ) -> SimulatedServer:
     """Serve ``simulation`` at ``host``, empty for all interfaces, and ``port``, 0 for any free one.
 
-    Simulated time passes ``speed`` times as fast as ``clock``. Creation times are told in Unix time as
-    the clock has it, so that a restart lies in the past of whoever reads of it.
+    Simulated time is ``speed`` times as fast as ``clock``. Creation times are the clock's Unix times, so a
+    restart is in the past of every reader.
 
     Raises:
-        ListenError: It can't have the port.
+        ListenError: The port is not available.
     """
     server = SimulatedServer(simulation, host, speed=speed, clock=clock or SystemClock())
     await server.open(port)
