@@ -35,7 +35,7 @@ def test_the_rust_front_end_keeps_the_steps_of_a_stream_until_it_ends(histogram)
     assert (histogram.count, histogram.total) == (1, 0.25)
 
 
-def test_the_rust_front_end_publishes_a_long_stream_now_and_then(histogram):
+def test_the_rust_front_end_publishes_a_long_stream_at_intervals(histogram):
     late, stream = DelayedPublisher(histogram), request(5.0)
     late.observe(stream, 5.5)
     stream.last_token_at = 5.5

@@ -14,7 +14,7 @@ RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
 
 @pytest.fixture
 async def make_server(clock):
-    """A function that serves a simulation on a free port, by a clock that the test moves."""
+    """Function that serves a simulation on a free port, with the test's clock."""
     servers = []
 
     async def make(simulation, port=0, **keys):
@@ -42,9 +42,7 @@ def value(text, name):
     return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
 
 
-async def test_a_page_shows_the_moment_at_which_it_was_asked_for(
-    make_server, make_simulation, clock, session
-):
+async def test_a_page_shows_the_state_at_its_request(make_server, make_simulation, clock, session):
     simulation = make_simulation()
     server = await make_server(simulation)
     clock.now += 0.75
@@ -52,7 +50,7 @@ async def test_a_page_shows_the_moment_at_which_it_was_asked_for(
     assert simulation.now == 0.75
 
 
-async def test_time_passes_also_while_nobody_asks(make_server, make_simulation, clock):
+async def test_time_passes_without_requests(make_server, make_simulation, clock):
     simulation = make_simulation()
     await make_server(simulation)
     await clock.advance(1.0)
@@ -138,7 +136,7 @@ async def test_a_port_that_is_taken_at_the_start_is_an_error(make_server, make_s
         await make_server(make_simulation(), port=server.port)
 
 
-async def test_after_closing_nobody_answers(make_server, make_simulation, session):
+async def test_after_closing_connections_are_refused(make_server, make_simulation, session):
     server = await make_server(make_simulation())
     await server.close()
     with pytest.raises(aiohttp.ClientConnectorError):
