@@ -5,8 +5,7 @@ import re
 import aiohttp
 import pytest
 
-from spec_decode_exporter.simulator.simulated_server import TICK_SECONDS, serve
-from spec_decode_exporter.web.server.listen import ListenError
+from spec_decode_exporter.simulator.simulated_server import TICK_SECONDS, PortError, serve
 
 LOCAL = "127.0.0.1"
 RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
@@ -132,7 +131,7 @@ async def test_creation_times_are_the_clocks_whatever_the_speed(
 
 async def test_a_port_that_is_taken_at_the_start_is_an_error(make_server, make_simulation):
     server = await make_server(make_simulation())
-    with pytest.raises(ListenError, match="in use"):
+    with pytest.raises(PortError, match="in use"):
         await make_server(make_simulation(), port=server.port)
 
 
