@@ -563,28 +563,30 @@ def read_request(exchange: Exchange, keys: Keys, settings: Settings, work: Work)
     work.step()
     if b"\0" in text[:4] + text[-4:]:  # UTF-16 or UTF-32: no key would match
         raise UnicodeError
-    found = top_level(text, keys, work, whole=exchange.body.whole)
-    said: dict[str, Any] = {name: found[name] for name in ("temperature", "n") if is_number(found.get(name))}
-    if "temperature" in said:
-        said["temperature"] = min(said["temperature"], MAX_TEMPERATURE)
+    values = top_level(text, keys, work, whole=exchange.body.whole)
+    attributes: dict[str, Any] = {
+        name: values[name] for name in ("temperature", "n") if is_number(values.get(name))
+    }
+    if "temperature" in attributes:
+        attributes["temperature"] = min(attributes["temperature"], MAX_TEMPERATURE)
     fields = (
         ("request_type", exchange.type, settings.type_field),
         ("user", exchange.user, settings.user_field),
     )
     for name, header, path in fields:
-        value = short(header.decode("utf-8", "replace")) or short(value_of(found, path))
+        value = short(header.decode("utf-8", "replace")) or short(value_of(values, path))
         if value:
-            said[name] = value
-    return said
+            attributes[name] = value
+    return attributes
 
 
-def value_of(found: object, path: str) -> object:
+def value_of(value: object, path: str) -> object:
     """Return the value at a path such as ``metadata.type``; None if there is none."""
     if not path:
         return None
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def short(text: object) -> str:
@@ -599,12 +601,12 @@ def read_response(exchange: Exchange, work: Work) -> dict[str, Any]:
     text = exchange.answer.take()
     if exchange.stream:
         text = last_event(text, work)
-    found = top_level(text, RESPONSE_KEYS, work, whole=exchange.stream or exchange.answer.whole)
-    model = found.get("model")
+    values = top_level(text, RESPONSE_KEYS, work, whole=exchange.stream or exchange.answer.whole)
+    model = values.get("model")
     if model is None and (place := MODEL.search(exchange.head)):
         model = value_at(exchange.head, place.end(), work)
-    record: dict[str, Any] = {"model": short(model), "metrics": only_metrics(found.get("metrics"))}
-    usage = found.get("usage")
+    record: dict[str, Any] = {"model": short(model), "metrics": only_metrics(values.get("metrics"))}
+    usage = values.get("usage")
     if isinstance(usage, dict) and is_number(usage.get("completion_tokens")):
         record["usage"] = {"completion_tokens": usage["completion_tokens"]}
     return record
@@ -678,15 +680,15 @@ def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, 
     The longest gap between keys, the prompt of a request, is skipped. A text without its beginning (not
     ``whole``) is counted from its end only.
     """
-    found = find_keys(text, keys, work)
-    if not found:
+    matches = find_keys(text, keys, work)
+    if not matches:
         return {}
-    places = [0, *(key.start() for key in found), len(text)]
-    gaps = [places[number + 1] - places[number] for number in range(len(found) + 1)]
+    places = [0, *(key.start() for key in matches), len(text)]
+    gaps = [places[number + 1] - places[number] for number in range(len(matches) + 1)]
     first = gaps.index(max(gaps)) if whole else 0  # from this key on, count from the end
     last: dict[str, re.Match[bytes]] = {}
     depth, at = 0, len(text)
-    for key in reversed(found[first:]):
+    for key in reversed(matches[first:]):
         name = keys.names[key.group(1)]
         if name not in last:
             depth -= depth_change(text, key.start(), at, work)
@@ -695,7 +697,7 @@ def top_level(text: bytes, keys: Keys, work: Work, *, whole: bool) -> dict[str, 
                 last[name] = key
     known = set(last)
     depth = at = 0
-    for key in found[:first]:
+    for key in matches[:first]:
         name = keys.names[key.group(1)]
         if name not in known:
             depth += depth_change(text, at, key.start(), work)
