@@ -9,7 +9,7 @@ import pytest
 
 from spec_decode_exporter.monitor.event_log import MOST_KEPT, EventLog, run_name
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
-from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.history import MOST_STEPS, USUAL_STEPS
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.problems import ProblemView
@@ -76,12 +76,12 @@ def test_documented_limits_are_those_that_the_code_checks(described):
     ingest = described["paths"]["/api/v1/requests"]["post"]
     assert (
         ingest["requestBody"]["content"]["application/json"]["schema"]["anyOf"][1]["maxItems"]
-        == MOST_REQUESTS
+        == MAX_BATCH_REQUESTS
     )
     texts = {status: response["description"] for status, response in ingest["responses"].items()}
     assert f"more than {MAX_PARAMETERS} parameters" in texts["400"]
     assert f"{BODY_SECONDS:.0f} seconds" in texts["408"]
-    assert f"{MAX_BODY_BYTES} bytes or {MOST_REQUESTS} requests" in texts["413"]
+    assert f"{MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests" in texts["413"]
 
 
 def test_event_ids_have_the_same_pattern_everywhere(described):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
 from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
@@ -40,7 +40,7 @@ _DESCRIPTIONS: Final = {
     HTTPStatus.NOT_FOUND: "The engine does not exist, or the ingest of requests is disabled.",
     HTTPStatus.REQUEST_TIMEOUT: f"The body did not arrive within {BODY_SECONDS:.0f} seconds.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (
-        f"The body exceeds {MAX_BODY_BYTES} bytes or {MOST_REQUESTS} requests."
+        f"The body exceeds {MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests."
     ),
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The type, charset or encoding of the body is not supported.",
     HTTPStatus.TOO_MANY_REQUESTS: "All requests exceed the rate limit; retry after `Retry-After` seconds.",
@@ -98,7 +98,9 @@ def _body(one: dict[str, Any]) -> dict[str, Any]:
     return {
         "required": True,
         "content": {
-            JSON: {"schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MOST_REQUESTS}]}},
+            JSON: {
+                "schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}]}
+            },
             NDJSON: {"schema": lines},
         },
     }

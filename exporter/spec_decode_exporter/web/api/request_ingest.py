@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM
-from spec_decode_exporter.requests.record_reader import NotJsonError
-from spec_decode_exporter.requests.request import Refusal
-from spec_decode_exporter.requests.request_batch import Batch, TooManyError
+from spec_decode_exporter.requests.request_batch import Batch, NotJsonError, TooManyError
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_models import MistakeView, TakenView
 from spec_decode_exporter.views.request_view import head, lists, refused_view
 from spec_decode_exporter.web.api.problems import RequestError
@@ -81,7 +80,7 @@ def count_rejected(handler: Handler) -> Handler:
         response = await handler(request)
         receiver = request.app[STATE].receiver()
         if receiver is not None and response.status in _REJECTED:
-            receiver.turned_away(response.status)
+            receiver.reject_body(response.status)
         return response
 
     return handle
