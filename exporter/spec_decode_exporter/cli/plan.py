@@ -12,13 +12,13 @@ from typing import Final
 
 from spec_decode_exporter.cli.flags import UsageError, destination
 from spec_decode_exporter.cli.plan_values import above_zero, memory, ratio, reader, share, whole
+from spec_decode_exporter.reports.exit_status import PLAN
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.plan.checkpoint import model_of
 from spec_decode_exporter.reports.plan.deployment_plan import (
     USUAL_ACCEPTANCE,
     USUAL_TOKENS,
     DeploymentPlan,
-    PlanOutcome,
     Wanted,
     plan,
 )
@@ -39,15 +39,6 @@ FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, Paint], str]]] = {
     "json": lambda found, _: as_json(found),
     "markdown": lambda found, paint: markdown_report(report(found), paint),
 }
-STATUS: Final[Mapping[PlanOutcome, int]] = {
-    PlanOutcome.FITS: 0,
-    PlanOutcome.TIGHT: 0,
-    PlanOutcome.WEIGHTS_FIT: 3,
-    PlanOutcome.DOES_NOT_FIT: 2,
-    PlanOutcome.REFUSED: 2,
-}
-"""The exit status, for scripts."""
-
 _DESCRIPTION: Final = """\
 Say whether a draft fits beside its target, what is left for the KV cache, and
 from which acceptance on it pays. Nothing is downloaded and no GPU is needed. A
@@ -87,7 +78,7 @@ def handle(arguments: argparse.Namespace) -> int:
     except ModelError as error:
         raise UsageError(str(error)) from None
     _say(FORMATS[arguments.format](found, paint_for(sys.stdout, os.environ)))
-    return STATUS[found.outcome]
+    return PLAN[found.outcome]
 
 
 def wanted_of(arguments: argparse.Namespace) -> Wanted:

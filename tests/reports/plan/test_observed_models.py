@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.reports.observe.observe_json import json_report
+from spec_decode_exporter.reports.observe.observe_report import json_report
 from spec_decode_exporter.reports.plan.deployment_plan import plan
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.observed_models import measured, read

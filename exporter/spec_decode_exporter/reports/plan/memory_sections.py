@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import Figure, Note, Part
 from spec_decode_exporter.reports.plan import plan_text
 from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan
@@ -82,7 +82,7 @@ def cache(plan: DeploymentPlan) -> Iterator[Figure]:
         ),
     )
     for name, value, without, less in rows:
-        if value != numbers.NONE:
+        if value != numbers.ABSENT:
             yield Figure(name, value, "", f"{without} without the draft{less}")
 
 
@@ -93,7 +93,7 @@ def _size(room: Room) -> str:
 def _gibibytes(plan: DeploymentPlan, room: Room) -> str:
     """Write the KV cache of one GPU as vLLM says it at its start: "Available KV cache memory"."""
     if room.cache_bytes <= 0:
-        return numbers.NONE
+        return numbers.ABSENT
     return f"{room.cache_bytes / plan.wanted.gpus.number / GIBIBYTE:.1f}"
 
 

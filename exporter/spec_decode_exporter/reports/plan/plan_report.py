@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
 from spec_decode_exporter.reports.parts import Part as ReportPart
 from spec_decode_exporter.reports.plan import memory_sections, plan_text, speed_sections
@@ -39,15 +39,15 @@ def report(plan: DeploymentPlan) -> Report:
 
 def _facts(plan: DeploymentPlan) -> Iterator[Fact]:
     wanted, gpus = plan.wanted, plan.wanted.gpus
-    yield Fact("target model", _described(wanted.target), foreign=True)
-    yield Fact("draft model", _drafter(plan), foreign=wanted.draft is not None)
+    yield Fact("target model", _described(wanted.target), untrusted=True)
+    yield Fact("draft model", _drafter(plan), untrusted=wanted.draft is not None)
     yield Fact("GPUs", _engines(wanted))
     yield Fact(
         "taken",
         f"{gpus.utilisation:g} of their memory, less {gigabytes(gpus.overhead_bytes)} each for overhead",
     )
     if wanted.measured is not None:
-        yield Fact("observed", _observed(wanted.measured), foreign=True)
+        yield Fact("observed", _observed(wanted.measured), untrusted=True)
     yield Fact("load", f"{plan_text.sequences(wanted.batch)} of {wanted.context:,} tokens")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.plan.deployment_plan import Wanted
 from spec_decode_exporter.reports.plan.memory_sizes import GIGABYTE
 
@@ -46,7 +46,7 @@ def signed(value: float) -> str:
 
 def kilobytes(size: float | None) -> str:
     """Write bytes in kB."""
-    return numbers.NONE if size is None else f"{size / 1000:,.1f} kB"
+    return numbers.ABSENT if size is None else f"{size / 1000:,.1f} kB"
 
 
 def accepted_at(token_acceptance: float, number: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part
 from spec_decode_exporter.reports.plan import plan_text
 from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
@@ -85,7 +85,7 @@ def depths(plan: DeploymentPlan) -> Iterator[Part]:
 
 def _needed(token_acceptance: float | None, tokens: int) -> str:
     return (
-        numbers.NONE
+        numbers.ABSENT
         if token_acceptance is None
         else numbers.share(plan_text.accepted_at(token_acceptance, tokens))
     )
