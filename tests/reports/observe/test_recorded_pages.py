@@ -50,4 +50,4 @@ async def test_a_constant_page_is_reported_and_not_evaluated(page, clock, monkey
     for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
         assert "nan" not in written.lower().replace("nano", "").split()
     assert observation_status(view) is ExitStatus.UNKNOWN
-    assert all(engine.sections[0].title == "What is missing" for engine in found.engines)
+    assert all(engine.sections[0].title == "Missing data" for engine in found.engines)

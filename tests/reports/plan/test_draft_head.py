@@ -117,7 +117,7 @@ def test_a_head_is_cheap(folder):
     ("words", "says"),
     [
         (("--method", "eagle3"), "has no size: give --draft"),
-        ((), "say what drafts: --draft 8B, or --method"),
+        ((), "give a draft model: --draft 8B, or --method"),
         (("--method", "ngram", "--draft", "1B"), "ngram searches the text and has no draft"),
     ],
 )

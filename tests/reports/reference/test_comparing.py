@@ -179,10 +179,10 @@ def test_without_a_common_model_the_outcome_is_uncertain(references):
 
 
 VERDICTS = {
-    "again": "is the same as far as chance lets one see",
+    "again": "is the same within chance",
     "worse": "more than 5, and beyond chance.",
     "a little worse": "beyond chance, but certainly by no more than 5.",
-    "longer": "another number of tokens is drafted",
+    "longer": "the number of draft tokens differs",
 }
 
 

@@ -85,7 +85,8 @@ async function show(fresh, turn) {
   const top = central?.getBoundingClientRect().top;
   await move(fresh, turn);
   if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
-  if (central?.isConnected && central.previousElementSibling !== place) scrollBy(0, central.getBoundingClientRect().top - top);
+  if (!central?.isConnected || central.previousElementSibling === place) return;
+  scrollBy(0, central.getBoundingClientRect().top - top);
 }
 
 async function move(fresh, turn) {
