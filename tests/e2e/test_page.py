@@ -364,7 +364,7 @@ async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
         )
         assert await page.evaluate("getSelection().toString()") == selected
         assert await page.evaluate("scrollY") == 300
-        assert await page.locator("#words").get_attribute("open") is not None
+        assert await page.locator("#glossary").get_attribute("open") is not None
         assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
 
 
@@ -543,7 +543,7 @@ async def test_axe_finds_nothing_to_object_to(open_page, scheme, width):
             reduced_motion="reduce",
             bypass_csp=True,  # for axe's own script
         )
-        await page.locator("#words summary").click()
+        await page.locator("#glossary summary").click()
         await opened(page, "drop")
         assert await page.evaluate("document.documentElement.scrollWidth") == width
         await page.evaluate(axe_core.Axe().axe_script)
