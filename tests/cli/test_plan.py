@@ -85,7 +85,7 @@ def test_a_plan_is_of_a_target(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--target", "70B"), "say what drafts"),
+        (("--target", "70B"), "give a draft model"),
         (("--target", "/nowhere", "--draft", "8B"), "nothing is downloaded"),
         ((*PAIR, "--target.tensor-parallel", "4"), "--gpus 2 is no multiple of --target.tensor-parallel 4"),
         ((*PAIR, "--draft.tensor-parallel", "4"), "--draft.tensor-parallel 4 does not divide the target's 2"),
