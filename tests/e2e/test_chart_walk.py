@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helm import chart_files
 from tests.e2e.kube_api import ApiServer, needs_kube_api
 from tests.e2e.kubelet import Projected, container_class
 from tests.helm.rendering import CHART, render_chart
@@ -58,7 +59,8 @@ def api(tmp_path_factory, e2e):
 
 @pytest.fixture(scope="module")
 def install(api):
-    """Create what the chart makes of values, as Helm does; what only the operator reads is returned with it."""
+    """Create the chart's objects, as Helm does; return them with those that only the operator reads."""
+    chart_files.write_copies()
 
     def install(values, namespace):
         rendered = render_chart(CHART, values, name="spec-decode-exporter", namespace=namespace)

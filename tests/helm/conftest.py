@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helm import chart_files
 from tests.helm.rendering import CHART, render_chart
 
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(240))
             if missing:
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _chart_files():
+    """Make the chart complete, as its package is."""
+    chart_files.write_copies()
 
 
 def values_of(case):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from helm.sync import CHART
+from helm.chart_files import CHART
 from spec_decode_exporter import __version__
 
 from .conftest import eventually
