@@ -17,7 +17,7 @@ VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_dec
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench fuzz docs dashboards dashboards-pictures page-pictures clean
+.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench fuzz docs dashboards dashboards-pictures page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -31,8 +31,18 @@ $(READY): pyproject.toml
 run: $(READY) ## run the exporter against an embedded simulated vLLM
 	$(BIN)/spec-decode-exporter run --simulate drop
 
-test: $(READY) ## run the tests
-	$(BIN)/pytest -n auto --cov --cov-report=term
+check: $(READY) ## lint and the fast unit tests, in 90 s on two cores: without simulations, worst-case inputs, coverage
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests
+
+check-tests: $(READY)
+	$(BIN)/pytest -q -n auto -m 'not slow'
+
+test: $(READY) ## run all unit tests, without coverage: in 4 minutes on two cores
+	$(BIN)/pytest -n auto
+
+coverage: $(READY) ## run all unit tests; measure the coverage of the fast ones
+	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
+	$(BIN)/pytest -n auto -m slow
 
 lint: $(READY) ## check style, types, layers and words
 	$(BIN)/ruff check .

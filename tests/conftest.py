@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import inspect
 from itertools import count
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -20,6 +21,35 @@ pytest_plugins = ["tests.fixtures.engines", "tests.fixtures.windows"]
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)
 hypothesis.settings.load_profile("exporter")
+
+
+CHECKOUT = Path(__file__).parents[1]
+SLOW = (
+    "tests/analysis/experiments/test_arm_speedup.py",
+    "tests/benchmarks",
+    "tests/cli/test_reference.py",
+    "tests/fuzz",
+    "tests/hostile",
+    "tests/monitor/test_experiment_monitor.py",
+    "tests/monitor/test_experiment_tracker.py",
+    "tests/monitor/test_simulated_truth.py",
+    "tests/reports/observe/test_session.py",
+    "tests/reports/reference/test_comparing.py",
+    "tests/simulator/test_ground_truth.py",
+    "tests/simulator/test_simulation.py",
+    "tests/story",
+)
+"""Files and directories of which each takes seconds of CPU time: whole simulations and worst-case inputs."""
+
+
+def pytest_collection_modifyitems(items):
+    slow = [CHECKOUT / name for name in SLOW]
+    missing = [str(path) for path in slow if not path.exists()]
+    if missing:
+        raise pytest.UsageError(f"SLOW in tests/conftest.py names what does not exist: {', '.join(missing)}")
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in slow):
+            item.add_marker(pytest.mark.slow)
 
 
 class FakeClock:

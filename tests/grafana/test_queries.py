@@ -17,6 +17,8 @@ from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIME
 from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
+from .shipped import each_board, each_panel, each_target, interpolated, parse
+
 SCRAPED = {"job", "instance", "cluster", "namespace"}
 """What Prometheus adds to every series, the last two where it is told to."""
 
@@ -133,40 +135,46 @@ def test_what_nobody_exports_is_noticed(wrong):
         labels_of(promql.parse(wrong))
 
 
-def test_every_metric_and_label_of_a_query_exists(target, tools):
-    labels_of(tools.parse(target.expr))
+@each_target
+def test_every_metric_and_label_of_a_query_exists(target):
+    labels_of(parse(target.expr))
 
 
-def test_every_label_of_a_legend_exists(target, tools):
+@each_target
+def test_every_label_of_a_legend_exists(target):
     legend = target.target["legendFormat"]
-    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels_of(tools.parse(target.expr))
+    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels_of(parse(target.expr))
 
 
+@each_target
 def test_every_series_of_a_graph_has_a_name(target):
     if target.target["format"] != "table":
         assert target.target["legendFormat"] != "__auto" or len(target.panel["targets"]) == 1
 
 
-def test_every_metric_and_label_of_a_variable_exists(board, tools):
+@each_board
+def test_every_metric_and_label_of_a_variable_exists(board):
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
             selector, label = re.fullmatch(r"label_values\((.+), ([$\w]+)\)", variable["definition"]).groups()
-            assert tools.interpolated(label) in labels_of(tools.parse(selector))
+            assert interpolated(label) in labels_of(parse(selector))
 
 
-def test_every_metric_and_label_of_a_mark_exists(board, tools):
+@each_board
+def test_every_metric_and_label_of_a_mark_exists(board):
     for mark in board["annotations"]["list"]:
-        labels = labels_of(tools.parse(mark["expr"]))
+        labels = labels_of(parse(mark["expr"]))
         named = set(re.findall(r"\{\{(\w+)\}\}", mark["titleFormat"]))
         assert named <= labels
 
 
-def test_tables_show_the_labels_that_their_queries_have(panel, tools):
+@each_panel
+def test_tables_show_the_labels_that_their_queries_have(panel):
     renamed = [
         set(step["options"]["renameByName"])
         for step in panel.panel.get("transformations", ())
         if step["id"] == "organize"
     ]
-    labels = set().union(*(labels_of(tools.parse(target["expr"])) for target in panel.panel["targets"]))
+    labels = set().union(*(labels_of(parse(target["expr"])) for target in panel.panel["targets"]))
     for fields in renamed:
         assert {field for field in fields if not field.startswith("Value")} <= labels

@@ -10,7 +10,7 @@ import pytest
 
 from tests.rules.shipped import needs
 
-from .conftest import TARGETS, interpolated
+from .shipped import TARGETS, interpolated
 
 pytestmark = needs("promtool")
 

@@ -10,6 +10,8 @@ import promql_parser
 import pytest
 import yaml
 
+from tests.every import every
+
 from .shipped import ROOT, alerts, needs
 
 PATH = ROOT / "config" / "alertmanager" / "alertmanager.yml"
@@ -134,7 +136,7 @@ def test_nothing_is_silenced_by_its_like_elsewhere(source, target, label):
     assert not silences({**source, label: "a"}, {**target, label: "b"})
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@every(sorted(NAMES))
 def test_no_alert_silences_itself(name):
     assert not silences({"alertname": name, **ENGINE}, {"alertname": name, **ENGINE})
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.every import every
+
 from .shipped import (
     CONFIGURED,
     PLACE,
@@ -44,8 +46,9 @@ def wrong_names(expression):
     yield from grouped(expression) - LABELS
 
 
-@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
-def test_every_metric_and_label_exists(where, expression):
+@every(EXPRESSIONS, ": ".join)
+def test_every_metric_and_label_exists(named):
+    _, expression = named
     assert list(wrong_names(expression)) == []
 
 
