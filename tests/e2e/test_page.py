@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import shutil
+import statistics
 
 import aiohttp
 import pytest
@@ -82,6 +83,7 @@ async def open_page(browser):
 
     async def open_page(url, *, may_fail=False, **options):
         context = await browser.new_context(**options)
+        context.set_default_timeout(300_000)  # milliseconds
         page = await context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: may_fail or complaints.append(said.text))
@@ -560,9 +562,13 @@ async def test_a_hundred_engines_are_all_there_and_scroll(open_page):
         moving = asyncio.create_task(_move(fleet))
         frames = await page.evaluate(SCROLL)
         moving.cancel()
-    frames.sort()
+        # A busy machine draws an empty page slowly too.
+        await page.evaluate("document.body.innerHTML = '<div style=\"height: 9000px\"></div>'")
+        empty = await page.evaluate(SCROLL)
     assert len(frames) > 20
-    assert frames[len(frames) // 2] < 40  # milliseconds; benchmarks/page.py says what they are
+    assert statistics.median(frames) < max(
+        40, 2 * statistics.median(empty)
+    )  # ms; benchmarks/page.py has figures
 
 
 async def _move(fleet):

@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items):
     why = f"NOT TESTED: the chart's tests need {', '.join(missing)}; `make chart` installs them"
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(240))
+            item.add_marker(pytest.mark.timeout(600))
             if missing:
                 item.add_marker(pytest.mark.skip(reason=why))
 

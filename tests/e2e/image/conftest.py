@@ -164,14 +164,14 @@ class Container:
         return _run("podman", "diff", self.name).split("\n")
 
     def stop(self):
-        """Ask it to end; return its exit status and the seconds that it took, or fail after 10."""
+        """Send SIGTERM; return the exit status and the seconds until the end."""
         begin = time.monotonic()
         self.signal(signal.SIGTERM)
         return self.wait(), time.monotonic() - begin
 
     def wait(self):
-        """Return the exit status once it has ended, or fail after 10 seconds."""
-        return int(_run("timeout", "10", "podman", "wait", "--interval", "50ms", self.name))
+        """Return the exit status at its end; fail after five minutes."""
+        return int(_run("timeout", "300", "podman", "wait", "--interval", "50ms", self.name))
 
     def signal(self, number):
         _run("podman", "kill", "--signal", number.name, self.name)

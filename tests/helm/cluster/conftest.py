@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"NOT TESTED: {MISSING} is needed"))
 
 
-def eventually(check, within=30.0):
+def eventually(check, within=300.0):
     """Return the first true result, asked several times a second."""
     deadline = time.monotonic() + within
     while not (result := check()):
@@ -228,7 +228,7 @@ class Helm:
     def close(self):
         self.process.stdin.close()
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=300)
         self.process.stdout.close()
 
 
