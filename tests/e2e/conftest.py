@@ -30,7 +30,7 @@ ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertman
 CEILING = 300.0
 """Seconds after which a condition is considered never to come."""
 PROMPTLY = 10.0
-"""Seconds in which a process ends that waits for nobody; Docker kills it then."""
+"""Seconds in which a process ends; Docker kills it then."""
 
 
 def pytest_collection_modifyitems(items):

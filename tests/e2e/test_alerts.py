@@ -135,7 +135,7 @@ def stack(start, e2e, alerting_tools, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alarmed(stack, start, e2e):
-    """What was seen until the three alerts have reached the webhook; then what is wrong ends."""
+    """Record the three alerts up to the webhook; the faults end afterwards."""
     prometheus, webhook = stack.prometheus, stack.webhook
     e2e.eventually(lambda: prometheus.value('spec_decode_exporter_target_up{target="away"}'))
     stack.servers["away"].stop()

@@ -25,7 +25,7 @@ RELIABILITY = Path(__file__).parents[2] / "docs/reliability.md"
 
 @pytest.fixture(scope="module")
 def seen(e2e, tmp_path_factory):
-    """What was seen of them: the exporter's page, its log, its memory, and when the good server was asked."""
+    """Watch all servers; return the exporter's page, log and memory, and the times of the good server's polls."""
     faults = catalogue()
     folder = tmp_path_factory.mktemp("faults")
     with serving({name: fault.respond for name, fault in faults.items()}) as servers:

@@ -183,10 +183,10 @@ def test_a_server_without_drafts_is_not_evaluated(simulated, observe, tmp_path, 
 
 
 def test_a_server_that_is_not_there(e2e, simulated, observe):
-    nobody = f"127.0.0.1:{e2e.free_port()}"
-    found = observe(simulated("steady"), nobody, "--for", "3s")
+    absent = f"127.0.0.1:{e2e.free_port()}"
+    found = observe(simulated("steady"), absent, "--for", "3s")
     assert found.returncode == 1
-    assert f"{nobody}: refused" in found.stdout
+    assert f"{absent}: refused" in found.stdout
     assert "acceptance rate" in found.stdout
 
 

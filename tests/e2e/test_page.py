@@ -273,7 +273,7 @@ async def test_the_filter_works_as_it_is_typed_and_is_in_the_address(open_page):
         await page.wait_for_function("() => document.querySelectorAll('tr.engine').length === 2")
         await page.locator(".chip", has_text="Harmful").click()
         await page.wait_for_url("**q=verdict%3Dharmful")
-        await page.locator("#filter").fill("nobody")
+        await page.locator("#filter").fill("unknown")
         await page.locator(".empty-state").wait_for()
         await page.go_back()
 
@@ -334,7 +334,7 @@ async def test_a_row_that_has_to_be_looked_at_comes_first_and_keeps_the_focus(op
         await page.locator("thead + tbody.open").wait_for()
         await page.wait_for_timeout(200)
         assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
-        assert abs(await page.evaluate(top) - before) < 60  # what is told in the panel may have grown a line
+        assert abs(await page.evaluate(top) - before) < 60  # the panel's text may have grown by a line
 
 
 async def test_targets_can_be_read_on_a_narrow_screen(open_page):

@@ -1,4 +1,4 @@
-"""What a machine does to a process: it kills it, stops it for a while, and leaves it without disk or descriptors."""
+"""Processes under stress: killed, stopped for a while, without disk space or descriptors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def simulator(start, e2e):
 
 @pytest.fixture
 def watching(start, e2e, simulator, tmp_path, request):
-    """A function that starts an exporter of the simulated server, which keeps what it has learnt in a file."""
+    """Start an exporter of the simulated server with a state file."""
     numbers, started = iter(range(100)), []
 
     def watching(state_file=None):
@@ -207,7 +207,7 @@ def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_be
         began = time.monotonic()
         exporter.signal(signal.SIGCONT)
         answers = [client.makefile("rb").readline() for client in asking]
-    # As many as it makes at a time; the others are told at once to come again.
+    # It answers a limited number at a time and rejects the others at once.
     assert answers.count(b"HTTP/1.1 200 OK\r\n") >= 1
     assert {answer.split()[1] for answer in answers} <= {b"200", b"503"}
     e2e.eventually(lambda: value(exporter, POLLS) > polls + 3)

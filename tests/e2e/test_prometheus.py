@@ -1,4 +1,4 @@
-"""What a user asks Prometheus, with the installed program, a simulated vLLM and a real Prometheus."""
+"""Users' queries to a real Prometheus, with the installed program and a simulated vLLM."""
 
 from __future__ import annotations
 

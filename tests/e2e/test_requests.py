@@ -17,7 +17,7 @@ from spec_decode_exporter.simulator.scenario_library import load_scenario
 SPEED = 10
 """Simulated seconds in one."""
 ENDS = "10m"
-"""When nobody asks the simulated server any more, so that all requests end; then nothing moves in the long window."""
+"""Time at which the load ends, so that all requests end; then the long window no longer changes."""
 LONG = "5m"
 LOSER = ("creative", "to 1")
 
@@ -45,7 +45,7 @@ class Rows(HTMLParser):
 
 @pytest.fixture(scope="module")
 def told(e2e, tmp_path_factory):
-    """An exporter that was told of a whole mix, over HTTP, and the simulated server whose requests they were."""
+    """An exporter that received a whole mix of requests over HTTP, and their simulated server."""
     folder, port = tmp_path_factory.mktemp("requests"), e2e.free_port()
     scenario = folder / "scenario.yml"
     phases = [{"at": ENDS, "load": {"concurrency": 0}}]

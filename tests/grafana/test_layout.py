@@ -1,4 +1,4 @@
-"""Where panels are, that nothing is there twice, and that no variable is there for nothing."""
+"""Places of panels, unique titles, and variables that are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every metric and label that a query, a legend, a variable or a mark names is one that somebody exports."""
+"""Metrics and labels of queries, legends, variables and marks are exported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from .shipped import each_board, each_panel, each_target, interpolated, parse
 
 SCRAPED = {"job", "instance", "cluster", "namespace"}
-"""What Prometheus adds to every series, the last two where it is told to."""
+"""Labels that Prometheus adds to every series; the last two by configuration."""
 
 ARM = {"arm"}
 """The label of an experiment: a target's configured label, or one of Prometheus' relabelling. The dashboard takes any."""
@@ -70,7 +70,7 @@ def labels_of(node):
     match node:
         case promql.VectorSelector():
             matched = {one.name for one in node.matchers.matchers}
-            assert node.name in KNOWN, f"nobody exports {node.name}"
+            assert node.name in KNOWN, f"{node.name} is not exported"
             assert matched <= KNOWN[node.name], f"{node.name} has no {matched - KNOWN[node.name]}"
             return KNOWN[node.name]
         case promql.MatrixSelector():
@@ -130,7 +130,7 @@ def test_the_labels_of_an_expression_are_found():
         "up / on (engine) up",
     ],
 )
-def test_what_nobody_exports_is_noticed(wrong):
+def test_unknown_metrics_and_labels_are_found(wrong):
     with pytest.raises(AssertionError):
         labels_of(promql.parse(wrong))
 

@@ -1,4 +1,4 @@
-"""What is committed is what the generator writes, and everything in the settings does something."""
+"""The committed files are current, and every setting has an effect."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_no_record_is_made_twice():
 
 
 def test_no_ratio_is_of_a_gauge_over_a_window():
-    """Means of ratios weigh an idle engine like a busy one: rules go by the rate of counters.
+    """Means of ratios weight an idle engine like a busy one: rules use the rates of counters.
 
     That a position's ratio is there says that the position is drafted now; its value goes nowhere.
     """
