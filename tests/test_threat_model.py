@@ -51,23 +51,24 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
         MOST_POSITIONS,
         MOST_POSITIONS_TOGETHER,
     )
-    from spec_decode_exporter.web.api.queries import MOST_PARAMETERS
+    from spec_decode_exporter.web.api.queries import MAX_PARAMETERS
     from spec_decode_exporter.web.api.request_ingest import (
-        _BODY_SECONDS,
-        MOST_BODIES,
-        MOST_BODIES_PER_CLIENT,
-        MOST_BODY,
+        BODY_SECONDS,
+        MAX_BODIES,
+        MAX_BODIES_PER_CLIENT,
+        MAX_BODY_BYTES,
     )
-    from spec_decode_exporter.web.metrics_page import MOST_BYTES, SEND_SECONDS
-    from spec_decode_exporter.web.server.client_connection import MOST_HEAD
+    from spec_decode_exporter.web.metrics_page import MAX_RENDERED_BYTES
+    from spec_decode_exporter.web.server.client_connection import MAX_HEAD_BYTES
     from spec_decode_exporter.web.server.concurrency_limit import (
-        MOST,
-        MOST_PER_CLIENT,
-        MOST_SCRAPES,
-        MOST_SCRAPES_PER_CLIENT,
+        MAX_CONCURRENT,
+        MAX_CONCURRENT_PER_CLIENT,
+        MAX_SCRAPES,
+        MAX_SCRAPES_PER_CLIENT,
         WAIT_SECONDS,
     )
-    from spec_decode_exporter.web.server.connection_limiter import MOST_CONNECTIONS
+    from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
+    from spec_decode_exporter.web.server.streaming import SEND_SECONDS
 
     assert f"{MOST_ENGINES} engines a target, {MOST_POSITIONS} positions, names of {MOST_NAME:,} " in TEXT
     assert (
@@ -78,15 +79,17 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     assert f"a name, {MOST_LABELS} labels a target" in TEXT
     assert f"| {MOST_LABELS} names of all targets together, of {CHARACTERS_OF_NAMES:,} characters" in TEXT
     assert f"gives to a target have {MOST_LABEL_CHARACTERS:,} characters together" in TEXT
-    assert f"of {MOST_CONNECTIONS} the one that waits longest" in TEXT
-    assert f"{MOST} at a time, {MOST_PER_CLIENT} of one address" in TEXT
-    assert f"{MOST_SCRAPES} at a time, {MOST_SCRAPES_PER_CLIENT} of one address, the others" in TEXT
+    assert f"of {MAX_CONNECTIONS} the one that waits longest" in TEXT
+    assert f"{MAX_CONCURRENT} at a time, {MAX_CONCURRENT_PER_CLIENT} of one address" in TEXT
+    assert f"{MAX_SCRAPES} at a time, {MAX_SCRAPES_PER_CLIENT} of one address, the others" in TEXT
     assert f"wait in a fair queue for {WAIT_SECONDS:.0f} s, then 503" in TEXT
-    assert f"have {MOST_BYTES // 2**20} MiB in total, the oldest ends; {SEND_SECONDS:.0f} s for" in TEXT
-    assert f"{MOST_HEAD // 2**10} KiB of head, {MOST_OF_A_HEADER:,} characters" in TEXT
-    assert f"and {MOST_PARAMETERS} parameters are read" in TEXT
     assert (
-        f"| {MOST_BODY // 2**20} MiB, {_BODY_SECONDS:.0f} s, {MOST_BODIES} at a time, {MOST_BODIES_PER_CLIENT} of one"
+        f"have {MAX_RENDERED_BYTES // 2**20} MiB in total, the oldest ends; {SEND_SECONDS:.0f} s for" in TEXT
+    )
+    assert f"{MAX_HEAD_BYTES // 2**10} KiB of head, {MOST_OF_A_HEADER:,} characters" in TEXT
+    assert f"and {MAX_PARAMETERS} parameters are read" in TEXT
+    assert (
+        f"| {MAX_BODY_BYTES // 2**20} MiB, {BODY_SECONDS:.0f} s, {MAX_BODIES} at a time, {MAX_BODIES_PER_CLIENT} of one"
         in TEXT
     )
     assert f"sees {MOST_CHARACTERS // 2**10} KiB at a time" in TEXT

@@ -221,7 +221,7 @@ class Network:
     async def send(self, service: Service) -> None:
         """Send the requests of the responses since the last call, as a gateway does."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        receiver = service.overview.api().receiver()
+        receiver = service.overview.receiver()
         if receiver and lines:
             await receiver.take("\n".join(lines).encode(), lines=True)
 

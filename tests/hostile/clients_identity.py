@@ -15,24 +15,25 @@ from pydantic import SecretStr
 
 from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.web.security.check_queue import MOST_WAITING, CheckQueueFullError
+from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
 from spec_decode_exporter.web.security.guard import _credentials
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.security.passwords import Passwords
-from spec_decode_exporter.web.server import listen
-from spec_decode_exporter.web.server.connection_limiter import (
+from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
+from spec_decode_exporter.web.server.handshake import (
     BEGUN_HANDSHAKE_SECONDS,
     HANDSHAKE_SECONDS,
-    MOST_CONNECTIONS,
-    MOST_HANDSHAKES,
-    MOST_HANDSHAKES_PER_CLIENT,
+    MAX_HANDSHAKES,
+    MAX_HANDSHAKES_PER_CLIENT,
+    WithoutTls,
 )
-from spec_decode_exporter.web.server.listen import Plain
+from spec_decode_exporter.web.server.http_server import MAX_LINE_BYTES
 from tests.hostile.port import answered, exchange, header, request, served
 from tests.hostile.row import RejectedError, Row
 
 _KIB: Final = 2**10
-_LINE: Final = listen._MOST_LINE
+_LINE: Final = MAX_LINE_BYTES
 _ALLOWED: Final = "exporter.example.com"
 
 
@@ -50,7 +51,7 @@ async def _authorized(data: bytes) -> bool:
             raise RejectedError("Unauthorized")
         checks.append(asyncio.create_task(passwords.match(_users(), *given, "10.0.0.1")))
     *_, last = await asyncio.gather(*checks, return_exceptions=True)
-    if isinstance(last, CheckQueueFullError):
+    if isinstance(last, QueueFullError):
         raise RejectedError("Too many passwords wait to be checked")
     if last is not True:
         raise RejectedError("Unauthorized")
@@ -66,7 +67,7 @@ _AUTHORIZATION: Final = Row(
     kind="header",
     controlled_by="a client of the port",
     bytes=f"{_LINE}; 72 of the password count",
-    items=f"{MOST_WAITING} passwords wait, one is checked at a time; addresses and user names take turns",
+    items=f"{MAX_CHECKS} passwords wait, one is checked at a time; addresses and user names take turns",
     time="bcrypt in a thread, without the interpreter's lock",
     addresses="nothing",
     beyond_bounds="401, or 503 for the address with most that wait; no log line",
@@ -74,12 +75,12 @@ _AUTHORIZATION: Final = Row(
     worst={
         "the longest password": lambda: _basic(b"r" * 6000),
         "a right password behind as many guesses as wait": lambda: (
-            b"".join(_basic(b"%d" % guess) for guess in range(MOST_WAITING - 1)) + _basic(b"r" * 72)
+            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS - 1)) + _basic(b"r" * 72)
         ),
     },
     beyond={
         "passwords that wait": lambda: (
-            b"".join(_basic(b"%d" % guess) for guess in range(MOST_WAITING)) + _basic(b"r" * 72)
+            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS)) + _basic(b"r" * 72)
         ),
         "another scheme": lambda: b"Bearer " + b"a" * 8000 + b"\n",
     },
@@ -123,7 +124,7 @@ async def _connected(data: bytes) -> int:
             for _ in range(200):
                 await asyncio.sleep(0)
             # One more that asks shows that connections are taken; it ends one if there is no room.
-            if int(data) < MOST_CONNECTIONS and not await exchange(port, request()):
+            if int(data) < MAX_CONNECTIONS and not await exchange(port, request()):
                 raise RejectedError("a connection was not taken")
             ended = sum(reader.at_eof() for reader, _ in clients)
         finally:
@@ -139,17 +140,17 @@ _CONNECTIONS: Final = Row(
     kind="socket",
     controlled_by="a client of the port",
     bytes="10 KiB a connection, 280 KiB with TLS",
-    items=f"{MOST_CONNECTIONS}, and as many of unix sockets",
+    items=f"{MAX_CONNECTIONS}, and as many of unix sockets",
     time="one accepted in each round of the event loop",
     addresses="nothing",
     beyond_bounds="the address with most connections makes room: connections_full, once",
     read=_connected,
-    worst={"as many as are taken": lambda: b"%d" % MOST_CONNECTIONS},
-    beyond={"connections": lambda: b"%d" % (MOST_CONNECTIONS + 1)},
+    worst={"as many as are taken": lambda: b"%d" % MAX_CONNECTIONS},
+    beyond={"connections": lambda: b"%d" % (MAX_CONNECTIONS + 1)},
 )
 
 
-class _Tls(Plain):
+class _Tls(WithoutTls):
     """TLS with a certificate of an authority that was made for this."""
 
     @cache  # noqa: B019  one for the process
@@ -191,7 +192,7 @@ _HANDSHAKE: Final = Row(
     kind="socket",
     controlled_by="a client of the port, with TLS",
     bytes="16 KiB a record, as OpenSSL has it",
-    items=f"{MOST_HANDSHAKES} at a time, {MOST_HANDSHAKES_PER_CLIENT} of one address; the others wait in turn",
+    items=f"{MAX_HANDSHAKES} at a time, {MAX_HANDSHAKES_PER_CLIENT} of one address; the others wait in turn",
     time=f"2 ms in one go for the server's signature; {BEGUN_HANDSHAKE_SECONDS:.0f} s from its turn on, "
     f"{HANDSHAKE_SECONDS:.0f} s for all of it",
     addresses="nothing",

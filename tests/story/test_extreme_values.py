@@ -234,11 +234,11 @@ class Chain:
         _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
         for group in grouped(taken.engines, ["model_name"]):
             _check_json(group_view(*group).model_dump_json())
-        histories = self.overview.api().histories()
+        histories = self.overview.histories()
         for labels, window in histories.engines:
             for step in (1.0, 10.0):
                 _check_json(history_view(labels, window, histories.offset, step).model_dump_json())
-        for target in self.overview.api().targets():
+        for target in self.overview.targets():
             _check_json(target.model_dump_json())
         for event in self.events.since().events:
             _check_json(event.model_dump_json())

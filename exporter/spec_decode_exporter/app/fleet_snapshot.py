@@ -15,10 +15,10 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.views.target_status import ExporterStatus
-from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
 
 
@@ -73,19 +73,21 @@ class FleetSnapshots:
             requests,
         )
 
-    def api(self) -> ApiSource:
-        """Return what the JSON API asks."""
-        return ApiSource(
-            now=self._clock.wall,
-            labels=lambda: [*ENGINE_LABELS, *self._own_labels()],
-            windows=lambda: [format_duration(length) for length in self._fleet.config.windows],
-            snapshot=self.snapshot,
-            histories=self._histories,
-            targets=self._targets,
-            events=self._events,
-            requests=lambda: self._taken.requests,
-            receiver=lambda: self._receiver if self._receiver.is_open else None,
-        )
+    def labels(self) -> list[str]:
+        """Return the names of the labels that engines have."""
+        return [*ENGINE_LABELS, *self._own_labels()]
+
+    def windows(self) -> list[str]:
+        """Return the configured windows, as in the label ``window``."""
+        return [format_duration(length) for length in self._fleet.config.windows]
+
+    def requests(self) -> RequestFindings:
+        """Return the findings of single requests, taken with the snapshot."""
+        return self._taken.requests
+
+    def receiver(self) -> RequestReceiver | None:
+        """Return the receiver of single requests; None if the configuration disables it."""
+        return self._receiver if self._receiver.is_open else None
 
     def page(self) -> PageData:
         """Return what the page at ``/`` shows."""
@@ -93,7 +95,7 @@ class FleetSnapshots:
         return PageData(
             self._clock.wall(),
             (self._shown(*engine, now) for engine in self._taken.engines),
-            self._targets(),
+            self.targets(),
             self._events.since().events,
             self._taken.requests,
             self._errors,
@@ -105,14 +107,16 @@ class FleetSnapshots:
         shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, findings, now))
         return shown or OmittedEngine(labels)
 
-    def _targets(self) -> list[TargetView]:
+    def targets(self) -> list[TargetView]:
+        """Return the view of every target."""
         return list(self._fleet.each("targets", lambda watch: watch.view()))
 
     def _own_labels(self) -> list[str]:
         """Return the names of the labels that any target has of its own."""
         return sorted({name for watch in self._fleet for name, _ in watch.target.labels})
 
-    def _histories(self) -> Histories:
+    def histories(self) -> Histories:
+        """Return the longest window of every engine."""
         offset = self._clock.wall() - self._clock.monotonic()
         engines = [engine for watch in self._fleet for engine in watch.histories()]
         return Histories(offset, self._fleet.config.windows[-1], engines)

@@ -42,7 +42,8 @@ from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
-from spec_decode_exporter.web.server.listen import Address, Server, serve
+from spec_decode_exporter.web.server.http_server import Server, serve
+from spec_decode_exporter.web.server.listen import Address
 from spec_decode_exporter.web.state import AppState
 
 _COMPARED_EVERY = 5.0
@@ -228,11 +229,18 @@ class Service:
                 PLATFORM_COLLECTOR,
             ),
             version=__version__,
+            now=self._clock.wall,
             prepare=self.prepare,
-            api=self.overview.api(),
+            snapshot=self.overview.snapshot,
             page=self.overview.page,
+            labels=self.overview.labels,
+            windows=self.overview.windows,
+            targets=self.overview.targets,
+            histories=self.overview.histories,
+            events=self._events,
             config_text=lambda: self._config_text,
-            ready=lambda: True,
+            requests=self.overview.requests,
+            receiver=self.overview.receiver,
             reload=self._reload_for_clients if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
             allowed_hosts=self._options.allowed_hosts,

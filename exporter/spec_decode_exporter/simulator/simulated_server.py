@@ -11,7 +11,8 @@ from yarl import URL
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.simulator.front_end import FrontEnd
 from spec_decode_exporter.simulator.unix_time import UnixTime
-from spec_decode_exporter.web.server import listen
+from spec_decode_exporter.web.server import http_server
+from spec_decode_exporter.web.server.listen import ListenAddress, ListenError
 
 if TYPE_CHECKING:
     from spec_decode_exporter.simulator.simulation import Simulation
@@ -42,7 +43,7 @@ class SimulatedServer:
         self._clock = clock
         self._moved_at = clock.monotonic()
         self._front_end = FrontEnd(simulation, UnixTime(clock.wall(), simulation.now, speed), self._catch_up)
-        self._server: listen.Server | None = None
+        self._server: http_server.Server | None = None
         self._driver: asyncio.Task[None] | None = None
 
     @property
@@ -75,7 +76,7 @@ class SimulatedServer:
                 await self._hang_up()
             elif not self.listening:
                 # Another program may have taken the port meanwhile: then the next tick tries again.
-                with contextlib.suppress(listen.ListenError):
+                with contextlib.suppress(ListenError):
                     await self._listen(self.port)
 
     def _catch_up(self) -> None:
@@ -86,8 +87,8 @@ class SimulatedServer:
         self._simulation.advance(passed * self._speed)
 
     async def _listen(self, port: int) -> None:
-        address = listen.ListenAddress(self._host, port)
-        self._server = await listen.serve(
+        address = ListenAddress(self._host, port)
+        self._server = await http_server.serve(
             self._front_end.application(), [address], connections=_MOST_CONNECTIONS
         )
         self.port = URL(self._server.urls[0]).port or port
