@@ -563,7 +563,11 @@ async def test_a_hundred_engines_are_all_there_and_scroll(open_page):
         frames = await page.evaluate(SCROLL)
         moving.cancel()
         # A busy machine draws an empty page slowly too.
-        await page.evaluate("document.body.innerHTML = '<div style=\"height: 9000px\"></div>'")
+        await page.evaluate(
+            "const tall = document.createElement('div');"
+            "tall.style.height = '9000px';"
+            "document.body.replaceChildren(tall)"
+        )
         empty = await page.evaluate(SCROLL)
     assert len(frames) > 20
     assert statistics.median(frames) < max(
