@@ -72,7 +72,7 @@ def test_an_exporter_is_named_by_its_address(text, url):
 
 @pytest.mark.parametrize("text", ["", "ftp://exporter", "http://", "http://[::1"])
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is no exporter's URL"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not an exporter's URL"):
         exporter_url(text)
 
 

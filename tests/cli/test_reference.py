@@ -82,7 +82,7 @@ def test_a_reference_that_is_sure_of_nothing_is_saved_and_said_to_be_so(run, ref
         update={"models": (model.model_copy(update={"measurement": measurement}),)}
     )
     assert run("save", "a.json", "http://a", shows="unsure") == 3
-    assert "too few requests passed through" in capsys.readouterr().err
+    assert "had too few requests" in capsys.readouterr().err
     assert (tmp_path / "a.json").exists()
     assert run("compare", "a.json", "http://a") == 3
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_none_is_told_before_anything_is_measured(run, capsys, mo
 
 def test_what_to_do_must_be_said():
     arguments = parse(["reference"], {})
-    with pytest.raises(UsageError, match="say what to do"):
+    with pytest.raises(UsageError, match="an action is missing"):
         arguments.handle(arguments)
 
 
@@ -124,10 +124,10 @@ def test_what_cannot_be_asked_for_does_not_end_like_a_fall(words, message, capsy
     assert message in capsys.readouterr().err
 
 
-def test_nobody_need_read_it_to_the_end(tmp_path, references):
+def test_a_reader_may_close_the_output_early(tmp_path, references):
     code = (
-        "import sys; from spec_decode_exporter.cli.reference import _say\n"
-        "sys.stdin.read(); _say('a' * 1_000_000); sys.exit(2)"
+        "import sys; from spec_decode_exporter.cli.output import write_stdout\n"
+        "sys.stdin.read(); write_stdout('a' * 1_000_000); sys.exit(2)"
     )
     words = [sys.executable, "-c", code]
     with subprocess.Popen(

@@ -71,4 +71,4 @@ def test_a_speed_that_cannot_be_is_refused(parse, capsys, speed):
 def test_an_exporter_without_a_url_is_refused(parse, capsys, url):
     with pytest.raises(SystemExit):
         parse("--requests.url", url)
-    assert "is no exporter's URL" in capsys.readouterr().err
+    assert "is not an exporter's URL" in capsys.readouterr().err

@@ -15,9 +15,9 @@ from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.yaml_tree import read_beginning
 from spec_decode_exporter.core.background_tasks import Background
-from spec_decode_exporter.core.batched import Batched
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.single_flight import Batched
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
