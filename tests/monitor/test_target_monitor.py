@@ -676,7 +676,7 @@ async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, s
     assert watch.status().engines_forgotten == 0
     words = [event.type for event in events.since().events]
     assert words.count("engines_not_watched") == 1
-    capacity.most = 5
+    capacity.limit = 5
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert len(findings(watch, clock)) == 5

@@ -1,12 +1,12 @@
-"""What there is to say at a moment: one view of the fleet for the metrics, the JSON API and the page."""
+"""Consistent snapshot of the fleet, shared by /metrics, the JSON API and the page."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
@@ -23,7 +23,7 @@ from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, Sho
 
 
 class FleetSnapshots:
-    """Takes down what the fleet, the experiments and the exporter have to say."""
+    """Takes snapshots of the fleet, the experiments and the exporter."""
 
     def __init__(
         self,
@@ -46,27 +46,29 @@ class FleetSnapshots:
         self._taken = Snapshot()
 
     def snapshot(self) -> Snapshot:
-        """Return what was taken down last: whoever reads it sees all of one moment."""
+        """Return the newest snapshot: all of it is of one moment."""
         return self._taken
 
     async def take(self) -> None:
-        """Judge every engine by its newest poll and take down what there is to say.
+        """Evaluate every engine by its newest poll, and keep the results.
 
-        The polls go on in between: a thousand engines take a second. What is said of one engine, and of one
-        target, is all of the same poll.
+        Polls continue in between, because a thousand engines take a second. The results of one engine, and of
+        one target, are of the same poll.
         """
         last_event = self._events.last
         requests = await self._receiver.findings()
         engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
         names = self._own_labels()
         # Every series of a metric has the same labels; a target without one has it empty.
         empty = dict.fromkeys(names, "")
         self._taken = Snapshot(
-            [({**empty, **labels}, findings) for labels, findings in engines],
-            list(self._fleet.each("targets", lambda watch: ({**empty, **watch.labels}, watch.status()))),
+            [({**empty, **labels}, snapshot) for labels, snapshot in engines],
+            list(
+                self._fleet.each("targets", lambda monitor: ({**empty, **monitor.labels}, monitor.status()))
+            ),
             list(self._errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
             list(self._experiments.findings()),
             last_event,
@@ -74,7 +76,7 @@ class FleetSnapshots:
         )
 
     def api(self) -> ApiSource:
-        """Return what the JSON API asks."""
+        """Return the data of the JSON API."""
         return ApiSource(
             now=self._clock.wall,
             labels=lambda: [*ENGINE_LABELS, *self._own_labels()],
@@ -88,7 +90,7 @@ class FleetSnapshots:
         )
 
     def page(self) -> PageData:
-        """Return what the page at ``/`` shows."""
+        """Return the data of the page at ``/``."""
         now = self._clock.monotonic()
         return PageData(
             self._clock.wall(),
@@ -100,19 +102,19 @@ class FleetSnapshots:
         )
 
     def _shown(
-        self, labels: Mapping[str, str], findings: EngineSnapshot, now: float
+        self, labels: Mapping[str, str], snapshot: EngineSnapshot, now: float
     ) -> ShownEngine | OmittedEngine:
-        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, findings, now))
+        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now))
         return shown or OmittedEngine(labels)
 
     def _targets(self) -> list[TargetView]:
-        return list(self._fleet.each("targets", lambda watch: watch.view()))
+        return list(self._fleet.each("targets", lambda monitor: monitor.view()))
 
     def _own_labels(self) -> list[str]:
-        """Return the names of the labels that any target has of its own."""
-        return sorted({name for watch in self._fleet for name, _ in watch.target.labels})
+        """Return the label names of all targets."""
+        return sorted({name for monitor in self._fleet for name, _ in monitor.target.labels})
 
     def _histories(self) -> Histories:
         offset = self._clock.wall() - self._clock.monotonic()
-        engines = [engine for watch in self._fleet for engine in watch.histories()]
+        engines = [engine for monitor in self._fleet for engine in monitor.histories()]
         return Histories(offset, self._fleet.config.windows[-1], engines)

@@ -21,6 +21,7 @@ from spec_decode_exporter.config.redact import redacted
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
@@ -251,7 +252,7 @@ class Service:
         known = self._discoverer.found if self._discoverer else {}
         self._discoverer = Discoverer(self._config, self._clock, self.fleet.follow, known)
         self._discovery = self._keep_running("discovery", self._discoverer.run)
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
 
 
 def _freeze() -> None:
