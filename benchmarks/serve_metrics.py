@@ -114,7 +114,7 @@ class Engines:
 
 @dataclass
 class Cost:
-    """What the scrapes of one application cost."""
+    """Cost of the scrapes of one application."""
 
     seconds: list[float]
     cpu: float

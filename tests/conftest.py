@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FakeClock:
 
     @property
     def asleep(self) -> int:
-        """How many wait for a moment to come."""
+        """The number of tasks that wait for a moment."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     async def sleep_until(self, moment: float) -> None:
@@ -120,7 +120,7 @@ def what_is_left() -> list[str]:
     """Name the tasks, transports and sockets that the event loop still has, besides the task that asks."""
     loop = asyncio.get_running_loop()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    # Of asyncio's own loop, which has no public list of them. Its own pipe is none of ours.
+    # Of asyncio's own loop, which has no public list of them. Its own pipe does not count.
     transports = [one for one in loop._transports.values() if not one.is_closing()]
     known = {loop._ssock.fileno(), *loop._transports}
     sockets = [f"socket {number}" for number in loop._selector.get_map() if number not in known]
@@ -130,7 +130,7 @@ def what_is_left() -> list[str]:
 @pytest.fixture
 async def _left_behind():
     yield
-    # What was told to end needs some turns of the event loop; so does the other end of a connection.
+    # Cancelled tasks, and the other end of a connection, need some iterations of the event loop to end.
     for _ in range(50_000):
         await asyncio.sleep(0)
         if not (left := what_is_left()):

@@ -1,4 +1,4 @@
-"""What no build can check: that the Dockerfile stays safe, and its locks in step with pyproject.toml."""
+"""The Dockerfile stays safe and its locks match pyproject.toml, which no build can check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked, what was answered, and who asked is nowhere in the exporter, however it is sent."""
+"""Prompts, outputs and users are nowhere in the exporter, in any format of a request."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_the_only_secret_is_the_jobs_own_token():
 
 
 def test_every_file_in_which_the_repository_s_address_is_missing_is_named():
-    """Those apart that `make docs` writes."""
+    """Except for files that `make docs` writes."""
     releasing = (CHECKOUT / "docs" / "releasing.md").read_text(encoding="utf-8")
     (placeholder,) = set(re.findall(r"https://example\.org/spec-decode-exporter", releasing))
     written = re.compile(

@@ -1,4 +1,4 @@
-"""What is taken down of the fleet at a moment."""
+"""Snapshots of the fleet."""
 
 from __future__ import annotations
 

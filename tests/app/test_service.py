@@ -253,13 +253,13 @@ class TestLearnedState:
     ):
         await polled(server, clock, until, 40)
         await service.close()
-        learned = usual(remembering)
+        learned = baseline_drafts(remembering)
         assert learned > 100
         again = Service(lambda: load(file, environ={}), service._options, clock)
         await again.start()
         await polled(server, clock, until, polls)
         await again.close()
-        assert usual(remembering) >= learned
+        assert baseline_drafts(remembering) >= learned
 
     async def test_of_a_removed_target_is_kept(self, remembering, service, server, clock, until, file):
         await polled(server, clock, until, 2)
@@ -333,8 +333,8 @@ class TestLearnedState:
         assert remembering.exists()
 
 
-def usual(file):
-    """How many drafts the baseline in a state file is made of."""
+def baseline_drafts(file):
+    """Return the number of drafts in the baseline of a state file."""
     (saved,) = json.loads(file.read_text())["data"]["engines"]
     return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
 

@@ -101,14 +101,14 @@ async def test_another_response_is_reported_in_words(exporter, text, status, say
 
 @pytest.fixture
 def guard(tmp_path):
-    """What asks for a password, by a web configuration, before the exporter's pages."""
+    """Return a guard that requires a password, by a web configuration."""
     hashed = bcrypt.hashpw(b"open: sesame", bcrypt.gensalt(4)).decode()
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{ann: {hashed}}}\n")
     return Guard(LiveWebConfig(tmp_path / "web.yml", SystemClock()), SystemClock())
 
 
 def asked(*words, **environ):
-    """How the exporter is asked by these flags and variables."""
+    """Return the HTTP settings of these flags and variables."""
     arguments = parse(["observe", "--requests", "localhost:7732", *map(str, words)], environ)
     return http_settings(arguments, environ)
 

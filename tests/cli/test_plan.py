@@ -103,7 +103,7 @@ def test_contradictory_flags_are_rejected(words, message):
 
 
 def test_the_target_of_a_plan_is_not_that_of_run():
-    """Whose flag of that name has an environment variable."""
+    """The flag of ``run`` has an environment variable."""
     arguments = parse(["plan", *PAIR], {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1"})
     assert arguments.target == "70B"
 

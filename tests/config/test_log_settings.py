@@ -1,4 +1,4 @@
-"""How often the log sums up the engines."""
+"""Interval of the summaries in the log."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_without_a_time_every_value_is_shown_at_once():
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 200)), min_size=1), st.floats(0, 500))
 def test_the_shown_value_has_stayed_or_the_previous_one_is_long_absent(offers, seconds):
-    """Held against the whole past, searched anew at every offer."""
+    """Compare with a search of the whole past at every offer."""
     held, now, past, shown = Debounce(seconds), 0.0, [], None
     for value, later in offers:
         now += later

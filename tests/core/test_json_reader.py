@@ -134,7 +134,7 @@ def test_a_deep_document_is_an_error_and_can_be_skipped_in_parts():
 
 
 def test_an_object_with_too_many_members_is_an_error(monkeypatch):
-    monkeypatch.setattr(json_reader, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(json_reader, "MAX_MEMBERS", 3)
     text = json.dumps(dict.fromkeys("abc"))
     assert whole(JsonReader(text)) == dict.fromkeys("abc")
     with pytest.raises(JsonError, match="more than 3 members"):

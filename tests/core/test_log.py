@@ -88,7 +88,7 @@ PAIR = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^ "=]*)(?: |$)')
 @example(name="x\nlevel=error event=forged", position="")
 @example(name="\x1b]0;gone\x07\u202e\u2028\x85", position="\\")
 def test_no_name_adds_a_field_to_logfmt_or_a_line_to_either_form(name, position):
-    """Every text that a stranger can choose, alone and inside a list, as the value of one key and no more."""
+    """Any untrusted text, alone or in a list, stays the value of its key."""
     fields = {"target": name, "found": [position], "engine": "0"}
     for form in ("logfmt", "json"):
         with redirect_stderr(StringIO()) as err:

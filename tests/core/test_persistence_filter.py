@@ -1,4 +1,4 @@
-"""What is claimed only once it has stood for some time."""
+"""A claim counts only after it has held for some time."""
 
 from __future__ import annotations
 

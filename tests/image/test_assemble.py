@@ -39,8 +39,8 @@ def test_libraries_inside_a_tree_are_not_copied_again(tree, monkeypatch):
 
 def test_a_missing_library_stops_the_build(tmp_path):
     copy = tmp_path / "module.so"
-    copy.write_bytes(EXTENSION.read_bytes().replace(b"libffi.so.", b"nobody.so."))
-    with pytest.raises(FileNotFoundError, match="nobody"):
+    copy.write_bytes(EXTENSION.read_bytes().replace(b"libffi.so.", b"absent.so."))
+    with pytest.raises(FileNotFoundError, match="absent"):
         list(assemble.loaded_by(copy))
 
 

@@ -57,7 +57,7 @@ class ConfigReloader:
         self._failures = OnceUntilRecovered()
         self._background = Background()
         self.successful = True
-        """Whether the last attempt succeeded."""
+        """True if the last attempt succeeded."""
         self.for_clients = Batched(self.reload, clock)
         """``reload``, at most once a second for all requests."""
 
