@@ -28,7 +28,7 @@ def test_the_cost_is_stated_in_one_of_three_ways(read, cost, ratio):
 
 
 @pytest.mark.parametrize(
-    ("cost", "told"),
+    ("cost", "reported"),
     [
         ("{}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
         ("{fixed_cost_ratio: 0.1}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
@@ -71,8 +71,8 @@ def test_the_cost_is_stated_in_one_of_three_ways(read, cost, ratio):
         ("{draft_cost: 0.1}", ["cost.draft_cost is not a known key here; did you mean `draft_cost_ratio`?"]),
     ],
 )  # fmt: skip
-def test_an_incomplete_or_contradictory_cost_is_rejected_with_a_remedy(mistakes, cost, told):
-    assert mistakes(f"log: {{}}\ncost: {cost}") == [f"2: {one}" for one in told]
+def test_an_incomplete_or_contradictory_cost_is_rejected_with_a_remedy(mistakes, cost, reported):
+    assert mistakes(f"log: {{}}\ncost: {cost}") == [f"2: {one}" for one in reported]
 
 
 def test_a_mistake_in_a_targets_cost_has_its_line(mistakes):
@@ -116,7 +116,7 @@ def test_speculation_of_a_server_is_loaded(read):
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "reported"),
     [
         ("tokens: 0", "tokens must be at least 1"),
         ("tokens: 129", "tokens must be at most 128"),
@@ -126,9 +126,9 @@ def test_speculation_of_a_server_is_loaded(read):
         ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`"),
     ],
 )  # fmt: skip
-def test_invalid_speculation_is_rejected(mistakes, keys, told):
+def test_invalid_speculation_is_rejected(mistakes, keys, reported):
     [mistake] = mistakes(f"targets: [{{url: http://a, speculative: {{{keys}}}}}]")
-    assert mistake == f"1: targets[0].speculative.{told}"
+    assert mistake == f"1: targets[0].speculative.{reported}"
 
 
 def test_the_limit_of_tokens_is_that_of_tracked_positions(read):

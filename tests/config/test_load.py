@@ -157,10 +157,10 @@ def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
     ],
 )  # fmt: skip
 def test_each_mistake_is_reported_in_plain_words(mistakes, text, mistake):
-    [told] = mistakes(text)
-    assert told == mistake or (mistake.endswith("interval") and told.startswith(mistake))
-    assert "hunter2" not in told
-    assert "Input should" not in told
+    [reported] = mistakes(text)
+    assert reported == mistake or (mistake.endswith("interval") and reported.startswith(mistake))
+    assert "hunter2" not in reported
+    assert "Input should" not in reported
 
 
 def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
@@ -204,10 +204,10 @@ def test_variables_are_looked_up_in_the_environment(read):
 
 def test_a_value_from_the_environment_is_never_repeated(mistakes):
     text = "poll: {interval: '${A}', max_duty_cycle: '${A}', filter: '${A}'}\ntargets: [{url: '${A}'}]\nlog: '${A}'"
-    told = mistakes(text, A="hunter2")
-    assert len(told) == 5
-    assert not [one for one in told if "hunter2" in one]
-    assert any("not the value of ${A}" in one for one in told)
+    reported = mistakes(text, A="hunter2")
+    assert len(reported) == 5
+    assert not [one for one in reported if "hunter2" in one]
+    assert any("not the value of ${A}" in one for one in reported)
 
 
 def test_paths_are_relative_to_the_file(read, tmp_path):
@@ -268,8 +268,8 @@ def test_a_mistake_in_a_section_from_a_variable_names_the_variable():
 
 def test_a_variable_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mistakes):
     overrides = {"cost.draft_cost_ratio": FromVariable.of("-1", "COST"), "log.level": "loud"}
-    told = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
-    assert [one.partition(" ")[:1] for one in told] == [("COST:",), ("command",), ("2:",)]
+    reported = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
+    assert [one.partition(" ")[:1] for one in reported] == [("COST:",), ("command",), ("2:",)]
 
 
 def test_a_target_may_have_a_cost_beside_the_general_one(read):
@@ -287,7 +287,7 @@ def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         (".", "is a directory; name a file in it"),
         ("''", "is a directory; name a file in it"),
@@ -296,9 +296,9 @@ def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_
         ('"a\\0"', "is not the name of a file"),
     ],
 )  # fmt: skip
-def test_an_unusable_state_file_is_rejected(mistakes, name, told):
+def test_an_unusable_state_file_is_rejected(mistakes, name, reported):
     assert mistakes(f"state: {{file: {name}}}") == [
-        f"1: state.file {told.format(directory=mistakes.directory)}"
+        f"1: state.file {reported.format(directory=mistakes.directory)}"
     ]
 
 
@@ -327,18 +327,18 @@ def test_a_mistake_reads_as_a_sentence_with_its_place_first(write):
 
 @pytest.mark.parametrize("name", ["/dev/zero", "\\0", "", "a" * 5000])
 def test_a_secret_file_must_be_a_plain_file(mistakes, name):
-    [told] = mistakes(f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]')
+    [reported] = mistakes(f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]')
     assert (
-        "targets[0].authorization.credentials_file names a file" in told
-        or "is not the name of a file" in told
+        "targets[0].authorization.credentials_file names a file" in reported
+        or "is not the name of a file" in reported
     )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_secret_file_must_be_readable(mistakes, tmp_path):
     (tmp_path / "token").touch(mode=0)
-    [told] = mistakes("targets: [{url: http://a, authorization: {credentials_file: token}}]")
-    assert "Permission denied" in told
+    [reported] = mistakes("targets: [{url: http://a, authorization: {credentials_file: token}}]")
+    assert "Permission denied" in reported
 
 
 scalars = st.text(max_size=8) | st.sampled_from(
@@ -375,11 +375,11 @@ def test_any_file_gives_a_configuration_or_its_mistakes(tmp_path, data):
 
 def test_the_first_hundred_mistakes_are_reported(mistakes):
     begun = time.process_time()
-    told = mistakes("".join(f"k{number}: 1\n" for number in range(20_000)))
-    assert told[0].startswith("1: k0 is not a known key here")
-    assert told[99].startswith("100: k99 ")
-    assert told[100].endswith("and 19900 more mistakes")
-    assert len(told) == 101
+    reported = mistakes("".join(f"k{number}: 1\n" for number in range(20_000)))
+    assert reported[0].startswith("1: k0 is not a known key here")
+    assert reported[99].startswith("100: k99 ")
+    assert reported[100].endswith("and 19900 more mistakes")
+    assert len(reported) == 101
     assert time.process_time() - begun < 20
 
 
@@ -388,8 +388,8 @@ def test_a_few_lines_of_aliases_are_a_mistake_before_they_are_a_million_targets(
         "a0: &a0 {url: http://a}",
         *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)),
     ]
-    told = mistakes("\n".join([*lines, "targets: *a8"]))
-    assert any("is repeated by aliases until there are more than 100000 values" in one for one in told)
+    reported = mistakes("\n".join([*lines, "targets: *a8"]))
+    assert any("is repeated by aliases until there are more than 100000 values" in one for one in reported)
 
 
 def test_a_file_that_is_too_large_is_one_mistake(write):

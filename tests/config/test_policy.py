@@ -62,7 +62,7 @@ def test_merging_again_changes_nothing(own, general):
 @given(policies, policies)
 def test_invalid_thresholds_are_reported_at_their_key(own, general):
     whole = merged(own, general)
-    told = list(misordered(own, whole))
+    reported = list(misordered(own, whole))
     broken = [
         (section, pair)
         for section, keys in _ASCENDING
@@ -70,13 +70,13 @@ def test_invalid_thresholds_are_reported_at_their_key(own, general):
         if getattr(getattr(whole, section), pair[0]) > getattr(getattr(whole, section), pair[1])
     ]
     blameless = not list(misordered(general, general))
-    assert bool(told) == bool(broken) or not blameless
-    for (section, key), _ in told:
+    assert bool(reported) == bool(broken) or not blameless
+    for (section, key), _ in reported:
         assert key in getattr(own, section).model_fields_set
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "reported"),
     [
         ("{speedup: {poor: 0.9}}", "2: policy.speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
         ("{speedup: {poor: 1.5}}", "2: policy.speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
@@ -99,8 +99,8 @@ def test_invalid_thresholds_are_reported_at_their_key(own, general):
         ("{speed_up: {}}", "2: policy.speed_up is not a known key here; did you mean `speedup`?"),
     ],
 )  # fmt: skip
-def test_thresholds_that_contradict_each_other_are_rejected(mistakes, policy, told):
-    assert mistakes(f"log: {{}}\npolicy: {policy}") == [told]
+def test_thresholds_that_contradict_each_other_are_rejected(mistakes, policy, reported):
+    assert mistakes(f"log: {{}}\npolicy: {policy}") == [reported]
 
 
 def test_equal_thresholds_are_in_order(read):

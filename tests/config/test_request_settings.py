@@ -37,7 +37,7 @@ def test_another_salt_in_the_same_file_is_another_configuration(read, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "reported"),
     [
         ("{users: {}}", ".users has no salt; add `salt_file`"),
         (
@@ -54,7 +54,7 @@ def test_another_salt_in_the_same_file_is_another_configuration(read, tmp_path):
         ("{rate: 0}", ".rate must be at least 1"),
     ],
 )
-def test_a_mistake_is_reported_without_the_secret(mistakes, keys, told):
+def test_a_mistake_is_reported_without_the_secret(mistakes, keys, reported):
     (mistake,) = mistakes(f"requests: {keys}", S="hunter2")
-    assert mistake.startswith(f"1: requests{told}")
+    assert mistake.startswith(f"1: requests{reported}")
     assert "hunter2" not in mistake

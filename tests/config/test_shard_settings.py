@@ -20,14 +20,14 @@ def test_the_index_may_be_that_of_a_statefulset(read, monkeypatch, host, index):
 @pytest.mark.parametrize("host", ["exporter", "exporter-6d4cf56db6-x7k2p", "2", "a-"])
 def test_a_host_name_without_a_number_is_rejected(mistakes, monkeypatch, host):
     monkeypatch.setattr(socket, "gethostname", lambda: host)
-    [told] = mistakes("discovery: {shard: {index: auto, count: 3}}")
-    assert told.startswith(f"1: discovery.shard.index is auto, but the host name {host} does not end in")
+    [reported] = mistakes("discovery: {shard: {index: auto, count: 3}}")
+    assert reported.startswith(f"1: discovery.shard.index is auto, but the host name {host} does not end in")
 
 
 @pytest.mark.parametrize("shard", ["index: 3, count: 3", "index: 1"])
 def test_an_index_beyond_the_count_is_rejected(mistakes, shard):
-    [told] = mistakes(f"discovery: {{shard: {{{shard}}}}}")
-    assert told.startswith("1: discovery.shard.index must be less than `count`")
+    [reported] = mistakes(f"discovery: {{shard: {{{shard}}}}}")
+    assert reported.startswith("1: discovery.shard.index must be less than `count`")
 
 
 @pytest.mark.parametrize("shard", ["count: 0", "count: 1001", "index: -1", "index: automatic"])

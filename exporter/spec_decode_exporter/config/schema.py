@@ -23,7 +23,6 @@ from spec_decode_exporter.config.http_settings import (
 )
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import RESERVED_LABELS
-from spec_decode_exporter.config.limit_settings import Limits
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.poll_settings import Poll
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
@@ -73,6 +72,8 @@ __all__ = [
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
+MAX_FLEET_ENGINES: Final = 10_000
+"""The highest limit that can be configured: one process cannot serve more in a page."""
 
 
 class Group(StrEnum):
@@ -155,6 +156,20 @@ class Log(Section):
         description="The time between two summaries of each engine, such as `10s` or `1m`, with the fields "
         "of "
         "vLLM's own line and further ones; see [log.md](log.md). An engine without drafts has none.",
+    )
+
+
+class Limits(Section):
+    """Limits of the whole process."""
+
+    engines: Annotated[int, Field(ge=1, le=MAX_FLEET_ENGINES)] | None = Field(
+        default=None,
+        description="The maximum number of engines, of all targets together. A target counts as at least one "
+        "engine, an engine with more than 16 draft positions or very long labels as several. Above the "
+        "limit, "
+        "targets of the configuration come first; the others share the rest evenly. The default depends on "
+        "the memory limit of the container, see [kubernetes.md](kubernetes.md#memory): 256 engines at "
+        "128 MiB, 2,000 at most.",
     )
 
 

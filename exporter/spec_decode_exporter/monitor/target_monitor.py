@@ -12,7 +12,6 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.experiments.experiment import Member
 from spec_decode_exporter.analysis.speculation import resolve
-from spec_decode_exporter.config.policy import merged
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.core.clock import Clock
@@ -283,7 +282,7 @@ class TargetMonitor:
         return Assumptions(
             resolve(target.speculative, target.method_label, self._record.speculation, target.pod_arguments),
             target.cost or config.cost,
-            merged(target.policy, config.policy),
+            target.policy or config.policy,
             target.reference or config.reference,
         )
 
