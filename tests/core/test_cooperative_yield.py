@@ -4,11 +4,17 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.core.cooperative_yield import Meter, cooperatively, finish
+from spec_decode_exporter.core.cooperative_yield import (
+    Meter,
+    Pace,
+    cooperatively,
+    finish,
+    yield_to_event_loop,
+)
 
 
 def counting(done, pauses):
-    """Work that pauses so often, and notes when it goes on."""
+    """Return work with a number of pauses that notes its steps."""
     for number in range(pauses):
         done.append(number)
         yield
@@ -35,6 +41,31 @@ async def test_work_without_a_pause_does_not_yield():
     asyncio.get_running_loop().call_soon(turns.append, 1)
     assert await cooperatively(counting([], 0)) == "done"
     assert not turns
+
+
+async def test_a_yield_lets_ready_tasks_run_once():
+    turns = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await yield_to_event_loop()
+    assert turns == [1]
+
+
+async def test_a_pace_yields_after_each_amount_of_work():
+    turns, pace = [], Pace(10)
+
+    async def count():
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    counting_task = asyncio.ensure_future(count())
+    yields = []
+    for units in (4, 5, 1, 9, 25, 1):
+        before = len(turns)
+        await pace.done(units)
+        yields.append(len(turns) - before)
+    counting_task.cancel()
+    assert yields == [0, 0, 1, 0, 1, 0]
 
 
 async def test_an_error_of_the_work_is_raised():
