@@ -6,6 +6,7 @@ faster arm that there is a better method.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +17,6 @@ import structlog
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Experiment, Member, arm_of
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.monitor.containment import Containment
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
@@ -73,7 +73,7 @@ class ExperimentMonitor:
             )
             if experiment is not None:
                 found[name] = experiment
-            await yield_to_event_loop()
+            await asyncio.sleep(0)
         if (
             trackers is self._trackers
         ):  # else they were adopted meanwhile, and nobody asked for these any more

@@ -8,6 +8,7 @@ under the names of our metrics.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,6 @@ import structlog
 
 from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
 from spec_decode_exporter.figures.estimate import Estimate
@@ -66,7 +66,7 @@ class SummaryLog:
             for labels, findings in self._engines():
                 seen.add(_key(labels))
                 self._errors.attempt("summary", labels, partial(self._write, labels, findings))
-                await yield_to_event_loop()
+                await asyncio.sleep(0)
             self._summaries.forget_all_but(seen)
 
     def _write(self, labels: Mapping[str, str], findings: EngineSnapshot) -> None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from spec_decode_exporter.core.background_tasks import spawn
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.web.server.client_address import counted_address
 from spec_decode_exporter.web.server.client_connection import MOST_RECEIVED, ClientConnection
 from spec_decode_exporter.web.server.connection_table import ConnectionTable
@@ -113,7 +112,7 @@ class ConnectionLimiter:
                 await self._not_taken(error)
             except Exception as error:  # noqa: BLE001  it is logged with its traceback
                 await self._failed(error)
-            await yield_to_event_loop()  # a flood of connections must not keep everything else waiting
+            await asyncio.sleep(0)  # a flood of connections must not keep everything else waiting
 
     async def _not_taken(self, error: OSError) -> None:
         if error.errno in _BROKEN:

@@ -1,6 +1,6 @@
 """Pages and polls on one event loop: pages give way, and go on all the same where polls would take it all.
 
-A page is made in slices of about a millisecond (``yield_to_event_loop()`` after each), and whatever is ready
+A page is made in slices of about a millisecond (``await asyncio.sleep(0)`` after each), and whatever is ready
 has its turn in between. Where the processor has no time left, polls are always ready, by the hundred: with a
 slice for each of their rounds a page would take minutes. So the slices grow with the rounds.
 """
