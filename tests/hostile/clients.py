@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
-from spec_decode_exporter.requests.record_reader import MAX_CHARACTERS
+from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
 from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import event_stream, queries, request_ingest
@@ -171,10 +171,10 @@ _REQUESTS: Final = Row(
     kind="socket",
     controlled_by="a client of the port, with requests.ingest",
     bytes=f"{request_ingest.MOST_BODY // _KIB} KiB within {request_ingest._BODY_SECONDS:.0f} s; "
-    f"{MAX_CHARACTERS // _KIB} KiB a request",
+    f"{MOST_CHARACTERS // _KIB} KiB a request",
     items=f"{MOST_REQUESTS} requests; {request_ingest.MOST_BODIES} bodies at a time, "
     f"{request_ingest.MOST_BODIES_PER_CLIENT} of one address",
-    time=f"{MAX_CHARACTERS // _KIB} KiB in one go: 10 ms",
+    time=f"{MOST_CHARACTERS // _KIB} KiB in one go: 10 ms",
     addresses="nothing",
     beyond_bounds="400, 408, 413, 415 or 503; one log line a minute, requests_refused",
     read=answered,
@@ -193,7 +193,7 @@ _REQUESTS: Final = Row(
         "bytes": lambda: posted(padded(b"[]", request_ingest.MOST_BODY + 1)),
         "requests": lambda: posted(array(b"{}", MOST_REQUESTS + 1)),
         "nesting": lambda: posted(b"[" * request_ingest.MOST_BODY),
-        "bytes of a request": lambda: posted(b'{"n":"' + b"a" * MAX_CHARACTERS + b'"}'),
+        "bytes of a request": lambda: posted(b'{"n":"' + b"a" * MOST_CHARACTERS + b'"}'),
         "type": lambda: posted(b"{}", "text/plain"),
         "packing": lambda: request(
             b"Content-Encoding: gzip",

@@ -18,7 +18,7 @@ from spec_decode_exporter.config.labels import (
     MOST_LABELS,
 )
 from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
-from spec_decode_exporter.config.url import MAX_PORT, MOST_PATH
+from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
 from spec_decode_exporter.core.cooperative_yield import cooperatively, finish
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
@@ -171,7 +171,7 @@ def _engines(*names: str) -> Callable[[], bytes]:
 
 
 def _numbers(number: int) -> str:
-    return ",".join(map(str, range(MAX_PORT - number + 1, MAX_PORT + 1)))
+    return ",".join(map(str, range(HIGHEST_PORT - number + 1, HIGHEST_PORT + 1)))
 
 
 _FITTING = "x" * (MOST_LABEL_CHARACTERS // MOST_LABELS - len("l00000"))
@@ -194,7 +194,7 @@ _FOREIGN: Final = {
     "a Kelvin sign": "\u212aevin.test",
     "a line end": "host.test\r\nHost: evil.example",
     "port 0": "host.test:0",
-    "a port beyond the highest": f"host.test:{MAX_PORT + 1}",
+    "a port beyond the highest": f"host.test:{HIGHEST_PORT + 1}",
     "a signed port": "host.test:+80",
     "an underscore in a port": "host.test:8_0",
     "other digits": "host.test:\u0668\u0660",
@@ -215,8 +215,8 @@ ROWS: tuple[Row, ...] = (
         beyond_bounds=_NO_LIST,
         read=_list_address,
         worst={
-            "the longest name": _written(f"{_LONG_HOST}:{MAX_PORT}"),
-            "an IPv6 address": _written(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{MAX_PORT}"),
+            "the longest name": _written(f"{_LONG_HOST}:{HIGHEST_PORT}"),
+            "an IPv6 address": _written(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{HIGHEST_PORT}"),
         },
         beyond={
             "a longer name": _written(f"{_LONG_HOST}a.a:1"),
@@ -355,7 +355,7 @@ ROWS: tuple[Row, ...] = (
             "a port beyond the highest": _written(
                 {
                     "annotations": {"prometheus.io/port": "http"},
-                    "ports": [{"name": "http", "containerPort": MAX_PORT + 1}],
+                    "ports": [{"name": "http", "containerPort": HIGHEST_PORT + 1}],
                 }
             ),
         },
@@ -456,7 +456,7 @@ ROWS: tuple[Row, ...] = (
         read=_services,
         worst={
             "2,000 records": _text("\n".join(f"h{n}.test:{n + 1}" for n in range(2_000))),
-            "the longest name": _text(f"{_LONG_HOST}:{MAX_PORT}"),
+            "the longest name": _text(f"{_LONG_HOST}:{HIGHEST_PORT}"),
         },
         beyond={
             "an escaped space": _text("evil\\032.example:80"),
@@ -504,13 +504,13 @@ ROWS: tuple[Row, ...] = (
         beyond_bounds="the API is not asked, the targets stay: `discovery_failed`, once by reason",
         read=_environment,
         worst={
-            "the longest name": _text(f"{_LONG_HOST} {MAX_PORT}"),
+            "the longest name": _text(f"{_LONG_HOST} {HIGHEST_PORT}"),
             "an IPv6 address": _text("fd00::1 443"),
         },
         beyond={
             "userinfo": _text("host@evil.example 443"),
             "a path": _text("host 443/evil.example"),
-            "a port beyond the highest": _text(f"host {MAX_PORT + 1}"),
+            "a port beyond the highest": _text(f"host {HIGHEST_PORT + 1}"),
         },
     ),
 )

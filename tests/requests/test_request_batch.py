@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.requests.record_reader import MAX_CHARACTERS, NotJsonError
+from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS, NotJsonError
 from spec_decode_exporter.requests.request import Refusal, Request
 from spec_decode_exporter.requests.request_batch import MOST_MISTAKES, MOST_REQUESTS, TooManyError, read
 from spec_decode_exporter.requests.request_record import MOST_DRAFTED, MOST_NAME, MOST_SECONDS, MOST_STEPS
@@ -276,7 +276,7 @@ def test_a_key_that_is_there_twice_makes_no_record_but_others_may_have_it():
 @pytest.mark.parametrize(
     "body",
     [b"", b" ", b"{", b"[", b"]", b"nonsense", b"[1", b"[1,]", b"[1 2]", b"{} {}", b"[] x", b"\xff", b"[" * 100_000,
-     b"\xef\xbb\xbf" * 2 + b"{}", b'{"a": ' + b"9" * 5000 + b"}", b'["' + b"a" * (MAX_CHARACTERS + 1) + b'"]']
+     b"\xef\xbb\xbf" * 2 + b"{}", b'{"a": ' + b"9" * 5000 + b"}", b'["' + b"a" * (MOST_CHARACTERS + 1) + b'"]']
 )  # fmt: skip
 def test_what_is_no_json_is_refused_as_a_whole_without_its_text(body):
     with pytest.raises(NotJsonError) as refused:
@@ -286,7 +286,7 @@ def test_what_is_no_json_is_refused_as_a_whole_without_its_text(body):
 
 
 def test_a_line_that_is_no_json_is_one_mistake_among_others():
-    lines = b"\n".join([b"[" * 5000, json.dumps(RECORD).encode(), b"x" * (MAX_CHARACTERS + 1), b"{"])
+    lines = b"\n".join([b"[" * 5000, json.dumps(RECORD).encode(), b"x" * (MOST_CHARACTERS + 1), b"{"])
     batch = batch_of(lines, lines=True)
     assert (len(batch.requests), batch.refused) == (1, {Refusal.MALFORMED: 3})
     assert [mistake.index for mistake in batch.mistakes] == [0, 2, 3]
@@ -298,14 +298,14 @@ def test_a_text_of_which_no_line_is_json_was_sent_by_mistake():
 
 
 def test_an_array_is_read_in_parts_that_may_end_anywhere():
-    padded = [changed("choices", "x" * size) for size in range(0, MAX_CHARACTERS - 1000, 997)]
+    padded = [changed("choices", "x" * size) for size in range(0, MOST_CHARACTERS - 1000, 997)]
     assert len(batch_of(padded).requests) == len(padded)
     dense = [changed("model", str(number)) for number in range(1000)]
     assert [request.model_name for request in batch_of(dense).requests] == list(map(str, range(1000)))
 
 
 @given(st.lists(st.one_of(st.integers(), st.floats(), st.text(), st.none(), st.booleans()), max_size=20),
-       st.integers(MAX_CHARACTERS - 60, MAX_CHARACTERS - 6))  # fmt: skip
+       st.integers(MOST_CHARACTERS - 60, MOST_CHARACTERS - 6))  # fmt: skip
 def test_what_is_cut_at_the_edge_of_a_part_is_the_same_value(values, padding):
     body = json.dumps(["x" * padding, *values]).encode()
     batch = batch_of(body)

@@ -1,12 +1,12 @@
-"""Consistent snapshot of the fleet, shared by /metrics, the JSON API and the page."""
+"""What there is to say at a moment: one view of the fleet for the metrics, the JSON API and the page."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
@@ -23,7 +23,7 @@ from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, Sho
 
 
 class FleetSnapshots:
-    """Takes snapshots of the fleet, the experiments and the exporter."""
+    """Takes down what the fleet, the experiments and the exporter have to say."""
 
     def __init__(
         self,
@@ -46,29 +46,27 @@ class FleetSnapshots:
         self._taken = Snapshot()
 
     def snapshot(self) -> Snapshot:
-        """Return the newest snapshot: all of it is of one moment."""
+        """Return what was taken down last: whoever reads it sees all of one moment."""
         return self._taken
 
     async def take(self) -> None:
-        """Evaluate every engine by its newest poll, and keep the results.
+        """Judge every engine by its newest poll and take down what there is to say.
 
-        Polls continue in between, because a thousand engines take a second. The results of one engine, and of
-        one target, are of the same poll.
+        The polls go on in between: a thousand engines take a second. What is said of one engine, and of one
+        target, is all of the same poll.
         """
         last_event = self._events.last
         requests = await self._receiver.findings()
         engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
-            await yield_to_event_loop()
+            await asyncio.sleep(0)
         names = self._own_labels()
         # Every series of a metric has the same labels; a target without one has it empty.
         empty = dict.fromkeys(names, "")
         self._taken = Snapshot(
-            [({**empty, **labels}, snapshot) for labels, snapshot in engines],
-            list(
-                self._fleet.each("targets", lambda monitor: ({**empty, **monitor.labels}, monitor.status()))
-            ),
+            [({**empty, **labels}, findings) for labels, findings in engines],
+            list(self._fleet.each("targets", lambda watch: ({**empty, **watch.labels}, watch.status()))),
             list(self._errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
             list(self._experiments.findings()),
             last_event,
@@ -76,7 +74,7 @@ class FleetSnapshots:
         )
 
     def api(self) -> ApiSource:
-        """Return the data of the JSON API."""
+        """Return what the JSON API asks."""
         return ApiSource(
             now=self._clock.wall,
             labels=lambda: [*ENGINE_LABELS, *self._own_labels()],
@@ -90,7 +88,7 @@ class FleetSnapshots:
         )
 
     def page(self) -> PageData:
-        """Return the data of the page at ``/``."""
+        """Return what the page at ``/`` shows."""
         now = self._clock.monotonic()
         return PageData(
             self._clock.wall(),
@@ -102,19 +100,19 @@ class FleetSnapshots:
         )
 
     def _shown(
-        self, labels: Mapping[str, str], snapshot: EngineSnapshot, now: float
+        self, labels: Mapping[str, str], findings: EngineSnapshot, now: float
     ) -> ShownEngine | OmittedEngine:
-        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now))
+        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, findings, now))
         return shown or OmittedEngine(labels)
 
     def _targets(self) -> list[TargetView]:
-        return list(self._fleet.each("targets", lambda monitor: monitor.view()))
+        return list(self._fleet.each("targets", lambda watch: watch.view()))
 
     def _own_labels(self) -> list[str]:
-        """Return the label names of all targets."""
-        return sorted({name for monitor in self._fleet for name, _ in monitor.target.labels})
+        """Return the names of the labels that any target has of its own."""
+        return sorted({name for watch in self._fleet for name, _ in watch.target.labels})
 
     def _histories(self) -> Histories:
         offset = self._clock.wall() - self._clock.monotonic()
-        engines = [engine for monitor in self._fleet for engine in monitor.histories()]
+        engines = [engine for watch in self._fleet for engine in watch.histories()]
         return Histories(offset, self._fleet.config.windows[-1], engines)

@@ -1,4 +1,4 @@
-"""PEM texts as files for OpenSSL, which reads certificates and keys only from files."""
+"""PEM texts for OpenSSL, which reads certificates and keys only from files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  only this process reads the file, and it is never on a disk
+_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file there is ours alone, and never on a disk
 
 
 @contextmanager
 def as_file(text: str | None, path: Path | None) -> Iterator[str | None]:
-    """Yield the name of the file at ``path``, or of a temporary one with ``text``, in memory if possible."""
+    """Give the name of the file at ``path``, or of one with ``text``, in memory where that can be."""
     if path is not None or not text:
         yield str(path) if path is not None else None
         return

@@ -7,7 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from spec_decode_exporter.config.url import MAX_PORT, MOST_PATH, PATH, PORTS, host_and_port
+from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH, PATH, PORTS, host_and_port
 from spec_decode_exporter.scrape.http.origin import Origin, split
 from spec_decode_exporter.scrape.poll_errors import PollError
 
@@ -33,8 +33,8 @@ def ip_and_port(ip: str, port: int) -> str:
         raise ValueError("is not an IP address") from None
     if isinstance(found, IPv6Address) and found.scope_id is not None:
         raise ValueError("is an IP address with a zone, which no other host knows")
-    if not 0 < port <= MAX_PORT:
-        raise ValueError(f"has no usable port; a port is a number from 1 to {MAX_PORT}")
+    if not 0 < port <= HIGHEST_PORT:
+        raise ValueError(f"has no usable port; a port is a number from 1 to {HIGHEST_PORT}")
     return f"[{found}]:{port}" if isinstance(found, IPv6Address) else f"{found}:{port}"
 
 

@@ -1,6 +1,6 @@
 """Read the records of a request body: JSON or NDJSON, one record at a time.
 
-No record has more than ``MAX_CHARACTERS``, so that no decoding holds up the event loop.
+No record has more than ``MOST_CHARACTERS``, so that no decoding holds up the event loop.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from spec_decode_exporter.core.json_reader import MAX_CHARACTERS, JsonError, JsonReader
+from spec_decode_exporter.core.json_reader import MOST_CHARACTERS, JsonError, JsonReader
 
-__all__ = ["MAX_CHARACTERS", "NO_JSON", "TOO_LONG", "TWICE", "NotJsonError", "Record", "records"]
+__all__ = ["MOST_CHARACTERS", "NO_JSON", "TOO_LONG", "TWICE", "NotJsonError", "Record", "records"]
 
 _LINE: Final = re.compile(r"[^ \t\n\r][^\n]*")
 
@@ -56,7 +56,7 @@ def _lines(text: str) -> Iterator[Record]:
 
 
 def _line(text: str, begin: int, end: int) -> object:
-    if end - begin > MAX_CHARACTERS:
+    if end - begin > MOST_CHARACTERS:
         return TOO_LONG
     reader = JsonReader(text[begin:end], pairs=_object)
     try:

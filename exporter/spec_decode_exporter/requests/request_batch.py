@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Final
 
 from spec_decode_exporter.requests.record_reader import (
-    MAX_CHARACTERS,
+    MOST_CHARACTERS,
     NO_JSON,
     TOO_LONG,
     NotJsonError,
@@ -97,7 +97,7 @@ def _request(value: object, salt: bytes | None) -> Request:
     if value is NO_JSON:
         raise RefusedError(Refusal.MALFORMED, "is not JSON")
     if value is TOO_LONG:
-        raise RefusedError(Refusal.MALFORMED, f"has more than {MAX_CHARACTERS} characters")
+        raise RefusedError(Refusal.MALFORMED, f"has more than {MOST_CHARACTERS} characters")
     return request_of(value, lambda user: _hashed(user, salt))
 
 

@@ -15,7 +15,7 @@ from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PERMITS, PROCESSOR_SHARE, PollBudget
 from spec_decode_exporter.scrape.poll.poller import (
     DETAILS_EVERY,
-    REPEATED_AFTER,
+    SAID_AGAIN,
     Poller,
     PollPace,
     PollRecord,
@@ -924,7 +924,7 @@ async def test_why_it_is_polled_less_often_is_logged_again_after_ten_minutes_at_
         server.seconds = seconds
         with capture_logs() as logs:
             await polls(poller, clock, 65)
-            await clock.advance(REPEATED_AFTER if len(times) == 3 else 0)
+            await clock.advance(SAID_AGAIN if len(times) == 3 else 0)
         times.append([log["cause"] for log in logs])
     assert times == [["answers"], [], [], [], ["answers"]]
 

@@ -50,7 +50,7 @@ A server whose counters appear to restart with every poll is not asked more ofte
 ``/server_info`` is asked for once more: its first answer looks for the programs, drivers and packages of the
 host, which took 2 s without a GPU and may take longer than the exporter waits. vLLM keeps it.
 """
-REPEATED_AFTER = 600.0
+SAID_AGAIN = 600.0
 """Seconds at the configured interval after which a longer one is logged again."""
 
 
@@ -345,7 +345,7 @@ class Poller:
         cause, slowed = self._duty.cause, self.record.slowed
         if cause is None:
             return
-        is_new = now - slowed.get(cause, -math.inf) > REPEATED_AFTER
+        is_new = now - slowed.get(cause, -math.inf) > SAID_AGAIN
         slowed[cause] = now
         if is_new:
             fields: dict[str, object] = {"cause": cause, "interval": self.interval}
