@@ -1,9 +1,9 @@
-"""How often one population of requests is taken for two, and two for one; and who is said to lose.
+"""Error rates of the tests for mixed workloads and for requests below break-even.
 
     python -m benchmarks.modes [--seed 1] [--full]
 
 Each request has an acceptance of its own, drawn from a population, and its drafts are drawn one by one: a
-draft token is accepted if it and those before it survive. The exporter's own tests look at the requests.
+draft token is accepted if it and those before it survive. The exporter's own tests evaluate the requests.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _normal(random: Random, speedup: float, spread: float, number: int) -> Array
 
 
 def tell_false_alarms(random: Random, times: int) -> None:
-    print("\nOne population taken for two, in percent of those that could be judged\n")
+    print("\nOne population taken for two, in percent of those that could be tested\n")
     print("| requests | " + " | ".join(f"{name} drafts" for name in DRAFTS) + " | the worst population |")
     print("|--:|" + "--:|" * (len(DRAFTS) + 1), flush=True)
     worst = ""

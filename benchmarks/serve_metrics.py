@@ -115,7 +115,7 @@ class Engines:
 
 @dataclass
 class Cost:
-    """What the scrapes of one application cost."""
+    """Cost of the scrapes of one application."""
 
     seconds: list[float]
     cpu: float

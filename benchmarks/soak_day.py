@@ -29,7 +29,8 @@ from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.process import resident_megabytes
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.scrape.http.client import HttpResponse
@@ -64,7 +65,7 @@ _WATCHED = re.compile(rb"^spec_decode_exporter_target_up\{.*\} 1(?:\.0)?$", re.M
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the process held at one moment."""
+    """Resources of the process at one moment."""
 
     hour: float
     resident: float
@@ -106,14 +107,14 @@ class Server:
             raise PollError("refused", "Connection refused")
         return self._page(beat, names)
 
-    @lru_cache(maxsize=4 * SIMULATIONS)  # noqa: B019  there are so many, as long as the process
+    @lru_cache(maxsize=4 * SIMULATIONS)  # noqa: B019  the number is constant during the process
     def _page(self, _beat: float, names: frozenset[str]) -> bytes:
         page = self._simulation, self._unix
         return filtered_page(*page, names) if names else python_page(*page)
 
 
 class Client:
-    """What takes the place of the client that asks servers: it has no sockets."""
+    """Client without sockets, in place of the HTTP client."""
 
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers

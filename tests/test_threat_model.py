@@ -18,7 +18,7 @@ def test_the_test_behind_a_defence_is_there(named):
     assert not name or re.search(rf"\bdef {name}\(", source), named
 
 
-def test_every_row_of_a_table_has_a_test_or_says_that_there_is_none():
+def test_every_row_of_a_table_names_a_test_or_its_absence():
     rows = [line for line in TEXT.splitlines() if line.startswith("| ") and "tested by" not in line]
     _, *defences = TEXT.split("## The port")
     checked = [row for row in rows if row in defences[0]]
@@ -33,7 +33,7 @@ def test_port_files_and_labels_each_have_a_part():
     )
 
 
-def test_the_bounds_that_it_names_are_those_of_the_code():
+def test_the_documented_limits_are_those_of_the_code():
     from spec_decode_exporter.config.labels import (
         MOST_LABEL_CHARACTERS,
         MOST_LABEL_NAME,

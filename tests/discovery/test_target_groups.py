@@ -123,10 +123,10 @@ def test_the_label_method_sets_the_method_and_is_not_exported():
     [
         ({"targets": ["a:1"]}, "the list must be a list, not a mapping"),
         (["a:1"], r"\[0\] must be a mapping of keys to values, not 'a:1'"),
-        ([{"targts": []}], r"\[0\].targts is not a key that is known here; did you mean `targets`\?"),
+        ([{"targts": []}], r"\[0\].targts is not a known key here; did you mean `targets`\?"),
         ([{"targets": [5]}], r"\[0\].targets\[0\] must be a text"),
         ([{"targets": ["a:1"], "labels": {"a": ["b"]}}], r"\[0\].labels.a must be a text, not a list"),
-        ([{"x": 1}] * 9, r"^\[0\].x is not a key"),
+        ([{"x": 1}] * 9, r"^\[0\].x is not a known key"),
         ([{f"x{number}": 1 for number in range(9)}], "and 6 more"),
         ([{"targets": ["http://a:1"]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["a:1/metrics"]}], r"\[0\].targets\[0\] is not `host:port`"),
@@ -145,7 +145,7 @@ def test_the_label_method_sets_the_method_and_is_not_exported():
             [{"targets": ["a"], "labels": {"__param_x": "\ud800"}}],
             r"\[0\] has a parameter with half of a character",
         ),
-        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] names no host"),
+        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] has no valid host"),
     ],
 )
 def test_an_unusable_list_is_rejected_with_the_position(groups, message):

@@ -17,7 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
@@ -221,7 +222,7 @@ class Network:
     async def send(self, service: Service) -> None:
         """Send the requests of the responses since the last call, as a gateway does."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        receiver = service.overview.receiver()
+        receiver = service.snapshots.receiver()
         if receiver and lines:
             await receiver.take("\n".join(lines).encode(), lines=True)
 
@@ -251,7 +252,7 @@ async def _record(run: Run) -> Recording:
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
-        collector = SnapshotCollector(service.overview.snapshot, lambda: enabled_metrics(config.metrics))
+        collector = SnapshotCollector(service.snapshots.snapshot, lambda: enabled_metrics(config.metrics))
         for scrape in range(run.minutes * 60 // run.scrape):
             minute = scrape * run.scrape / 60
             if minute == run.mistake:

@@ -9,12 +9,12 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
-from spec_decode_exporter.config.load import load
-from spec_decode_exporter.config.values import LARGEST_SECRET
+from spec_decode_exporter.config.values import MAX_SECRET_BYTES
 from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
-from spec_decode_exporter.config.yaml_tree import LARGEST as LARGEST_YAML
+from spec_decode_exporter.config.yaml_tree import MAX_BYTES as LARGEST_YAML
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.monitor.state_file import LARGEST as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import MOST_VALUES as MOST_STATE_VALUES
@@ -123,7 +123,7 @@ def _rows_of_configuration() -> Iterator[Row]:
         time="at the start; at a reload in a thread, with single calls of up to a second",
         addresses="everything: it names the hosts, files and secrets",
         beyond_bounds="at the start the program ends with the reason; at a reload the old one stays: `reload_failed`",
-        read=in_file(lambda path: load(path, environ={}), ConfigError, name="exporter.yml"),
+        read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
         beyond=_TREE_BEYOND,
     )
@@ -145,15 +145,15 @@ def _rows_of_configuration() -> Iterator[Row]:
         name="secret file",
         kind="file",
         controlled_by="the author of the file, who is trusted",
-        bytes=f"{LARGEST_SECRET // MIB} MiB",
+        bytes=f"{MAX_SECRET_BYTES // MIB} MiB",
         items="one line",
         time="read once after each change; else one `stat` a request",
         addresses="nothing",
         beyond_bounds="the request is not sent: the poll fails with `refused`",
         read=in_file(_secret, PollError),
-        worst={"one line": filled(b"", b"x", b"", LARGEST_SECRET)},
+        worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
         beyond={
-            "bytes": filled(b"", b"x", b"", LARGEST_SECRET + 1),
+            "bytes": filled(b"", b"x", b"", MAX_SECRET_BYTES + 1),
             "two lines": lambda: b"a\nb",
             "a byte that is not ASCII": lambda: b"\xff",
         },

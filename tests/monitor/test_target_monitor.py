@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.analysis.evaluation import Evaluator
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
-from spec_decode_exporter.core.event_budget import BURST, EVERY
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineMonitor
+from spec_decode_exporter.monitor.event_budget import BURST, EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, FORGOTTEN_AFTER, TargetMonitor
@@ -674,7 +674,7 @@ async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, s
     assert watch.status().engines_forgotten == 0
     words = [event.type for event in events.since().events]
     assert words.count("engines_not_watched") == 1
-    capacity.most = 5
+    capacity.limit = 5
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert len(findings(watch, clock)) == 5

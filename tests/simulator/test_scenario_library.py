@@ -66,9 +66,7 @@ def test_each_problem_has_its_line_and_a_remedy():
     text = "engines: 0\nspeculation:\n  token: 4\nphases:\n  - at: 5 minutes\n"
     first, second, third = problems(text)
     assert first == "drill.yml:1: engines must be at least 1"
-    assert second.startswith(
-        "drill.yml:3: speculation.token is not a key that is known here; did you mean `tokens`?"
-    )
+    assert second.startswith("drill.yml:3: speculation.token is not a known key here; did you mean `tokens`?")
     assert third.startswith("drill.yml:5: phases[0].at is not a duration; write a number with its unit")
 
 

@@ -15,11 +15,11 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.capacity import Capacity, container_memory, engines_that_fit, shared_evenly
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.event_budget import EventBudget
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineSnapshot
+from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -69,7 +69,7 @@ class Fleet:
         self._changes = asyncio.Lock()
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
-        self._budget = PollBudget(clock, self._capacity.most)
+        self._budget = PollBudget(clock, self._capacity.limit)
         self.not_watched = 0
         """The number of targets that were found and are not watched, since the limit is reached."""
         self._background = Background()
@@ -92,9 +92,9 @@ class Fleet:
         Beyond ``limits.engines``, those of the configuration come first. Lists, DNS names and namespaces
         share the rest evenly, so that a long list takes no place from another one.
         """
-        self._capacity.most = self.config.limits.engines or self._default_limit
-        watched = _within(targets, self._capacity.most)
-        self._budget.engines, self._budget.targets = self._capacity.most, len(watched)
+        self._capacity.limit = self.config.limits.engines or self._default_limit
+        watched = _within(targets, self._capacity.limit)
+        self._budget.engines, self._budget.targets = self._capacity.limit, len(watched)
         self._note_not_watched(len(targets) - len(watched))
         self._found = watched
         self._background.start(self._follow(watched))
@@ -151,7 +151,7 @@ class Fleet:
             _log.warning(
                 "targets_not_watched",
                 targets=number,
-                limit=self._capacity.most,
+                limit=self._capacity.limit,
                 remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
         self.not_watched = number
@@ -192,7 +192,7 @@ class Fleet:
             budget = EventBudget(
                 self._events,
                 self._clock.monotonic,
-                burst=_EVENTS_OF_AN_ENGINE * self._capacity.most,
+                burst=_EVENTS_OF_AN_ENGINE * self._capacity.limit,
                 every=_LIST_EVENT_EVERY,
                 discovery=target.discovery,
             )

@@ -12,18 +12,17 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.experiments.experiment import Member
 from spec_decode_exporter.analysis.speculation import resolve
-from spec_decode_exporter.config.policy import merged
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.event_budget import EventBudget
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target, address
 from spec_decode_exporter.monitor.admission import Admission
 from spec_decode_exporter.monitor.engine_churn import EngineChurn
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSnapshot
+from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
@@ -284,7 +283,7 @@ class TargetMonitor:
         return Assumptions(
             resolve(target.speculative, target.method_label, self._record.speculation, target.pod_arguments),
             target.cost or config.cost,
-            merged(target.policy, config.policy),
+            target.policy or config.policy,
             target.reference or config.reference,
         )
 

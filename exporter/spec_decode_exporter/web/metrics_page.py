@@ -14,6 +14,7 @@ from weakref import ref
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.metrics.exposition import Exposition, compressed, each, joined, same_page
 from spec_decode_exporter.web.server.streaming import SEND_SECONDS
@@ -133,7 +134,7 @@ async def send(request: web.Request, rendering: Rendering, headers: Mapping[str,
             async with asyncio.timeout(SEND_SECONDS):
                 for piece in rendering.pieces if request.method != hdrs.METH_HEAD else ():
                     await response.write(piece)
-                    await asyncio.sleep(0)
+                    await yield_to_event_loop()
                 await response.write_eof()
         except TimeoutError:
             reader.abort()

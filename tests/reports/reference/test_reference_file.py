@@ -106,7 +106,7 @@ def sealed(data):
         ),
         (
             ChecksummedFile("spec-decode-exporter reference", 2, "").written({}),
-            "it has the version 2; 1 is known here",
+            "it has version 2; this exporter reads 1",
         ),
         (sealed({}).replace(b'"data":{}', b'"data":{"a":1}'), "it was changed or damaged"),
         (sealed({"seconds": -1}), "is not a usable reference: ended: Field required"),

@@ -54,7 +54,7 @@ def test_configurations_of_exporter_toolkit_are_accepted(folder, name):
 
 
 BAD = {
-    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a key that is known here"),
+    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
     "misspelt": (
         CERTIFICATE + "  cert_fil: x\n",
         "web.yml:4",

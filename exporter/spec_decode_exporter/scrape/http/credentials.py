@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from spec_decode_exporter.config.values import LARGEST_SECRET, check_file
+from spec_decode_exporter.config.values import MAX_SECRET_BYTES, check_file
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.scrape.poll_errors import PollError
 
@@ -137,7 +137,7 @@ def _content(path: Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return read_bounded(path, LARGEST_SECRET).decode().strip()
+        return read_bounded(path, MAX_SECRET_BYTES).decode().strip()
     except OSError as error:
         raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

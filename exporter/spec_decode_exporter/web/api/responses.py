@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.metrics.exposition import compressed, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
@@ -170,7 +170,7 @@ async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[bytes]]) 
         for member in members:
             yield comma + member
             comma = b","
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
         yield b"]"
     yield b"}"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import NO_ITEM
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.web.page import fleet_table, target_list
@@ -91,13 +91,13 @@ async def content(query: PageQuery, page: PageData) -> Markup:
             rows.omit(engine)
         elif page.errors.attempt("page", engine.view.labels, partial(rows.add, engine)) is None:
             rows.omit(OmittedEngine(engine.view.labels))
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
     rows.cut()
     drawn = []
     for _, shown in rows.shown:
         row = page.errors.attempt("page", shown.view.labels, partial(fleet_table.row, shown, query, page))
         drawn.append(row or fleet_table.omitted_row(OmittedEngine(shown.view.labels)))
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
     of_requests = await page.errors.attempt_async("page", partial(requests, page.requests, page.errors))
     drawn = [*map(fleet_table.omitted_row, rows.omitted), *drawn]
     return _assembled(rows, drawn, _not_shown() if of_requests is None else of_requests, page)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.requests.request_advice import temperature
 from spec_decode_exporter.requests.request_findings import (
@@ -112,7 +112,7 @@ async def _model(
     for group in _in_order(model.model_name, longest):
         row = errors.attempt("page", group.key.labels, partial(_row, group.key, group, model, windows))
         rows.append(row or _omitted_row(group.key))
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
     parts += [_table(rows, model, label), *_partial(longest, label)]
     return tag("div", *parts, class_="requests", data_key=model.model_name)
 
