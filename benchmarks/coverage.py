@@ -1,10 +1,10 @@
-"""How often the 95 % bounds hold the truth, by what passes through a window.
+"""Coverage of the 95 % bounds by the load of a window.
 
     python -m benchmarks.coverage [--windows 2000] [--seed 1]
 
-Requests have an acceptance of their own, spread as in real mixes, and are decoded at a steady rate. What they
-do is drawn request by request and counted second by second, as the exporter would see it, and the exporter's
-own code makes the bounds. The truth is the ratio of an endless run, which the mix of requests decides.
+Each request has its own acceptance, distributed as in real mixes, and is decoded at a constant rate. Requests
+are drawn one by one and counted every second, as the exporter would count them, and the exporter's own code
+estimates the bounds. The truth is the ratio of an endless run of the same mix.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ BANDS = ((7, 10), (10, 15), (15, 25), (25, 50), (50, 100), (100, 10**9))
 NORMAL = 1.96
 """The 0.975 quantile of the normal distribution."""
 ENOUGH = 10
-FEWEST = 300
-"""Of fewer windows no share is told: it would be uncertain by more than a point or two."""
+MIN_WINDOWS = 300
+"""Windows for a share: with fewer it would be uncertain by more than two points."""
 TRACE_WINDOWS = 25
-"""So many of the longest windows are drawn at a time, for the sake of memory."""
+"""Number of the longest windows that are drawn at a time, to limit memory."""
 MANY = 10**6
 """Requests that stand for an endless run."""
 
@@ -146,7 +146,7 @@ def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dic
 
 @dataclass(frozen=True)
 class Load:
-    """How requests come."""
+    """Arrival of requests."""
 
     tokens: tuple[int, int]
     arrivals: str
@@ -267,7 +267,7 @@ def as_if_independent(seen: Window) -> Estimate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one window."""
+    """Estimates of one window."""
 
     load: Load
     length: int
@@ -286,12 +286,12 @@ class Outcome:
 
     @property
     def holds_if_independent(self) -> bool:
-        """Whether bounds hold the truth that take drafts as independent."""
+        """True if bounds for independent drafts include the truth."""
         return self.independent.lower <= self.truth["length"] <= self.independent.upper
 
     @property
     def bounded(self) -> bool:
-        """Whether it has bounds."""
+        """True if it has bounds."""
         return all(self.estimates.values())
 
     @property
@@ -323,7 +323,7 @@ def percent(part: float, whole: float) -> str:
 
 def coverages(among: list[Outcome]) -> list[str]:
     """Return the share of windows whose bounds hold the truth, of each estimate; of few it says nothing."""
-    if len(among) < FEWEST:
+    if len(among) < MIN_WINDOWS:
         return ["-" for _ in ESTIMATES]
     return [percent(sum(each.holds(name) for each in among), len(among)) for name in ESTIMATES]
 
@@ -356,7 +356,7 @@ def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
     for length, (least, most) in product(LENGTHS, BANDS):
         among = [each for each in all_of_them if each.length == length and least <= each.requests < most]
         among = [each for each in among if each.bounded]
-        if len(among) >= FEWEST:
+        if len(among) >= MIN_WINDOWS:
             yield [
                 f"{length} s",
                 f"{least} to {most}" if most < MANY else f"from {least}",

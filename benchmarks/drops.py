@@ -2,7 +2,7 @@
 
     python -m benchmarks.drops [--full] [--seed 1] [--only sudden slow starts weeks]
 
-Requests of 50 to 500 tokens follow each other, so many at once. Each has an acceptance of its own, and how
+A fixed number of requests of 50 to 500 tokens run at a time. Each has its own acceptance, and how
 far those differ (the standard deviation of the share of single tokens that is accepted) is what makes drops
 hard to tell from chance. Drafts are drawn one by one and counted second by second; the exporter's own watch
 gets the increments. The acceptance length is 2.1 in all of it, with three tokens a draft.
@@ -37,8 +37,8 @@ PLACES = (1, 4, 16)
 RATES = (20, 100, 480)
 HOUR = 3600
 WEEK = 7 * 24 * HOUR
-MOST_DRAFTS = 2_000_000
-"""So many are drawn at a time, for the sake of memory."""
+MAX_DRAFTS = 2_000_000
+"""Drafts that are drawn at a time, to limit memory."""
 
 
 class Cell(NamedTuple):
@@ -82,7 +82,7 @@ def mean(requests: Requests) -> float:
 
 @cache
 def center(spread: float, wanted: float) -> float:
-    """Return around which acceptance requests must be drawn for so many accepted tokens per draft."""
+    """Return the mean acceptance of requests for a number of accepted tokens per draft."""
     low, high = 0.01, 0.97
     for _ in range(30):
         middle = (low + high) / 2
@@ -111,7 +111,7 @@ def possible_delay(cell: Cell) -> float:
 
 
 class Counted(NamedTuple):
-    """What each second brings."""
+    """Counts of each second."""
 
     drafts: Array
     positions: Array
@@ -139,7 +139,7 @@ def _decode(
 ) -> None:
     """Draw all drafts of requests that follow each other, and add them to the seconds that they belong to."""
     ends = np.cumsum(requests.drafts.astype(int))
-    chunk = max(1, int(MOST_DRAFTS * len(until) / (until[-1] + 1)))
+    chunk = max(1, int(MAX_DRAFTS * len(until) / (until[-1] + 1)))
     for first in range(0, len(until), chunk):
         seconds = slice(first, first + chunk)
         begin = int(until[first - 1]) if first else 0
@@ -299,7 +299,7 @@ def _tell_week(cell: Cell, load: str, weeks: list[list[Found]]) -> None:
 
 
 def tell_starts(seed: int, *, full: bool) -> None:
-    print("\nNew engines with a false alarm in their first hour, of so many\n")
+    print("\nNew engines with a false alarm in their first hour, of the number in the last column\n")
     print("| requests differ by | " + " | ".join(f"{places} at once" for places in PLACES) + " | of |")
     print("|--:|--:|--:|--:|--:|", flush=True)
     number = 100 if full else 20

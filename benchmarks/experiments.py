@@ -1,8 +1,8 @@
-"""How often the bounds of an experiment hold the truth, and how often it names a winner that there is not.
+"""Coverage of the bounds of experiments, and the rate of false winners between equal arms.
 
     python -m benchmarks.experiments [--pairs 200] [--hours 20] [--seed 1]
 
-Two arms are drawn as in ``benchmarks.coverage``, one of them so many times as fast; the exporter's own code
+Two arms are drawn as in ``benchmarks.coverage``, one of them faster by a factor; the exporter's own code
 compares five minutes of each. Equal arms are compared every five seconds for hours, as the exporter does.
 """
 
@@ -38,7 +38,7 @@ SETTINGS = ExperimentSettings.model_validate(
 def traces(
     random: np.random.Generator, load: Load, engines: int, faster: float, seconds: int
 ) -> dict[str, list[Array]]:
-    """Draw the engines of both arms; those of the second are so many times as fast."""
+    """Draw the engines of both arms; those of the second are ``faster`` times as fast."""
     factors = dict(zip(ARMS, (1.0, faster), strict=True))
     return {
         arm: [
@@ -98,7 +98,7 @@ def hour(random: np.random.Generator, load: Load) -> tuple[int, int, int]:
 
 
 def equal_arms(random: np.random.Generator, load: Load, hours: int) -> list[str]:
-    """Say what so many hours of equal arms come to."""
+    """Return the results of ``hours`` of equal arms."""
     found: Sequence[tuple[int, int, int]] = [hour(random, load) for _ in range(hours)]
     looks, shown, named = map(sum, zip(*found, strict=True))
     ever_shown, ever_named = sum(each[1] > 0 for each in found), sum(each[2] > 0 for each in found)

@@ -1,4 +1,4 @@
-"""What the middleware costs: processor time for each message, and in a real vLLM the latency of tokens.
+"""Cost of the middleware: processor time of each message, and latency of tokens in a real vLLM.
 
     VLLM_VENV=… VLLM_MODELS=… python -m benchmarks.inside [--rounds 12] [--seconds 900] [--tokens 100]
 
@@ -116,7 +116,7 @@ def reading(reporter: Any, kilobytes: int) -> float:
         exchange.stream = True
         for piece in [TOKEN] * 50 + [LAST, b"\n\ndata: [DONE]\n\n"]:
             exchange.answer.add(piece)
-        reporter.answered(exchange)
+        reporter.queue_response(exchange)
         begin = time.thread_time()
         read(reporter)
         times.append(time.thread_time() - begin)
@@ -134,7 +134,7 @@ def read(reporter: Any) -> None:
 
 @dataclass
 class Figures:
-    """What was measured of one way, with so many streams at a time."""
+    """Measurements of one server, with a number of concurrent streams."""
 
     first: list[float] = field(default_factory=list)
     """Seconds until the first event of each answer."""
@@ -167,7 +167,7 @@ async def one_stream(port: int, number: int, tokens: int) -> list[float]:
 
 
 async def round_of(server: Any, streams: int, tokens: int, figures: Figures) -> None:
-    """Ask for so many streams at a time, a few times over."""
+    """Request ``streams`` streams at a time, several times."""
     waves = max(2, 8 // streams)
     begin = cpu_seconds(server.process.pid)
     told = [

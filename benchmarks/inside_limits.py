@@ -182,9 +182,9 @@ def _answer_cost(repetitions: int, make: Callable[[], bytes], *, streamed: bool)
     found = []
     for _ in range(repetitions):
         exchange = inside.Exchange(reporter, {"headers": []})
-        exchange.stream, exchange.said = streamed, {}
+        exchange.stream, exchange.attributes = streamed, {}
         exchange.answer.add(text)
-        reporter.answered(exchange)
+        reporter.queue_response(exchange)
         watch = Stopwatch()
         reporter._work = inside.Work(time.thread_time, watch.sleep)  # noqa: SLF001
         begin = time.thread_time()

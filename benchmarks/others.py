@@ -2,9 +2,9 @@
 
     python -m benchmarks.others [--together 200] [--alone 1000] [--seconds 60]
 
-All three ask so many targets together, once a second, for the filtered page; then each of them alone as many
-as two cores do not hold for all at once. vmagent sends what it reads to a VictoriaMetrics, which is not
-counted. Prometheus stores what it reads; the exporter makes windows and judgements of it.
+All three poll the same targets, once a second, for the filtered page; then each of them alone polls as many
+as two cores cannot serve for all at once. vmagent sends what it reads to a VictoriaMetrics, which is not
+counted. Prometheus stores what it reads; the exporter computes windows and verdicts.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def measure(names: list[str], targets: int, seconds: float, how: str) -> None:
-    """Let some of them watch so many targets, and print what each of them took."""
+    """Let some of them poll ``targets`` targets, and print the cost of each."""
     with ExitStack() as stack:
         server = stack.enter_context(PageServer())
         pids = [stack.enter_context(WATCHERS[name](server.port, targets)) for name in names]

@@ -1,4 +1,4 @@
-"""The page with 100 engines: what a refresh costs the exporter, and how smoothly it scrolls meanwhile.
+"""The page with 100 engines: cost of a refresh, and frame times while it scrolls.
 
     python -m benchmarks.page [--engines 100] [--minutes 6] [--rounds 20]
 

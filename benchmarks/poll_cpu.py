@@ -1,10 +1,10 @@
-"""What a poll costs, as a part of what a scrape of the same server costs Prometheus at the same time.
+"""Cost of a poll, relative to a scrape of the same server by Prometheus at the same time.
 
     python -m benchmarks.poll_cpu [--clients] [--targets 100] [--seconds 30]
 
-100 targets on loopback are asked once a second by both: for the whole page (55 kB), or by us for the filtered
-one. By itself Prometheus never asks for that; what it costs where it is made to is shown besides. Without
-`--clients` the installed exporter is measured, with it the HTTP clients that were to choose from, which only
+Both request 100 targets on loopback once a second: the whole page (55 kB), or the filtered one for the
+exporter. Prometheus does not request that by default; its cost with such a configuration is also shown.
+Without `--clients` the installed exporter is measured, with it the candidate HTTP clients, which only
 fetch. Prints a table; ends with status 1 if the exporter misses a goal. Needs `prometheus` (2.42 for the
 figures in the README). Costs are processor time, in the program and in the kernel.
 """

@@ -1,4 +1,4 @@
-"""What a running process has used, as the kernel counts it."""
+"""Resources of a running process, by the counters of the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require(*programs: str) -> None:
 def running(*command: str, environment: Mapping[str, str] = {}) -> Iterator[int]:
     """Run a command in the background and yield its process id; its output is thrown away.
 
-    Raises `RuntimeError` if it has ended by itself meanwhile.
+    Raises `RuntimeError` if the process has ended by itself.
     """
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment}

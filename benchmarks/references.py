@@ -1,9 +1,9 @@
-"""How often the interval of a change holds the truth, and what is said of changes that are known.
+"""Coverage of the interval of a change, and outcomes of comparisons with known changes.
 
     python -m benchmarks.references [--pairs 200] [--seed 1]
 
 Two windows of five minutes are drawn as in ``benchmarks.coverage``, the later one of a drafter that
-is worse by so much; the exporter's own code compares them, with its threshold of 5 points.
+is worse by a known amount; the exporter's own code compares them, with its threshold of 5 points.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORSE = (0.0, 0.03, 0.06, 0.09, 0.15)
 
 
 def measured(random: np.random.Generator, mix: Mix, load: Load, number: int) -> Iterator[Measurement]:
-    """Measure so many windows, one after the other."""
+    """Measure ``number`` consecutive windows."""
     totals = trace(random, mix, load, number * SECONDS)
     for begin in range(0, number * SECONDS, SECONDS):
         yield measure(window(totals, begin, SECONDS), {})

@@ -34,7 +34,8 @@ from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 from tests.web.conftest import plain_state
 
 POSITIONS = 8
@@ -114,7 +115,7 @@ class Engines:
 
 @dataclass
 class Cost:
-    """What the scrapes of one application cost."""
+    """Cost of the scrapes of one application."""
 
     seconds: list[float]
     cpu: float

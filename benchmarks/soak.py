@@ -5,7 +5,7 @@
 The exporter polls real HTTP servers on loopback once a second. One target of a list found over HTTP leaves
 and another comes every second; a SIGHUP every 15 s brings a new configuration, and every other time other
 labels; its page is scraped every 5 s; its JSON and the page for people are read, a stream of events is begun
-and broken off, and what was learnt is saved. Before the time is taken and after it the list is empty for a
+and broken off, and the learned state is saved. Before the time is taken and after it the list is empty for a
 while: whatever tasks, descriptors or series there are then that were not there before were left behind.
 Prints a row a minute; ends with status 1 if a goal is missed.
 """
@@ -51,7 +51,7 @@ ENDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the exporter held at one moment."""
+    """Resources of the exporter at one moment."""
 
     seconds: float
     """Since the beginning."""
@@ -71,7 +71,7 @@ class Usage:
 
 
 class TargetList:
-    """What the exporter asks for targets: some of a pool, another one each second, or none."""
+    """List of targets for the exporter: some of a pool, another one each second, or none."""
 
     def __init__(self, pool: Sequence[str]) -> None:
         self._pool = pool
@@ -166,7 +166,7 @@ class Soak:
         )
 
     def scrapes(self, seconds: float) -> Iterator[Usage]:
-        """Let so many seconds pass with everything going on."""
+        """Let ``seconds`` pass under full load."""
         began = time.monotonic()
         for number in count(1):
             moment = began + number * SCRAPED_EVERY
@@ -181,7 +181,7 @@ class Soak:
                 self.break_off()
 
     def at_rest(self) -> Usage:
-        """Return what it holds when nobody comes or goes."""
+        """Return the usage with an empty list of targets."""
         self.listing.resting = True
         time.sleep(RESTING)
         self.usage()

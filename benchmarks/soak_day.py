@@ -33,7 +33,7 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
 from spec_decode_exporter.simulator.scenario_library import read_scenario
@@ -65,7 +65,7 @@ _WATCHED = re.compile(rb"^spec_decode_exporter_target_up\{.*\} 1(?:\.0)?$", re.M
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the process held at one moment."""
+    """Resources of the process at one moment."""
 
     hour: float
     resident: float
@@ -107,26 +107,28 @@ class Server:
             raise PollError("refused", "Connection refused")
         return self._page(beat, names)
 
-    @lru_cache(maxsize=4 * SIMULATIONS)  # noqa: B019  there are so many, as long as the process
+    @lru_cache(maxsize=4 * SIMULATIONS)  # noqa: B019  the number is constant during the process
     def _page(self, _beat: float, names: frozenset[str]) -> bytes:
         page = self._simulation, self._unix
         return filtered_page(*page, names) if names else python_page(*page)
 
 
 class Client:
-    """What takes the place of the client that asks servers: it has no sockets."""
+    """Client without sockets, in place of the HTTP client."""
 
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
         self.spent = 0.0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:  # noqa: ARG002
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:  # noqa: ARG002
         """Return a page of the server that the port of ``url`` names; its size has no limit."""
         parts = urlsplit(url)
         if not parts.path.startswith("/metrics"):
             raise StatusError(404)
         server = self._servers[(parts.port or 0) % SIMULATIONS]
-        return Answer(server.answer(frozenset(parse_qs(parts.query).get("name[]", ()))), "text/plain", 0.001)
+        return HttpResponse(
+            server.answer(frozenset(parse_qs(parts.query).get("name[]", ()))), "text/plain", 0.001
+        )
 
     async def close(self) -> None:
         """Close nothing."""

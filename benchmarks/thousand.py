@@ -1,9 +1,9 @@
-"""What watching many targets costs one exporter: processor time, memory, and how punctual the polls are.
+"""Cost of many targets for one exporter: processor time, memory, and delay of the polls.
 
     python -m benchmarks.thousand [--targets 10 100 1000] [--seconds 60] [--scrape-every 15]
 
 Each target is a K = 4 engine whose counters move, polled once a second for its filtered page over HTTP on
-loopback; the exporter's own page is scraped meanwhile, gzipped as Prometheus asks for it. Ends with status 1
+loopback; at the same time the exporter's own page is scraped, gzipped as for Prometheus. Ends with status 1
 if a goal is missed. Memory is that of full windows only after 5 minutes: --seconds 330.
 """
 
@@ -36,7 +36,7 @@ WARM_UP = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the exporter was seen to use and do."""
+    """Measured usage of the exporter."""
 
     targets: int
     cpu: float
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def measure(targets: int, seconds: float, scrape_every: float) -> Load:
-    """Let the exporter watch so many targets for so long, and print what that takes."""
+    """Let the exporter poll ``targets`` targets for ``seconds``, and print the cost."""
     port = free_port()
     with (
         PageServer() as server,

@@ -1,4 +1,4 @@
-"""One engine's windows: the memory they take, and the processor time of a poll, a judgement and a page.
+"""Windows of one engine: memory, and processor time of a poll, an evaluation and a page.
 
     python -m benchmarks.window_memory [--positions 8] [--longest 300]
 
@@ -103,7 +103,7 @@ def cost_of_an_evaluation(positions: int, longest: float) -> float:
     watch = polled(positions, longest, histograms=True)
 
     def evaluate() -> None:
-        watch._evaluated_at = -inf  # noqa: SLF001  so that it evaluates again
+        watch._evaluated_at = -inf  # noqa: SLF001  evaluate again
         watch.evaluate()
 
     return microseconds(evaluate, 100)
@@ -132,9 +132,9 @@ def main() -> None:
         f"One engine, K = {positions}, polled every second, windows of {SHORT:.0f} s and {longest:.0f} s:\n"
     )
     print("| | figure |\n|---|---|")
-    print(f"| memory of the windows, and of what is learnt | {windows:.0f} kB |")
+    print(f"| memory of the windows, and of the learned state | {windows:.0f} kB |")
     print(f"| histograms besides | {both - windows:.0f} kB |")
-    print(f"| a judgement, every 5 s | {cost_of_an_evaluation(positions, longest):.0f} µs |")
+    print(f"| an evaluation, every 5 s | {cost_of_an_evaluation(positions, longest):.0f} µs |")
     print(
         f"| taking a poll's sample, with the watch for drops | {cost_of_a_poll(positions, longest):.0f} µs |"
     )

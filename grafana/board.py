@@ -1,4 +1,4 @@
-"""What every dashboard has: its frame, its links, what is marked on its graphs, and where its panels are."""
+"""Frame of every dashboard: links, marks on graphs, and places of panels."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _K_NOW = ENGINE("spec_decode_configured_tokens")
 RESTARTS = Mark(
     "Restarts",
     f"{ENGINE.increase('spec_decode_engine_resets_total', '$__rate_interval')} > 0",
-    "Counters began anew: {{cause}}",
+    "Counters reset: {{cause}}",
     Colour.WATCH,
 )
 NEW_K = Mark(
@@ -183,7 +183,7 @@ def _depth() -> Panel:
     metric = "spec_decode_depth_speedup_ratio"
     return bars(
         "Speed-up by draft length",
-        "Expected speed-up if so many tokens were drafted, by what each position accepts now. Beyond the "
+        "Expected speed-up for each number of draft tokens, by the acceptance of each position. Beyond the "
         "positions that are drafted it is extrapolated. A hypothesis to try, not a promise.",
         [
             Query(by(("tokens",), ENGINE(metric, basis="measured")), "measured", line(Colour.NOW)),
@@ -346,7 +346,7 @@ def _conditional() -> Panel:
 def _accepted_lengths() -> Panel:
     return bars(
         "Accepted tokens of a draft",
-        "Share of drafts of which exactly so many tokens were accepted, the bonus token not counted, in the"
+        "Share of drafts by the exact number of accepted tokens, without the bonus token, in the"
         " long window. Many at 0 and many at the far right are two kinds of requests.",
         [Query(_length_shares(), "share of drafts", line(Colour.TREND))],
         "length",
@@ -374,7 +374,7 @@ def _length_shares() -> str:
 
 
 def _reached(length: int) -> str:
-    """Return the share of drafts of which at least so many tokens are accepted."""
+    """Return the share of drafts with at least N accepted tokens."""
     metric = "spec_decode_position_acceptance_ratio"
     if length:
         return by((), ENGINE(metric, window=LONG, position=str(length - 1)))
@@ -512,7 +512,7 @@ def _trust() -> Band:
     )
     restarts = lines(
         "Restarts of the counters",
-        "How often the server's counters began anew: by a restart, or lower than before without a word of "
+        "Resets of the server's counters: by a restart, or lower than before without "
         "one. Several in a row are a load balancer in front of several servers.",
         [
             Query(

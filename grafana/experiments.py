@@ -225,7 +225,7 @@ def _own_table() -> Panel:
         "Experiments that the exporter compares",
         "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
         "speed-up is by the time per output token, with its 95 % bounds; empty where arm and baseline do "
-        "not do the same work. The fastest is so beyond doubt.",
+        "not do the same work. The fastest is statistically significant (95 %).",
         {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
         _own_columns(),
         looks={},
@@ -241,7 +241,7 @@ def _own_graphs() -> Band:
     faster = lines(
         "Speed-up with its bounds",
         "Time per output token of the baseline over that of the arm, over the long window, with 95 % bounds. "
-        "An arm whose lower bound is above 1 is faster beyond doubt.",
+        "An arm whose lower bound is above 1 is significantly faster (95 %).",
         [Query(_speedup_by(_PER_OUTPUT_TOKEN, bound), legend, _TIMES) for bound, legend in bounds],
         Look(unit="none", decimals=2, steps=style.PAYS, colour=_BY_ARM, no_value=_NOT_CONFIGURED),
         limit=True,

@@ -36,7 +36,7 @@ _READ = (style.Word("0", "refused", Colour.HARM), style.Word("1", "in force", Co
 RELOADS = Mark(
     "Reloads",
     f"changes({EXPORTERS(_PREFIX + 'config_last_reload_success_timestamp_seconds')}[$__rate_interval]) > 0",
-    "Configuration read anew by {{instance}}",
+    "Configuration reloaded by {{instance}}",
     Colour.TREND,
 )
 

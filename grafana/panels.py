@@ -45,7 +45,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How values are shown."""
+    """Format of values."""
 
     unit: str
     decimals: int | None = None
@@ -478,7 +478,7 @@ def cell(steps: Steps = (), words: Words = (), *, filled: bool = True, **look: A
 
 
 def wide(width: int | None = None, **look: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the properties of a column of so many pixels."""
+    """Return the properties of a column of N pixels."""
     return look if width is None else {"custom.width": width, **look}
 
 

@@ -13,7 +13,7 @@ ALERT_NAMES = "SpecDecode.+"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose series a dashboard shows: the variables that every selector is matched against."""
+    """Selection of a dashboard: the variables that every selector matches."""
 
     labels: tuple[str, ...]
 

@@ -29,7 +29,7 @@ _KEY = (*PLACE, "instance", "model_name", "request_type", "temperature")
 """What tells one group of requests from another in a table."""
 _MODEL = (*PLACE, "instance", "model_name")
 _LONG = "$long"
-_NOT_SENT = "Nobody sends requests: see `requests` in the exporter's configuration."
+_NOT_SENT = "No requests are sent: see `requests` in the exporter's configuration."
 _BY_NAME = style.by_name()
 _A_SECOND = Look(unit="cps", least=0, colour=_BY_NAME, no_value=_NOT_SENT)
 _TOKENS = {"unit": style.TOKENS_A_SECOND}
@@ -202,8 +202,8 @@ def _quantiles(label: str, title: str) -> Panel:
 def _heat() -> Panel:
     return heat_over_time(
         "Acceptance of requests",
-        "Requests a second by their own acceptance rate. Two bands are two kinds of requests, and the "
-        "mean lies between them where nobody is.",
+        "Requests a second by their acceptance rate. Two bands are two kinds of requests; the mean lies "
+        "between them, where no request is.",
         Query(_sum(REQUESTS.rate("spec_decode_request_acceptance_ratio_bucket"), "le"), "{{le}}"),
         Look(unit="cps", decimals=1, no_value=_NOT_SENT),
         y_title="acceptance of a request",
@@ -214,7 +214,7 @@ def _heat() -> Panel:
 def _by_type(title: str, counter: str, properties: Properties) -> Panel:
     return lines(
         title,
-        "By what the senders call the kind of work. Types beyond those that are told apart are `other`.",
+        "By the senders' names of the kind of work. Types beyond the limit are `other`.",
         [Query(_sum(REQUESTS.rate(counter), "request_type"), "{{request_type}}", properties)],
         _A_SECOND,
         stacked=True,
@@ -314,8 +314,8 @@ def _sent() -> list[Panel]:
         ),
         lines(
             "Counted as other, by label",
-            "Requests a second whose model, type, user or combination is beyond those that are told "
-            "apart: above 0 the figures of `other` stand for several.",
+            "Requests a second whose model, type, user or combination is beyond the limit of those "
+            "that are distinguished: above 0 the figures of `other` stand for several.",
             [Query(folded, "{{label}}")],
             _A_SECOND,
             stepped=True,

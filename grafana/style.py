@@ -1,4 +1,4 @@
-"""What the dashboards look like: few colours, each with one meaning, and the thresholds in one place."""
+"""Style of the dashboards: few colours, each with one meaning, and all thresholds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models import dashboard
 
 
 class Colour(StrEnum):
-    """What a colour says. Nothing is coloured for the sake of colour."""
+    """Meaning of a colour. Every colour has one."""
 
     GOOD = "green"
     BETTER = "dark-green"
@@ -172,5 +172,5 @@ def by_thresholds() -> dashboard.FieldColor:
 
 
 def by_name() -> dashboard.FieldColor:
-    """Return the way to paint series that are told apart by name and of which none is better than another."""
+    """Return the colours of series that differ by name and of which none is better than another."""
     return dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)

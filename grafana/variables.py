@@ -1,4 +1,4 @@
-"""The variables at the top of the dashboards. All are asked anew when the time range changes."""
+"""The variables at the top of the dashboards. All are queried again when the time range changes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def windows() -> list[Variable]:
 
 
 def long_window() -> Variable:
-    """Return the choice of the window that trends are told by."""
+    """Return the choice of the window of trends."""
     return _window("long", "Long window", "5m")
 
 

@@ -1,7 +1,6 @@
-"""Bring rules, alerts and dashboards into the chart, and its values into its README.
+"""Bring the files of the repository into the chart, and its values into its README and its schema.
 
-``python -m helm.sync``. Helm reads nothing outside a chart, and several tools that fetch charts from a
-repository leave links out; so the chart has copies, and a test that they are the same.
+``python -m helm.sync``
 """
 
 from __future__ import annotations
@@ -10,40 +9,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
+from helm.chart_files import CHART, write_copies
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.web.security.schema import WebSettings
-
-ROOT: Final = Path(__file__).parents[1]
-CHART: Final = ROOT / "helm" / "spec-decode-exporter"
-
-_SOURCES: Final = {
-    "files/dashboards/": "grafana/dashboards/*.json",
-    "files/prometheus/alerts-": "config/prometheus/alerts/*.yml",
-    "files/prometheus/rules-": "config/prometheus/rules/*.yml",
-    "files/middleware/": "exporter/spec_decode_exporter/vllm_middleware/spec_decode_requests.py",
-}
-_LEFT_OUT: Final = frozenset({"raw-counters.yml"})
-"""For those who have no exporter."""
 
 _BEGIN, _END = "<!-- values: python -m helm.sync -->", "<!-- end of values -->"
 
 
-def copies() -> Mapping[Path, str]:
-    """Return the text of every file that the chart has from elsewhere."""
-    return {
-        CHART / f"{place}{source.name}": source.read_text(encoding="utf-8")
-        for place, pattern in _SOURCES.items()
-        for source in sorted(ROOT.glob(pattern))
-        if source.name not in _LEFT_OUT
-    }
-
-
 def schema(text: str) -> str:
-    """Return the schema of the values, with the exporter's own of its configurations in it."""
+    """Return the schema of the values, including the schemas of the exporter's two configuration files."""
     document = json.loads(text)
     document["$defs"] = {}
     for model in (Config, WebSettings):
@@ -53,7 +31,7 @@ def schema(text: str) -> str:
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - a schema holds values of any type
-    """Leave out what is for readers, and patterns with a look-ahead, which Helm's engine does not have."""
+    """Remove texts for readers, and patterns with a look-ahead: Helm's engine does not support it."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -68,14 +46,14 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - a schema holds values of any t
 
 
 def readme(text: str, values: str) -> str:
-    """Return the README with a table of the values in place of the one that it has."""
+    """Return the README with its table of values replaced."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{table(values)}\n{_END}{after}"
 
 
 def table(values: str) -> str:
-    """Return every value that has a description, as a table."""
+    """Return a table of the values that have a description."""
     described = dict(_described(values.splitlines()))
     defaults = yaml.safe_load(values)
     rows = [f"| `{key}` | {_default(_at(defaults, key))} | {text} |" for key, text in described.items()]
@@ -83,7 +61,7 @@ def table(values: str) -> str:
 
 
 def _described(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Go through the values file: ``# --`` and the comments that follow are about the next key."""
+    """Yield key and description: ``# --`` and the comment lines after it describe the next key."""
     path: list[str] = []
     text = ""
     for line in lines:
@@ -99,7 +77,7 @@ def _described(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def generated() -> Mapping[Path, str]:
-    """Return the text of every file that is written here in part."""
+    """Return the text of every file that this module generates in part."""
     page, kinds = CHART / "README.md", CHART / "values.schema.json"
     values = (CHART / "values.yaml").read_text(encoding="utf-8")
     return {
@@ -119,14 +97,8 @@ def _default(value: Any) -> str:  # noqa: ANN401 - values are of any type
 
 
 def main() -> None:
-    """Write the files, and remove those that are no longer anywhere else."""
-    texts = copies()
-    for path in (CHART / "files").rglob("*.*"):
-        if path not in texts:
-            path.unlink()
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    """Write the copies, the README and the schema."""
+    write_copies()
     for path, text in generated().items():
         path.write_text(text, encoding="utf-8")
 

@@ -1,1 +1,1 @@
-"""What the image is made with: see docs/image.md."""
+"""Build of the container image: see docs/image.md."""

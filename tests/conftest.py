@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and helpers of all tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import inspect
 from itertools import count
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -20,6 +21,35 @@ pytest_plugins = ["tests.fixtures.engines", "tests.fixtures.evaluations", "tests
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)
 hypothesis.settings.load_profile("exporter")
+
+
+CHECKOUT = Path(__file__).parents[1]
+SLOW = (
+    "tests/analysis/experiments/test_arm_speedup.py",
+    "tests/benchmarks",
+    "tests/cli/test_reference.py",
+    "tests/fuzz",
+    "tests/hostile",
+    "tests/monitor/test_experiment_monitor.py",
+    "tests/monitor/test_experiment_tracker.py",
+    "tests/monitor/test_simulated_truth.py",
+    "tests/reports/observe/test_session.py",
+    "tests/reports/reference/test_comparing.py",
+    "tests/simulator/test_ground_truth.py",
+    "tests/simulator/test_simulation.py",
+    "tests/story",
+)
+"""Files and directories of which each takes seconds of CPU time: whole simulations and worst-case inputs."""
+
+
+def pytest_collection_modifyitems(items):
+    slow = [CHECKOUT / name for name in SLOW]
+    missing = [str(path) for path in slow if not path.exists()]
+    if missing:
+        raise pytest.UsageError(f"SLOW in tests/conftest.py names what does not exist: {', '.join(missing)}")
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in slow):
+            item.add_marker(pytest.mark.slow)
 
 
 class FakeClock:
@@ -43,7 +73,7 @@ class FakeClock:
 
     @property
     def asleep(self) -> int:
-        """How many wait for a moment to come."""
+        """Return the number of sleepers."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     async def sleep_until(self, moment: float) -> None:
@@ -69,7 +99,7 @@ class FakeClock:
 
 
 async def settle(turns: int = 20) -> None:
-    """Let whatever can go on without time or network go on."""
+    """Run the event loop for some iterations, without time or network."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
@@ -80,12 +110,12 @@ def clock() -> FakeClock:
 
 
 async def until(condition, turns: int = 50_000) -> None:
-    """Let the event loop, with its real sockets, turn until something is so."""
+    """Run the event loop with its real sockets until the condition is true."""
     for _ in range(turns):
         if condition():
             return
         await asyncio.sleep(0)
-    raise AssertionError("it never came to be")
+    raise AssertionError("the condition never became true")
 
 
 @pytest.fixture(name="until")
@@ -111,7 +141,7 @@ def make_sample_fixture():
 
 @pytest.fixture(autouse=True)
 def _log_as_it_was():
-    """A command configures the log of the whole process; the next test begins with the defaults."""
+    """Reset the log: a command configures it for the whole process."""
     yield
     structlog.reset_defaults()
 
@@ -120,7 +150,7 @@ def what_is_left() -> list[str]:
     """Name the tasks, transports and sockets that the event loop still has, besides the task that asks."""
     loop = asyncio.get_running_loop()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    # Of asyncio's own loop, which has no public list of them. Its own pipe is none of ours.
+    # asyncio's event loop has no public list of transports. Its own pipe does not count.
     transports = [one for one in loop._transports.values() if not one.is_closing()]
     known = {loop._ssock.fileno(), *loop._transports}
     sockets = [f"socket {number}" for number in loop._selector.get_map() if number not in known]
@@ -130,7 +160,7 @@ def what_is_left() -> list[str]:
 @pytest.fixture
 async def _left_behind():
     yield
-    # What was told to end needs some turns of the event loop; so does the other end of a connection.
+    # Ending tasks, and the other ends of connections, need some iterations of the event loop.
     for _ in range(50_000):
         await asyncio.sleep(0)
         if not (left := what_is_left()):
@@ -147,7 +177,7 @@ def _nothing_is_left_behind(request):
 
 @pytest.fixture
 def network(monkeypatch) -> Network:
-    """Simulated servers, by ``host:port``, that every target is asked at."""
+    """Replace the HTTP client by simulated servers, by ``host:port``."""
     network = Network()
     monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
     return network

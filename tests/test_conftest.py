@@ -5,7 +5,7 @@ import asyncio
 from tests.conftest import what_is_left
 
 
-async def test_a_task_that_is_left_is_found():
+async def test_a_leaked_task_is_found():
     task = asyncio.create_task(asyncio.Event().wait())
     assert "Event.wait" in " ".join(what_is_left())
     task.cancel()
@@ -13,7 +13,7 @@ async def test_a_task_that_is_left_is_found():
     assert what_is_left() == []
 
 
-async def test_a_connection_that_is_left_is_found_on_both_sides(until):
+async def test_a_leaked_connection_is_found_on_both_sides(until):
     accepted = []
     server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
     _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -25,7 +25,7 @@ async def test_a_connection_that_is_left_is_found_on_both_sides(until):
     assert what_is_left() == []
 
 
-async def test_a_socket_that_still_listens_is_found():
+async def test_a_leaked_listening_socket_is_found():
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     assert [one.partition(" ")[0] for one in what_is_left()] == ["socket"]
     server.close()

@@ -1,4 +1,4 @@
-"""What no build can check: that the Dockerfile stays safe, and its locks in step with pyproject.toml."""
+"""The Dockerfile stays safe and its locks match pyproject.toml, which no build can check."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_stage_begins_with_the_base_an_earlier_stage_or_nothing():
     assert texts("FROM")[-1] == "scratch"
 
 
-def test_the_user_is_a_number_for_runasnonroot_and_the_one_that_owns_the_state():
+def test_the_user_is_numeric_for_runasnonroot_and_owns_the_state():
     assert texts("USER") == [f"{USER}:{USER}"]
     assert USER > 0
 
@@ -78,7 +78,7 @@ def test_the_port_is_the_programs_default():
     assert texts("EXPOSE") == [DEFAULT_ADDRESS.removeprefix(":")]
 
 
-def test_a_release_fills_in_every_label_that_a_checkout_does_not_know():
+def test_a_release_sets_every_label_that_a_checkout_does_not_know():
     workflow = (CHECKOUT / ".github" / "workflows" / "release.yml").read_text()
     (labels,) = texts("LABEL")
     asked = set(re.findall(r"\$\{(\w+)\}", labels)) - {"BASE"}  # which has its digest in this file
@@ -86,7 +86,7 @@ def test_a_release_fills_in_every_label_that_a_checkout_does_not_know():
     assert asked <= set(re.findall(r"^ +(\w+)=\$\{\{ ", workflow, re.MULTILINE))
 
 
-def test_nothing_is_fetched_but_locked_packages():
+def test_only_locked_packages_are_fetched():
     assert not texts("ADD")
     for text in texts("RUN"):
         assert not re.search(r"\b(curl|wget|apt|apt-get|apk|git)\b|https?:", text)
@@ -95,7 +95,7 @@ def test_nothing_is_fetched_but_locked_packages():
             assert "--no-deps" in call
 
 
-def test_what_is_copied_is_sent_to_the_builder_and_is_there():
+def test_copied_files_exist_and_are_sent_to_the_builder():
     ignored = (CHECKOUT / ".dockerignore").read_text().splitlines()
     sent = [line[1:] for line in ignored if line.startswith("!")]
     assert "*" in ignored
@@ -114,7 +114,7 @@ def test_every_package_of_a_lock_has_digests(name):
 
 
 @pytest.mark.parametrize("name", ["requirements", "build"])
-def test_a_lock_names_no_place_to_get_packages_from(name):
+def test_a_lock_names_no_package_index(name):
     assert not re.search(
         r"https?:|--(extra-)?index-url|--find-links|file:", (CHECKOUT / "image" / f"{name}.lock").read_text()
     )
@@ -127,13 +127,13 @@ def image_requirements():
 
 
 @pytest.mark.parametrize("requirement", image_requirements(), ids=str)
-def test_the_lock_has_what_pyproject_asks_for(requirement):
+def test_the_lock_has_the_packages_of_pyproject(requirement):
     version, _ = locked("requirements").get(requirement.name, ("0", []))
     assert requirement.specifier.contains(version), "run `make lock`"
 
 
 @pytest.mark.parametrize("text", PYPROJECT["build-system"]["requires"])
-def test_the_lock_of_the_build_has_what_pyproject_asks_for(text):
+def test_the_lock_of_the_build_has_the_packages_of_pyproject(text):
     requirement = Requirement(text)
     version, _ = locked("build").get(requirement.name, ("0", []))
     assert requirement.specifier.contains(version), "run `make lock`"
@@ -148,7 +148,7 @@ def asked_for_by(name):
     return [requirement.name for requirement in asked if "extra" not in str(requirement.marker)]
 
 
-def test_the_lock_has_nothing_that_no_package_asks_for():
+def test_the_lock_has_only_required_packages():
     wanted, left = set(), [requirement.name for requirement in image_requirements()]
     while left:
         name = left.pop()

@@ -19,7 +19,7 @@ SEMANTICS = (DOCS / "semantics.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("word", [*State, *Verdict, *Action, *FindingName, *DropKind])
-def test_every_word_is_explained(word):
+def test_every_term_is_explained(word):
     assert f"`{word}`" in SEMANTICS
 
 

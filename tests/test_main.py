@@ -17,7 +17,7 @@ main()
 """
 
 
-def test_sigterm_ends_it_while_it_still_imports_with_the_status_of_a_signal():
+def test_sigterm_during_the_imports_exits_with_the_status_of_a_signal():
     # Without a handler the status would be the signal itself, and in a container nothing would happen at all.
     with subprocess.Popen([sys.executable, "-c", BUSY_IMPORT], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -26,13 +26,13 @@ def test_sigterm_ends_it_while_it_still_imports_with_the_status_of_a_signal():
         assert process.wait(timeout=30) == 128 + signal.SIGTERM
 
 
-def test_nothing_heavy_is_imported_before_the_handler_is_there():
+def test_no_large_module_is_imported_before_the_handler():
     script = "import sys, spec_decode_exporter.__main__; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
     assert "spec_decode_exporter.cli.main" not in loaded
     assert not {name.split(".")[0] for name in loaded} & {"aiohttp", "asyncio", "pydantic", "structlog"}
 
 
-def test_it_is_what_the_program_begins_with():
+def test_it_is_the_entry_point_of_the_program():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"spec-decode-exporter": "spec_decode_exporter.__main__:main"}

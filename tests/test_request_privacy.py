@@ -1,4 +1,4 @@
-"""What was asked, what was answered, and who asked is nowhere in the exporter, however it is sent."""
+"""Prompts, outputs and users are nowhere in the exporter, in any format of a request."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def service(tmp_path, clock):
     await service.close()
 
 
-async def test_nothing_of_a_prompt_or_a_user_is_told_logged_or_kept(service, tmp_path):
+async def test_no_prompt_or_user_is_exported_logged_or_stored(service, tmp_path):
     with capture_logs() as logged:
         async with aiohttp.ClientSession() as session:
             told = []
@@ -101,7 +101,7 @@ async def test_nothing_of_a_prompt_or_a_user_is_told_logged_or_kept(service, tmp
         assert USER not in text
 
 
-async def test_nothing_of_a_prompt_or_a_user_stays_in_memory(service):
+async def test_no_prompt_or_user_stays_in_memory(service):
     secret, user = SECRET[::-1], USER[::-1]
     body = json.dumps(RESPONSE).replace(SECRET, secret).replace(USER, user)
     async with aiohttp.ClientSession() as session:
@@ -123,6 +123,6 @@ async def test_nothing_of_a_prompt_or_a_user_stays_in_memory(service):
     assert len(seen) > 50
 
 
-def test_the_texts_that_are_looked_for_are_in_what_is_sent():
+def test_the_searched_texts_are_in_the_sent_requests():
     assert all(SECRET in body for body in BODIES)
     assert RESPONSE["user"] == USER

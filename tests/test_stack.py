@@ -48,7 +48,7 @@ def needs(program):
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
-def test_what_is_mounted_is_there_and_stays_as_it_is():
+def test_mounted_files_exist_and_are_read_only():
     for source, _, *options in mounts():
         if source.startswith("."):
             assert (CONFIG / source).exists(), source
@@ -69,7 +69,7 @@ def test_the_exporter_is_built_from_the_checkout():
     assert {name for name, service in SERVICES.items() if "build" in service} == ours
 
 
-def test_every_simulated_server_has_a_scenario_and_is_watched():
+def test_every_simulated_server_has_a_scenario_and_is_a_target():
     scenarios = {
         service["command"][-1] for service in SERVICES.values() if "simulate" in service.get("command", ())
     }
@@ -80,21 +80,21 @@ def test_every_simulated_server_has_a_scenario_and_is_watched():
     assert scraped("vllm") == SIMULATED
 
 
-def test_prometheus_scrapes_the_exporter_and_tells_alertmanager():
+def test_prometheus_scrapes_the_exporter_and_notifies_alertmanager():
     assert scraped("spec-decode") == {f"exporter{DEFAULT_ADDRESS}"}
     ((managers,),) = [entry["static_configs"] for entry in PROMETHEUS["alerting"]["alertmanagers"]]
     assert managers["targets"] == ["alertmanager:9093"]
     assert PROMETHEUS["global"]["scrape_interval"] == "15s"
 
 
-def test_prometheus_loads_every_rule_but_those_for_people_without_the_exporter():
+def test_prometheus_loads_every_rule_except_those_without_the_exporter():
     folder = CONFIG / "prometheus"
     loaded = {path for pattern in PROMETHEUS["rule_files"] for path in folder.glob(pattern)}
     shipped = {*folder.glob("alerts/*.yml"), *folder.glob("rules/*.yml")}
     assert {path.name for path in shipped - loaded} == {"raw-counters.yml"}
 
 
-def test_prometheus_keeps_what_alerts_look_back_to():
+def test_prometheus_retains_the_range_of_alerts():
     (retention,) = [word for word in SERVICES["prometheus"]["command"] if "retention" in word]
     assert retention.endswith("=3d")
 
@@ -112,12 +112,12 @@ def test_grafana_finds_prometheus_and_the_dashboards():
 
 
 @needs("promtool")
-def test_prometheus_takes_its_configuration():
+def test_prometheus_accepts_its_configuration():
     check(["promtool", "check", "config", CONFIG / "prometheus" / "prometheus.yml"])
 
 
 @needs("amtool")
-def test_alertmanager_takes_its_configuration():
+def test_alertmanager_accepts_its_configuration():
     check(["amtool", "check-config", CONFIG / "alertmanager" / "alertmanager.yml"])
 
 
@@ -135,7 +135,7 @@ def receiver():
     return module
 
 
-def test_the_receiver_is_where_alertmanager_sends_to(receiver):
+def test_alertmanager_sends_to_the_receiver(receiver):
     config = read(CONFIG / "alertmanager" / "alertmanager.yml")
     urls = {urlsplit(hook["url"]) for each in config["receivers"] for hook in each["webhook_configs"]}
     assert {(url.hostname, url.port) for url in urls} == {receiver.ADDRESS}

@@ -40,11 +40,11 @@ def jobs():
 
 
 @pytest.mark.parametrize("text", sorted(set(used())))
-def test_every_action_is_fixed_by_its_commit_and_says_which_version_that_is(text):
+def test_every_action_is_pinned_by_its_commit_with_a_comment_of_the_version(text):
     assert text.startswith("./.github/workflows/") or ACTION.fullmatch(text), text
 
 
-def test_an_action_is_the_same_wherever_it_is_used():
+def test_an_action_has_the_same_version_everywhere():
     matches = [ACTION.fullmatch(text) for text in used()]
     fixed = {(match["name"], match["commit"], match["version"]) for match in matches if match}
     assert len(fixed) > 5
@@ -52,19 +52,19 @@ def test_an_action_is_the_same_wherever_it_is_used():
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_do_nothing_but_what_its_jobs_ask_for(path):
+def test_a_workflow_has_only_the_permissions_of_its_jobs(path):
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {}
 
 
 @pytest.mark.parametrize("job", jobs())
-def test_a_job_says_what_it_may_and_ends_some_time(job):
+def test_a_job_has_permissions_and_a_timeout(job):
     assert job["permissions"]
     assert set(job["permissions"].values()) <= {"read", "write"}
     assert "uses" in job or 0 < job["timeout-minutes"] <= 60
 
 
 @pytest.mark.parametrize("job", jobs())
-def test_what_is_signed_is_signed_by_the_release_alone_and_nothing_of_a_request_gets_into_a_shell(job):
+def test_only_the_release_signs_and_no_text_of_a_request_reaches_a_shell(job):
     for step in job.get("steps", ()):
         assert "${{" not in step.get("run", ""), step
         if step.get("uses", "").startswith("actions/checkout@"):
@@ -82,19 +82,19 @@ def test_the_cluster_s_program_and_image_are_fixed_and_the_tests_of_the_chart_ru
     assert runs[-1] == "make e2e-k8s"
 
 
-def test_nobody_elses_request_runs_with_rights():
+def test_pull_requests_of_forks_run_without_permissions():
     for path in WORKFLOWS:
         triggers = yaml.safe_load(path.read_text(encoding="utf-8"))[True]  # `on` is a yes to YAML 1.1
         assert not {"pull_request_target", "workflow_run", "issue_comment"} & set(triggers)
 
 
-def test_no_secret_is_used_but_the_jobs_own_token():
+def test_the_only_secret_is_the_jobs_own_token():
     for path in WORKFLOWS:
         assert set(re.findall(r"secrets\.(\w+)", path.read_text(encoding="utf-8"))) <= {"GITHUB_TOKEN"}
 
 
 def test_every_file_in_which_the_repository_s_address_is_missing_is_named():
-    """Those apart that `make docs` writes."""
+    """Except for files that `make docs` writes."""
     releasing = (CHECKOUT / "docs" / "releasing.md").read_text(encoding="utf-8")
     (placeholder,) = set(re.findall(r"https://example\.org/spec-decode-exporter", releasing))
     written = re.compile(
@@ -134,7 +134,7 @@ def locked():
     return [(Requirement(entry.split(" --hash")[0]), entry.count("--hash=sha256:")) for entry in entries]
 
 
-def test_every_lock_is_held_against_the_advisories():
+def test_every_lock_is_checked_against_the_advisories():
     locks = {path for place in ("*.lock", "image/*.lock", "tests/**/*.lock") for path in CHECKOUT.glob(place)}
     makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
     (named,) = re.findall(r"^LOCKS *:= (.+)", makefile, re.MULTILINE)
@@ -146,7 +146,7 @@ def test_every_lock_is_held_against_the_advisories():
 
 
 @pytest.mark.parametrize("name", ["prometheus", "prometheus-alertmanager", "slowhttptest"])
-def test_the_public_ci_installs_what_tests_would_be_skipped_without(name):
+def test_the_public_ci_installs_every_optional_program_of_the_tests(name):
     public = (CHECKOUT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     (line,) = re.findall("apt-get install .*", public)
     assert name in line.split()
@@ -158,14 +158,14 @@ def groups():
     return [Requirement(text) for name, texts in listed if name != "bench" for text in texts]
 
 
-def test_every_package_that_tests_and_releases_run_with_has_digests_and_no_place():
+def test_every_locked_package_of_tests_and_releases_has_digests_and_no_index():
     assert len(locked()) > 50
     assert all(digests for _, digests in locked())
     assert not re.search(r"https?:|index-url|--find-links|file:", (CHECKOUT / LOCKED).read_text())
 
 
 @pytest.mark.parametrize("requirement", groups(), ids=str)
-def test_that_lock_has_what_pyproject_asks_for(requirement):
+def test_the_lock_of_tests_has_the_packages_of_pyproject(requirement):
     versions = [
         next(iter(one.specifier)).version
         for one, _ in locked()

@@ -56,13 +56,15 @@ EXCLUDED: Final = (
 _PHRASES: Final = re.compile(
     r"(?<![\w-])(?:" + "|".join(f"({each})" for each in REPLACEMENTS) + r")(?![\w-])", re.IGNORECASE
 )
+_KEY: Final = re.compile(r'"[a-z_]+"')
+"""A key of JSON, such as a field of the API or of a state file, which keeps its name."""
 _TERMS: Final = tuple(REPLACEMENTS.values())
 
 
 def violations(name: str, text: str) -> Iterator[str]:
-    """Yield every violation in a file as ``name:line: what is wrong``."""
+    """Yield every violation in a file as ``name:line: problem``. A quoted word is a key and not a word."""
     for number, line in enumerate(text.splitlines(), 1):
-        for found in _PHRASES.finditer(line):
+        for found in _PHRASES.finditer(_KEY.sub('""', line)):
             yield f"{name}:{number}: {found[0]!r}: write {_TERMS[(found.lastindex or 1) - 1]}"
     if name.endswith(".py"):
         yield from _openings(name, text)

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md and the JSON Schema from the schema, so that they cannot fall behind it."""
+"""Generate docs/configuration.md and the JSON Schema from the schema of the configuration."""
 
 from __future__ import annotations
 
@@ -28,70 +28,64 @@ _INTRODUCTION: Final = """\
 
 <!-- Generated from exporter/spec_decode_exporter/config by `make docs`. Change the descriptions there. -->
 
-The exporter needs no configuration: without one it watches a vLLM at `http://localhost:8000/metrics`.
-`--config.file=FILE` names a file in YAML. `spec-decode-exporter check-config FILE` lists every mistake
-in it, each with its line, a hundred at most; it may have 4 MiB.
-[config/exporter.yml](../config/exporter.yml) is a small example,
-[config/exporter-full.yml](../config/exporter-full.yml) shows every key. Editors that know JSON Schema
-can check a file as it is written: put `# yaml-language-server: $schema=PATH` with the path of
-[configuration.schema.json](configuration.schema.json) into its first line.
+The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
+`--config.file=FILE` names a YAML file of up to 4 MiB. `spec-decode-exporter check-config FILE` lists every
+mistake in it with its line, up to a hundred. [config/exporter.yml](../config/exporter.yml) is a small
+example, [config/exporter-full.yml](../config/exporter-full.yml) contains every key. To check a file in an
+editor, write `# yaml-language-server: $schema=PATH` into its first line, with the path of
+[configuration.schema.json](configuration.schema.json).
 
-Without a file, flags say the little that a sidecar needs: `--target`, `--poll.interval`, `--state.file`,
+- **Durations** have Prometheus' syntax, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
+- **Sizes** are in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).
+- **Parameters** of a model have a unit or none: `500M`, `1.5B`, `8000000000`.
+- **Variables**: `${NAME}` in a value is an environment variable, `$$` a dollar sign. An unset variable is a
+  mistake. Quote the value inside `[…]` and `{…}`.
+- **Secrets** are not allowed in the file. Name a file that holds the secret, or write `${NAME}` and nothing
+  else. The exporter never shows them: not on `/config`, not in the log.
+- **Paths** are relative to the directory of the configuration file. Paths in flags are relative to the
+  working directory.
+- An unknown or repeated key is a mistake. A key without a value counts as absent.
+- Files with secrets, certificates or target lists are read again when they change.
+
+To reload the file, send SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`. With
+`--config.auto-reload` the exporter reloads within 5 s of a change, for example after Kubernetes updates a
+ConfigMap. After a mistake the old configuration stays in effect. Unchanged targets keep their windows.
+
+**Without a file**, flags configure a sidecar: `--target`, `--poll.interval`, `--state.file`,
 `--cost.draft-cost-ratio` or `--cost.draft-parameters` with `--cost.target-parameters`, and
-`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`. Each is
-an environment variable too: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag goes before the file's key; those
-about targets stand in the place of a file.
+`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`. Each flag
+is also an environment variable: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag overrides the key of the file.
+Flags about targets are allowed only without a file.
 
-With or without a file, `--speculative.config` says in vLLM's own words, those of `--speculative-config`, how
-the configured targets speculate that do not say it themselves, and `--shard.index` and `--shard.count` say
-which part of all targets is watched. Who may see the exporter's own pages is said in a file of its own,
-`--web.config.file`: [web.md](web.md).
-
-- **Durations** are written as in Prometheus, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
-- **Sizes** too, in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).
-- **Parameters** of a model are written with or without a unit: `500M`, `1.5B`, `8000000000`.
-- **Variables**: `${NAME}` in a value stands for an environment variable, `$$` for a dollar. A variable
-  that is not set is a mistake. Put the value in quotes inside `[…]` and `{…}`.
-- **Secrets** never stand in the file. Name a file that holds the secret, or write `${NAME}` and nothing
-  else. They are never shown: not on `/config`, not in the log.
-- **Paths** are relative to the directory of the configuration file, that of a flag to where the exporter was
-  started.
-- A key that is not known, or is there twice, is a mistake. A key without a value is as good as absent.
-- A key that holds a path to a secret, a certificate or a list of targets is read again when that file
-  changes.
-
-SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`, reads the file again; with `--config.auto-reload`
-that happens by itself within 5 s of a change, as when Kubernetes updates a ConfigMap. If there is a mistake
-in it, the old configuration stays in effect. Targets that did not change keep their windows.
+**With or without a file**, `--speculative.config` takes vLLM's own `--speculative-config`, for keys that the
+configured targets do not set. `--shard.index` and `--shard.count` select the part of the targets. Access to
+the exporter's own pages has its own file, `--web.config.file`: [web.md](web.md).
 """
 
 _DISCOVERED: Final = f"""\
-How a discovered server becomes a target:
+Rules for discovered servers:
 
-- Lists name it as `host:port`. The labels `__scheme__`, `__metrics_path__` and `__param_<name>` say how
-  to ask it, `target` gives it a name (otherwise `host:port`), `method` says how it speculates. Other labels
-  that begin with `__` are left out, and so are labels that a target may not have, with a warning.
-- Pods that the API of Kubernetes names have the labels `namespace` and `pod`, are called `namespace/pod`
-  and speculate as the arguments of their containers say; see [Kubernetes discovery](kubernetes-discovery.md).
-- A page that is found in several ways is watched once, under the name that it was found with first:
-  `targets` come before `files`, these before `http`, these before `dns`, these before
-  `kubernetes`. Its labels are put together,
-  the first value counts.
-- A second page of the same name is called `host:port` of its address; if that is taken too,
-  `host:port/path`, and after that a number is added.
-- A list that cannot be fetched or read leaves the targets as they are. The log says when that begins and
-  ends.
-- Credentials are sent to the host of the list entry, the DNS record or the pod, and to no other. A scheme
-  other than `http` and `https`, or a path that could lead elsewhere, rejects the list or leaves out the pod.
+- Lists name a server as `host:port`. The labels `__scheme__`, `__metrics_path__` and `__param_<name>` set its
+  URL, `target` its name (by default `host:port`), `method` its method. Other labels that begin with `__` are
+  ignored. Labels that a target may not have are dropped with a warning.
+- Pods have the labels `namespace` and `pod` and the name `namespace/pod`. The arguments of their containers
+  describe their speculation; see [Kubernetes discovery](kubernetes-discovery.md).
+- A page that several lists contain is polled once, under its first name. The order is `targets`, `files`,
+  `http`, `dns`, `kubernetes`. Its labels are merged; the first value counts.
+- A second page of the same name is named after `host:port` of its URL, then `host:port/path`, then with a
+  number.
+- If a list cannot be fetched or read, its targets stay. The log reports the beginning and the end.
+- Credentials are sent only to the host of the list entry, the DNS record or the pod. A scheme other than
+  `http` and `https`, or a path that leads to another host, rejects the list or omits the pod.
 - A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most.
   The labels that discovery gives to a target have {MOST_LABEL_CHARACTERS:,} characters together.
-  All targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped,
+  All targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped
   with a warning.
 """
 
 
 class _Untitled(GenerateJsonSchema):
-    """Keeps the titles that name a kind of value, and makes none up for keys."""
+    """Keeps the titles of types, and generates none for keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002  as in pydantic
         return False
@@ -117,7 +111,7 @@ def markdown() -> str:
 def _sections(
     section: type[Section], path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], type[Section]]]:
-    """Yield the sections below ``section`` in the order of their keys; the HTTP keys come at the end."""
+    """Yield the sections below ``section`` in the order of their keys, HTTP keys last."""
     for name in _own_fields(section):
         for below in models_in(section.model_fields[name].annotation):
             if issubclass(below, Section):
@@ -128,7 +122,7 @@ def _sections(
 def _once(
     sections: Iterable[tuple[tuple[str, ...], type[Section]]],
 ) -> Iterator[tuple[tuple[str, ...], type[Section]]]:
-    """Leave out what was explained before: a target's own `policy` has the keys of the general one."""
+    """Omit repeated sections: a target's own `policy` has the keys of the general one."""
     explained: set[type[Section]] = set()
     for path, section in sections:
         if section not in explained:
@@ -151,8 +145,8 @@ def _heading(path: tuple[str, ...], section: type[Section]) -> str:
 def _http() -> str:
     introduction = (
         "## HTTP and TLS\n\n"
-        "How to ask a server, with the names and the meaning that Prometheus' `scrape_config` gives them. "
-        "They stand beside the `url` of a target.\n"
+        "HTTP settings of a server, with the names and meanings of Prometheus' `scrape_config`. The keys are "
+        "beside the `url` of a target.\n"
     )
     tables = [_rows(HttpSettings, list(HttpSettings.model_fields))]
     for path, section in _sections_of_http():
@@ -182,7 +176,7 @@ def _rows(section: type[Section], names: list[str]) -> str:
 
 
 def _kind(schema: dict[str, Any], field: FieldInfo) -> str:
-    """Say what a key holds, in a word or two."""
+    """Return the type of a key in a word or two."""
     literals = [value for value in _literals(field.annotation) if isinstance(value, str)]
     if literals:
         return ", ".join(f"`{value}`" for value in literals)
@@ -207,7 +201,7 @@ def _literals(annotation: object) -> tuple[object, ...]:
 
 
 def _default(section: type[Section], name: str) -> str:
-    """Write a default as it would stand in the file; nothing for what is a section or may be left out."""
+    """Write a default in the syntax of the file; empty for a section or an optional key."""
     field = section.model_fields[name]
     if field.is_required():
         return "required"
@@ -220,7 +214,7 @@ def _default(section: type[Section], name: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the documentation and the JSON Schema to the two paths given."""
+    """Write the documentation and the JSON Schema to two paths."""
     documentation, schema = map(Path, arguments)
     documentation.write_text(markdown(), encoding="utf-8")
     schema.write_text(json_schema(), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""A Prometheus exporter that says what vLLM's speculative-decoding counters mean now.
+"""Prometheus exporter that evaluates vLLM's speculative decoding over sliding windows.
 
-From a program, ``spec_decode_exporter.observe("localhost:8000")`` observes a server for a while and returns
-what it measured.
+From a program, ``spec_decode_exporter.observe("localhost:8000")`` observes a server for 30 seconds and
+returns its measurements.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["REVISION", "__version__", "observe", "observe_async"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  what the module has under that name
-    """Import the functions for programs where they are asked for: the commands need no more than they use."""
+def __getattr__(name: str) -> Any:  # noqa: ANN401  any attribute
+    """Import the public functions on use, so that a command imports no more than it needs."""
     if name in ("observe", "observe_async"):
         from spec_decode_exporter.reports.observe import session
 

@@ -1,4 +1,4 @@
-"""Where the program begins: a request to stop is heeded while the rest is still being imported."""
+"""Entry point: handles SIGTERM also while the rest of the program is imported."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import FrameType
 
 def main() -> None:
     """Run the command line, which sets its own handlers once it serves."""
-    # The first process of a container is ended by no signal that it does not handle, and the imports take
-    # half a second: a pod that is deleted just then would be waited for until its grace period is over.
+    # The first process of a container ignores signals that it does not handle, and the imports take half a
+    # second: a pod that is deleted during that time would run until the end of its grace period.
     signal.signal(signal.SIGTERM, _end)
     from spec_decode_exporter.cli.main import main as run
 
@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End as a shell says that a program ended by this signal did."""
+    """Exit with the status of a shell for a program that this signal ended."""
     del frame
     os._exit(128 + number)
 

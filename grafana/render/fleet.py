@@ -16,7 +16,7 @@ Section = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A scenario of the simulator, with another model's name, and what the exporter is told about it."""
+    """A scenario of the simulator with another model's name, and its target in the configuration."""
 
     name: str
     scenario: str

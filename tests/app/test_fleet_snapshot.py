@@ -1,4 +1,4 @@
-"""What is taken down of the fleet at a moment."""
+"""Snapshots of the fleet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fleet:
         return iter(())
 
 
-async def test_what_happens_while_a_snapshot_is_taken_comes_after_its_last_event(clock):
+async def test_events_during_a_snapshot_come_after_its_last_event(clock):
     events = EventLog("a1")
     events.record(Event("target_recovered", {"failed_polls": 1}), 0.0, "one")
     fleet = Fleet(events)

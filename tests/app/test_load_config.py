@@ -40,7 +40,7 @@ def test_an_unknown_metric_is_a_mistake_of_the_configuration(mistakes):
 def test_a_reference_file_and_a_wrong_key_are_reported_together(mistakes):
     first, second = mistakes("reference: {file: missing.json}\nwindow: [30s]")
     assert first.startswith("1: reference.file cannot be used: ")
-    assert second.startswith("2: window is not a key")
+    assert second.startswith("2: window is not a known key")
 
 
 @pytest.fixture(name="saved")
@@ -84,7 +84,7 @@ def test_a_file_of_several_models_needs_a_name(read, mistakes, saved, references
     assert mistakes("reference: {file: before.json, model_name: c}") == [f"1: {expected}"]
 
 
-def test_a_file_that_changed_is_another_reference(read, saved, references):
+def test_a_changed_file_is_another_reference(read, saved, references):
     saved(references["steady"])
     before = read("reference: {file: before.json}")
     assert read("reference: {file: before.json}") == before
@@ -92,7 +92,7 @@ def test_a_file_that_changed_is_another_reference(read, saved, references):
     assert read("reference: {file: before.json}") != before
 
 
-def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(mistakes, tmp_path):
+def test_an_unusable_file_is_a_mistake_of_the_configuration(mistakes, tmp_path):
     (tmp_path / "before.json").write_text("{}")
     for name, problem in (("before.json", "is not a usable reference"), ("missing.json", "cannot be read")):
         (expected,) = mistakes(f"log: {{}}\nreference:\n  file: {name}")

@@ -104,7 +104,7 @@ async def polled(server, clock, until, times):
         await clock.advance(0.0, turns=200)
 
 
-async def test_what_is_polled_is_served(service, server, clock, until):
+async def test_polled_counters_are_served(service, server, clock, until):
     await polled(server, clock, until, 4)
     found = await samples(service)
     assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
@@ -124,7 +124,7 @@ async def test_a_reload_keeps_the_windows_of_a_target_and_gives_it_its_new_label
     assert found["spec_decode_drafts_total", "one", "", "", "z"] == 10 * (server.polls - 1)
 
 
-async def test_a_broken_configuration_changes_nothing(service, server, clock, until, file):
+async def test_an_invalid_configuration_changes_nothing(service, server, clock, until, file):
     await polled(server, clock, until, 2)
     good = file.read_text()
     file.write_text(good + "poll: {interval: never}\n")
@@ -155,7 +155,7 @@ async def test_a_target_that_left_the_configuration_is_no_longer_polled_or_serve
     assert not any(key[1] == "one" for key in await samples(service))
 
 
-async def test_targets_found_in_a_file_are_watched(service, server, clock, until, file, tmp_path):
+async def test_targets_of_a_file_are_monitored(service, server, clock, until, file, tmp_path):
     host = server.url.removeprefix("http://").removesuffix("/metrics")
     (tmp_path / "found.yml").write_text(f"- targets: ['{host}']\n  labels: {{zone: b}}\n")
     file.write_text("discovery:\n  files: ['found.yml']\n")
@@ -178,7 +178,7 @@ async def test_an_exporter_is_ready_although_no_server_answers(file, clock):
         await service.close()
 
 
-async def test_a_configuration_that_cannot_be_read_ends_the_start(tmp_path, clock):
+async def test_an_unreadable_configuration_ends_the_start(tmp_path, clock):
     with pytest.raises(ConfigError):
         Service(lambda: load(tmp_path / "none.yml", environ={}), Options([]), clock)
 
@@ -253,15 +253,15 @@ class TestLearnedState:
     ):
         await polled(server, clock, until, 40)
         await service.close()
-        learned = usual(remembering)
+        learned = baseline_drafts(remembering)
         assert learned > 100
         again = Service(lambda: load(file, environ={}), service._options, clock)
         await again.start()
         await polled(server, clock, until, polls)
         await again.close()
-        assert usual(remembering) >= learned
+        assert baseline_drafts(remembering) >= learned
 
-    async def test_of_a_target_that_left_is_kept(self, remembering, service, server, clock, until, file):
+    async def test_of_a_removed_target_is_kept(self, remembering, service, server, clock, until, file):
         await polled(server, clock, until, 2)
         file.write_text("discovery:\n  files: [nothing-*.yml]\nstate: {file: state.json}\n")
         await service.reload()
@@ -294,7 +294,7 @@ class TestLearnedState:
             ("saving", "one")
         ]
 
-    async def test_is_saved_later_if_something_raises_and_the_log_says_so_once(
+    async def test_is_saved_later_if_a_save_raises_which_is_logged_once(
         self, remembering, service, server, clock, until, monkeypatch
     ):
         await polled(server, clock, until, 2)
@@ -333,8 +333,8 @@ class TestLearnedState:
         assert remembering.exists()
 
 
-def usual(file):
-    """How many drafts the baseline in a state file is made of."""
+def baseline_drafts(file):
+    """Return the number of drafts in the baseline of a state file."""
     (saved,) = json.loads(file.read_text())["data"]["engines"]
     return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
 
@@ -349,7 +349,7 @@ async def test_an_engine_that_cannot_be_evaluated_is_served_with_what_was_counte
     assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
 
 
-async def test_a_snapshot_names_what_was_found(service, server, clock, until):
+async def test_a_snapshot_contains_labels_and_findings(service, server, clock, until):
     await polled(server, clock, until, 3)
     status, text = await get(service, "api/v1/snapshot")
     (engine,) = json.loads(text)["engines"]
@@ -389,7 +389,7 @@ class TestAFileThatIsWatched:
     def events(service):
         return [entry["event"] for entry in service.log if entry["event"].startswith("reload")]
 
-    async def test_is_reloaded_when_the_link_has_another_aim(self, watching, clock, file):
+    async def test_is_reloaded_when_the_link_has_another_target(self, watching, clock, file):
         text = file.read_text()
         self.swap(watching, "second.yml", text.replace("one", "two"))
         await clock.advance(5.0)
@@ -405,7 +405,7 @@ class TestAFileThatIsWatched:
         assert looks == [watching.mounted] * 3
         assert self.events(watching) == []
 
-    async def test_with_a_mistake_is_told_once_and_the_old_stays_until_it_is_mended(
+    async def test_with_a_mistake_is_logged_once_and_the_old_one_stays_until_it_is_corrected(
         self, watching, clock, file
     ):
         text = file.read_text()
@@ -420,9 +420,7 @@ class TestAFileThatIsWatched:
         await clock.advance(5.0)
         assert self.events(watching) == ["reload_failed", "reloaded"]
 
-    async def test_that_was_refused_for_a_missing_secret_is_taken_once_that_is_there(
-        self, watching, clock, file
-    ):
+    async def test_with_a_missing_secret_is_adopted_once_the_secret_exists(self, watching, clock, file):
         self.swap(
             watching, "second.yml", file.read_text() + "    basic_auth: {username: u, password_file: late}\n"
         )
@@ -432,13 +430,13 @@ class TestAFileThatIsWatched:
         await clock.advance(5.0)
         assert self.events(watching) == ["reload_failed", "reloaded"]
 
-    async def test_that_is_gone_is_a_mistake_as_any(self, watching, clock):
+    async def test_that_is_missing_is_a_mistake(self, watching, clock):
         watching.mounted.unlink()
         await clock.advance(5.0)
         assert self.events(watching) == ["reload_failed"]
 
 
-async def test_requests_are_taken_after_a_reload_and_evaluated_by_what_drafting_costs_their_model(
+async def test_requests_are_accepted_after_a_reload_and_evaluated_by_the_cost_of_their_model(
     service, server, clock, until, file
 ):
     record = {
@@ -480,7 +478,7 @@ async def test_the_server_beside_it_may_send_its_requests_through_a_unix_socket(
     assert not (tmp_path / "exporter.sock").exists()
 
 
-async def test_only_hosts_that_are_allowed_are_answered(file, clock):
+async def test_only_allowed_hosts_are_served(file, clock):
     options = Options(
         [parse_address("127.0.0.1:0")], allowed_hosts=AllowedHosts.parse(["exporter.example.com"])
     )

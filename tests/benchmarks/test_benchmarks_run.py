@@ -49,7 +49,7 @@ def fixture_loaded(monkeypatch):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_every_benchmark_can_be_imported_and_says_how_it_is_used(name, loaded, monkeypatch, capsys):
+def test_every_benchmark_can_be_imported_and_documents_its_use(name, loaded, monkeypatch, capsys):
     module = loaded(name)
     if name in PARTS:
         return
@@ -76,7 +76,7 @@ def test_its_cheapest_form_runs_without_an_internal_error(name):
     assert done.stdout
 
 
-async def test_the_clients_that_are_compared_fetch_pages(monkeypatch):
+async def test_the_compared_clients_fetch_pages(monkeypatch):
     monkeypatch.chdir(CHECKOUT)
     with PageServer() as server:
         (url,) = poll_cpu.urls(server.port, 1, "filtered")
@@ -87,7 +87,7 @@ async def test_the_clients_that_are_compared_fetch_pages(monkeypatch):
         assert len(server.lateness()) == 1
 
 
-def test_the_exporter_that_is_watched_tells_its_tasks(monkeypatch, tmp_path):
+def test_the_measured_exporter_reports_its_tasks(monkeypatch, tmp_path):
     monkeypatch.chdir(CHECKOUT)
     (tmp_path / "exporter.yml").write_text("targets: []\n")
     arguments = ("run", f"--config.file={tmp_path}/exporter.yml", "--web.listen-address=127.0.0.1:0")
@@ -96,25 +96,25 @@ def test_the_exporter_that_is_watched_tells_its_tasks(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("page", ["whole", "filtered"])
-def test_the_exporter_takes_the_configuration_that_costs_are_measured_with(page):
+def test_the_exporter_accepts_the_configuration_of_the_cost_benchmark(page):
     with poll_cpu.exporter(1, 3, page) as command:
         (path,) = [word.partition("=")[2] for word in command if word.startswith("--config.file=")]
         assert len(load(Path(path), environ={}).targets) == 3
 
 
-def test_the_exporter_takes_the_configuration_of_the_soak(monkeypatch, tmp_path):
+def test_the_exporter_accepts_the_configuration_of_the_soak(monkeypatch, tmp_path):
     monkeypatch.setattr(soak, "Counted", mock.Mock())
     monkeypatch.setattr(soak, "TargetList", mock.Mock(return_value=mock.Mock(url="http://127.0.0.1:1/")))
     soak.Soak(soak.COMING_AND_GOING + 3, mock.Mock(port=1), tmp_path)
     assert len(load(tmp_path / "exporter.yml", environ={}).targets) == 3
 
 
-def test_a_program_that_is_missing_is_named():
+def test_a_missing_program_is_named():
     with pytest.raises(SystemExit, match="not installed: no-such-program"):
         process.require("no-such-program")
 
 
-def test_all_benchmarks_run_although_one_fails(monkeypatch, capsys):
+def test_all_benchmarks_run_if_one_fails(monkeypatch, capsys):
     ends = [SystemExit(0), SystemExit(2), SystemExit("not installed: x"), ModuleNotFoundError("numpy")]
     run = mock.Mock(side_effect=[*ends, *({} for _ in everything.names())])
     monkeypatch.setattr(everything.runpy, "run_module", run)
@@ -165,7 +165,7 @@ class TestWithNumpy:
         drops = loaded("drops")
         assert drops.fall(random, drops.Cell(drops.SPREADS[0], drops.PLACES[0], drops.RATES[0])) is not None
 
-    def test_modes_are_looked_for(self, random, loaded):
+    def test_modes_are_searched(self, random, loaded):
         modes = loaded("modes")
         assert modes.two(random, 0.0, modes.LENGTHS[-1], 200)
         assert (

@@ -14,13 +14,13 @@ def run(*words):
     )
 
 
-def test_check_config_says_what_is_good(tmp_path):
+def test_check_config_prints_that_a_file_is_valid(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("targets:\n  - url: http://a:1\n")
     found = run("check-config", str(file))
     assert (found.returncode, found.stderr) == (0, "")
     assert "1 targets" not in found.stdout
-    assert found.stdout == f"{file}: good, watches 1 target\n"
+    assert found.stdout == f"{file}: valid, 1 target\n"
 
 
 def test_check_config_lists_every_mistake_and_fails(tmp_path):
@@ -33,7 +33,7 @@ def test_check_config_lists_every_mistake_and_fails(tmp_path):
     assert f"{file}:5: targets[0].url" in found.stderr
 
 
-def test_a_web_configuration_is_checked_as_one(tmp_path):
+def test_a_web_configuration_is_checked_by_its_own_schema(tmp_path):
     file = tmp_path / "web.yml"
     file.write_text("rate_limit: {interval: 1s, burst: 5}\n")
     assert run("check-config", "--web", str(file)).returncode == 0

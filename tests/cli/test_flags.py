@@ -6,7 +6,7 @@ from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
 
 
-def test_a_switch_that_the_environment_sets_can_be_taken_back():
+def test_a_flag_overrides_a_switch_of_the_environment():
     environ = {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "true"}
     assert parse(["--no-web.enable-lifecycle"], environ).web_enable_lifecycle is False
 
@@ -16,6 +16,6 @@ def test_listen_addresses_repeat():
     assert arguments.web_listen_address == [":1", "[::1]:2"]
 
 
-def test_a_switch_that_is_neither_true_nor_false_is_refused():
+def test_a_switch_that_is_neither_true_nor_false_is_rejected():
     with pytest.raises(UsageError, match="WEB_ENABLE_LIFECYCLE is 'maybe'"):
         parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "maybe"})

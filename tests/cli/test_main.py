@@ -54,7 +54,7 @@ def test_the_help_names_every_flag():
     assert "SPEC_DECODE_EXPORTER_WEB_LISTEN_ADDRESS" in text
 
 
-def test_the_version_is_said_without_a_command():
+def test_the_version_is_printed_without_a_command():
     found = run("--version")
     assert found.returncode == 0
     assert found.stdout.startswith("spec-decode-exporter ")
@@ -64,7 +64,7 @@ def test_a_command_is_described_in_a_sentence_that_keeps_the_names_in_it():
     assert "Print the file with which vLLM reports its requests." in run("middleware", "--help").stdout
 
 
-def test_a_simulator_is_not_in_the_memory_of_a_sidecar():
+def test_run_does_not_import_the_simulator():
     code = (
         "import sys, spec_decode_exporter.cli.main as cli; cli.parse(['run'], {});"
         "print('spec_decode_exporter.simulator.simulated_server' in sys.modules)"
@@ -75,6 +75,6 @@ def test_a_simulator_is_not_in_the_memory_of_a_sidecar():
     assert found.stdout == "False\n"
 
 
-def test_an_unknown_command_is_named_with_those_that_exist():
+def test_an_unknown_command_is_reported_with_the_known_ones():
     with pytest.raises(UsageError, match=r"bogus.*run, check-config, .*observe"):
         parse(["bogus"], {})

@@ -13,7 +13,7 @@ def configured(*words, **environ):
     return read_config(arguments, environ)
 
 
-def test_without_an_address_the_server_beside_is_watched():
+def test_without_a_url_the_local_server_is_the_target():
     assert [target.url for target in configured().targets] == ["http://localhost:8000/metrics"]
 
 
@@ -28,33 +28,33 @@ def test_without_an_address_the_server_beside_is_watched():
         ("vllm:8000/own/path", "http://vllm:8000/own/path"),
     ],
 )
-def test_an_address_may_be_as_short_as_people_write_it(given, asked):
+def test_a_url_may_be_abbreviated(given, asked):
     assert [target.url for target in configured(given).targets] == [asked]
 
 
 @pytest.mark.parametrize("given", ["ftp://vllm", "http://", "http://[", "http://user:secret@vllm", "a b"])
-def test_what_is_no_address_is_refused_and_not_repeated(given):
+def test_an_invalid_url_is_rejected_and_not_repeated(given):
     with pytest.raises(ConfigError, match=r"targets\[0\]") as refused:
         configured(given)
     assert "secret" not in str(refused.value)
 
 
-def test_pages_of_one_host_are_told_apart_by_their_paths():
+def test_pages_of_one_host_are_named_after_their_paths():
     assert [target.called for target in configured("a:1/x", "a:1/y").targets] == ["a:1/x", "a:1/y"]
 
 
-def test_what_the_flags_say_of_speculation_and_cost_holds_for_every_server():
+def test_flags_of_speculation_and_cost_apply_to_every_server():
     config = configured("a:1", "b:1", "--speculative.method", "eagle3", "--cost.draft-cost-ratio", "0.05")
     assert [target.speculative.method for target in config.targets] == ["eagle3", "eagle3"]
     assert config.cost.draft_cost_ratio == 0.05
 
 
-def test_vllms_own_argument_is_understood():
+def test_vllms_own_argument_is_parsed():
     config = configured("a:1", "--speculative.config", '{"method": "ngram", "num_speculative_tokens": 3}')
     assert (config.targets[0].speculative.method, config.targets[0].speculative.tokens) == ("ngram", 3)
 
 
-def test_variables_of_the_exporter_beside_it_hold_too():
+def test_variables_of_the_exporter_apply_too():
     config = configured("a:1", SPEC_DECODE_EXPORTER_COST_DRAFT_COST_RATIO="0.07")
     assert config.cost.draft_cost_ratio == 0.07
 
@@ -68,7 +68,7 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path):
     assert by_variable.authorization.credentials.get_secret_value() == "secret"
 
 
-def test_tls_can_be_told_whom_to_trust(tmp_path):
+def test_tls_flags_select_the_trusted_authorities(tmp_path):
     assert (
         configured("https://a", "--tls-config.insecure-skip-verify")
         .targets[0]
@@ -88,27 +88,27 @@ def file(tmp_path):
     return file
 
 
-def test_the_targets_of_a_file_are_watched_over_the_observations_own_window(file):
+def test_the_targets_of_a_file_are_observed_over_the_window_of_the_observation(file):
     config = configured("--config.file", str(file), "--for", "20s")
     assert [target.called for target in config.targets] == ["one"]
     assert config.windows == (20.0,)
     assert config.poll.interval == 1.0
 
 
-def test_addresses_take_the_place_of_a_files_targets_and_its_cost_holds(file):
+def test_urls_replace_the_targets_of_a_file_and_its_cost_applies(file):
     config = configured("two:1", "--config.file", str(file))
     assert [target.called for target in config.targets] == ["two:1"]
     assert config.cost.draft_cost_ratio == 0.1
 
 
-def test_a_file_that_leaves_the_targets_to_discovery_is_refused(tmp_path):
+def test_a_file_with_discovery_alone_is_rejected(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("discovery: {files: [targets.yml]}\n")
     with pytest.raises(UsageError, match="give URLs"):
         configured("--config.file", str(file))
 
 
-def test_a_simulator_is_not_watched_beside_real_servers():
+def test_a_simulator_beside_real_servers_is_rejected():
     with pytest.raises(UsageError, match="--simulate"):
         configured("a:1", "--simulate", "steady")
 
@@ -121,24 +121,24 @@ def test_a_wrong_command_line_ends_with_1_since_2_is_harmful(words, capsys):
     assert "usage:" in capsys.readouterr().err
 
 
-def test_the_help_says_what_every_exit_status_means(capsys):
+def test_the_help_explains_every_exit_status(capsys):
     with pytest.raises(SystemExit):
         parse(["observe", "--help"], {})
     text = capsys.readouterr().out
     assert all(f"\n  {status}  " in text for status in range(4))
 
 
-def test_without_an_end_the_last_hour_is_looked_back_on():
+def test_without_an_end_the_window_is_an_hour():
     assert configured("a:1", "--for", "0").windows == (30.0, 3600.0)
 
 
 @pytest.mark.parametrize("interval", ["500ms", "10s"])
-def test_a_server_is_asked_six_times_at_least(interval):
+def test_an_observation_has_at_least_six_polls(interval):
     config = configured("a:1", "--for", "60s", "--poll.interval", interval)
     assert config.poll.histogram_interval == max(10.0, config.poll.interval)
 
 
-def test_an_interval_too_long_for_the_observation_is_refused_by_its_flag():
+def test_an_interval_too_long_for_the_observation_is_rejected_by_its_flag():
     with pytest.raises(
         UsageError, match=r"--poll\.interval 15s is too long for --for 1m: .* give 10s at most"
     ):
@@ -149,13 +149,13 @@ def test_an_interval_too_long_for_the_observation_is_refused_by_its_flag():
     assert (config.poll.histogram_interval, config.windows) == (15.0, (300.0,))
 
 
-def test_an_interval_that_is_none_is_the_configurations_to_refuse():
+def test_the_configuration_rejects_an_invalid_interval():
     with pytest.raises(ConfigError, match=r"poll\.interval"):
         configured("a:1", "--poll.interval", "soon")
 
 
 @pytest.mark.parametrize("words", [("--every", "0"), ("--every", "0s"), ("--for", "1ms"), ("--for", "999ms")])
-def test_times_in_which_nothing_can_be_shown_or_seen_are_refused(words, capsys):
+def test_too_short_times_are_rejected(words, capsys):
     with pytest.raises(SystemExit) as refused:
         configured("a:1", *words)
     assert refused.value.code == 1

@@ -71,21 +71,21 @@ def test_an_exporter_is_named_by_its_address(text, url):
 
 
 @pytest.mark.parametrize("text", ["", "ftp://exporter", "http://", "http://[::1"])
-def test_what_is_no_address_is_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is no exporter's URL"):
+def test_an_invalid_url_is_rejected(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not an exporter's URL"):
         exporter_url(text)
 
 
 @pytest.mark.parametrize(
     "text", ["http://me:secret@exporter", "me:secret@exporter:7732", "ftp://secret@exporter"]
 )
-def test_a_password_in_the_address_is_refused_and_not_repeated(text):
+def test_a_password_in_the_url_is_rejected_and_not_repeated(text):
     with pytest.raises(argparse.ArgumentTypeError, match="password-file") as refused:
         exporter_url(text)
     assert "secret" not in str(refused.value)
 
 
-async def test_what_it_says_is_read_as_it_is(exporter):
+async def test_the_findings_of_an_exporter_are_read_unchanged(exporter):
     url = exporter_url(await exporter(EMPTY.model_dump_json()))
     assert await read_requests(url, HttpSettings()) == EMPTY
 
@@ -94,21 +94,21 @@ async def test_what_it_says_is_read_as_it_is(exporter):
     ("text", "status", "says"),
     [("{}", 200, "this version"), ("no", 200, "this version"), (EMPTY.model_dump_json(), 401, "401")],
 )
-async def test_another_answer_is_told_in_words(exporter, text, status, says):
+async def test_another_response_is_reported_in_words(exporter, text, status, says):
     with pytest.raises(NotReadError, match=says):
         await read_requests(exporter_url(await exporter(text, status)), HttpSettings())
 
 
 @pytest.fixture
 def guard(tmp_path):
-    """What asks for a password, by a web configuration, before the exporter's pages."""
+    """Return a guard that requires a password, by a web configuration."""
     hashed = bcrypt.hashpw(b"open: sesame", bcrypt.gensalt(4)).decode()
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{ann: {hashed}}}\n")
     return Guard(LiveWebConfig(tmp_path / "web.yml", SystemClock()), SystemClock())
 
 
 def asked(*words, **environ):
-    """How the exporter is asked by these flags and variables."""
+    """Return the HTTP settings of these flags and variables."""
     arguments = parse(["observe", "--requests", "localhost:7732", *map(str, words)], environ)
     return http_settings(arguments, environ)
 
@@ -131,7 +131,7 @@ async def test_an_exporter_with_a_password_is_asked_with_it(exporter, guard, pas
             await read_requests(url, http)
 
 
-def test_the_flags_can_be_variables_and_a_file_goes_before_the_secret_in_one(password_file):
+def test_flags_can_be_variables_and_a_file_overrides_a_secret_in_a_variable(password_file):
     http = asked(
         SPEC_DECODE_EXPORTER_REQUESTS_BASIC_AUTH_USERNAME="ann",
         SPEC_DECODE_EXPORTER_REQUESTS_BASIC_AUTH_PASSWORD_FILE=str(password_file),
@@ -141,12 +141,12 @@ def test_the_flags_can_be_variables_and_a_file_goes_before_the_secret_in_one(pas
     assert http.basic_auth.password is None
 
 
-def test_what_the_servers_are_asked_with_is_not_sent_to_the_exporter(password_file):
+def test_credentials_of_the_servers_are_not_sent_to_the_exporter(password_file):
     servers = ("--authorization.credentials-file", password_file, "--tls-config.insecure-skip-verify")
     assert asked(*servers, SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS="secret") == HttpSettings()
 
 
-async def test_https_is_asked_by_the_authority_that_is_named(exporter, guard, password_file, tmp_path):
+async def test_https_trusts_the_authority_of_the_flag(exporter, guard, password_file, tmp_path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -160,7 +160,7 @@ async def test_https_is_asked_by_the_authority_that_is_named(exporter, guard, pa
         await read_requests(url, asked(*who))
 
 
-def test_a_token_for_what_stands_before_the_exporter_is_a_file(password_file):
+def test_a_token_for_a_proxy_of_the_exporter_is_a_file(password_file):
     http = asked("--requests.authorization.credentials-file", password_file)
     assert http.authorization.credentials_file == password_file
 
@@ -180,14 +180,14 @@ def test_a_token_for_what_stands_before_the_exporter_is_a_file(password_file):
         ),
     ],
 )
-def test_what_cannot_be_used_is_told_before_anything_is_watched(words, says, password_file, monkeypatch):
+def test_unusable_flags_are_reported_before_the_observation(words, says, password_file, monkeypatch):
     monkeypatch.chdir(password_file.parent)
     with pytest.raises(ConfigError, match=says) as refused:
         asked(*words)
     assert "sesame" not in str(refused.value)
 
 
-def test_a_password_without_a_user_is_told_without_the_password():
+def test_a_password_without_a_user_is_reported_without_the_password():
     with pytest.raises(ConfigError, match="has no user") as refused:
         asked(**{PASSWORD: "sesame"})
     assert "sesame" not in str(refused.value)

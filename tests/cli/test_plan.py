@@ -30,7 +30,7 @@ def run(*words):
         (("--gpu-memory", "141GB", "--draft.tensor-parallel", "1"), 2),
     ],
 )  # fmt: skip
-def test_the_exit_status_says_whether_it_fits(words, status, capsys):
+def test_the_exit_status_depends_on_the_outcome(words, status, capsys):
     assert run(*PAIR, *words) == status
     assert capsys.readouterr().out
 
@@ -38,7 +38,7 @@ def test_the_exit_status_says_whether_it_fits(words, status, capsys):
 @pytest.mark.parametrize(
     ("form", "begins"), [("text", "Speculative"), ("markdown", "# Speculative"), ("json", "{")]
 )
-def test_it_is_written_as_is_asked_for(form, begins, capsys):
+def test_it_is_written_in_the_selected_format(form, begins, capsys):
     run(*PAIR, "--format", form)
     written = capsys.readouterr().out
     assert written.startswith(begins)
@@ -51,24 +51,24 @@ def test_it_is_written_as_is_asked_for(form, begins, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--gpus", "0"), "'0' is no whole number from 1"),
-        (("--gpus", "two"), "'two' is no whole number"),
+        (("--gpus", "0"), "'0' is not a whole number from 1"),
+        (("--gpus", "two"), "'two' is not a whole number"),
         (("--gpu-memory", "80"), "'80' is no amount of memory; write it as 80GB"),
         (("--gpu-memory", "0GB"), "a GPU has more memory than '0GB'"),
-        (("--utilisation", "90"), "'90' is no number from 0 to 1"),
+        (("--utilisation", "90"), "'90' is not a number from 0 to 1"),
         (("--utilisation", "0"), "'0' of a GPU is nothing"),
-        (("--utilisation", "nan"), "'nan' is no number from 0 to 1"),
-        (("--acceptance", "1.1"), "'1.1' is no number from 0 to 1"),
-        (("--throughput", "inf"), "'inf' is no number of 0 or more"),
-        (("--throughput", "0"), "'0' tokens a second are none"),
-        (("--tokens", "9"), "'9' is no whole number from 1 to 8"),
+        (("--utilisation", "nan"), "'nan' is not a number from 0 to 1"),
+        (("--acceptance", "1.1"), "'1.1' is not a number from 0 to 1"),
+        (("--throughput", "inf"), "'inf' is not a number of 0 or more"),
+        (("--throughput", "0"), "'0' is not more than 0"),
+        (("--tokens", "9"), "'9' is not a whole number from 1 to 8"),
         (("--target.dtype", "int3"), "'int3' is no dtype that is known; the dtypes are float32, bfloat16"),
-        (("--cost.draft-cost-ratio", "-1"), "'-1' is no number of 0 or more"),
+        (("--cost.draft-cost-ratio", "-1"), "'-1' is not a number of 0 or more"),
         (("--method", "magic"), "invalid choice: 'magic'"),
         (("--format", "xml"), "invalid choice: 'xml'"),
     ],
 )
-def test_what_cannot_be_asked_for_ends_with_1(words, message, capsys):
+def test_an_invalid_flag_exits_with_1(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         parse(["plan", *PAIR, *words], {})
     assert ended.value.code == 1
@@ -85,38 +85,41 @@ def test_a_plan_is_of_a_target(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--target", "70B"), "say what drafts"),
+        (("--target", "70B"), "give a draft model"),
         (("--target", "/nowhere", "--draft", "8B"), "nothing is downloaded"),
-        ((*PAIR, "--target.tensor-parallel", "4"), "--gpus 2 is no multiple of --target.tensor-parallel 4"),
+        (
+            (*PAIR, "--target.tensor-parallel", "4"),
+            "--gpus 2 is not a multiple of --target.tensor-parallel 4",
+        ),
         ((*PAIR, "--draft.tensor-parallel", "4"), "--draft.tensor-parallel 4 does not divide the target's 2"),
         ((*PAIR, "--measured", "/nowhere"), "/nowhere cannot be read"),
-        ((*PAIR, "--measured", "/nowhere", "--acceptance", "0.7"), "leave out --acceptance and --throughput"),
-        ((*PAIR, "--measured", "/nowhere", "--throughput", "9"), "leave out --acceptance and --throughput"),
+        ((*PAIR, "--measured", "/nowhere", "--acceptance", "0.7"), "omit --acceptance and --throughput"),
+        ((*PAIR, "--measured", "/nowhere", "--throughput", "9"), "omit --acceptance and --throughput"),
     ],
 )
-def test_what_contradicts_itself_is_told(words, message):
+def test_contradictory_flags_are_rejected(words, message):
     with pytest.raises(UsageError, match=message):
         run(*words)
 
 
 def test_the_target_of_a_plan_is_not_that_of_run():
-    """Whose flag of that name has an environment variable."""
+    """The flag of ``run`` has an environment variable."""
     arguments = parse(["plan", *PAIR], {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1"})
     assert arguments.target == "70B"
 
 
 @pytest.mark.parametrize(("size", "expected"), [("80GB", 80e9), ("80 GB", 80e9), ("143771MiB", 143771 * 2**20), ("79.6GiB", 79.6 * 2**30), ("1TB", 1e12)])  # fmt: skip
-def test_memory_is_written_as_those_write_it_who_sell_it(size, expected):
+def test_memory_is_written_in_the_units_of_vendors(size, expected):
     assert parse(["plan", *PAIR, "--gpu-memory", size], {}).gpu_memory == int(expected)
 
 
-def test_vllms_own_words_are_taken():
+def test_vllms_own_names_are_accepted():
     found = parse(["plan", *PAIR, "--utilization", "0.8", "--kv-cache-dtype", "fp8_e4m3"], {})
     assert (found.utilisation, found.kv_cache_dtype) == (0.8, "fp8_e4m3")
     assert wanted_of(found).element_bytes == 1
 
 
-def test_its_help_has_room_in_a_terminal(capsys, monkeypatch):
+def test_its_help_fits_into_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         parse(["plan", "--help"], {})
@@ -130,10 +133,8 @@ def test_it_runs_as_a_user_calls_it(tmp_path):
     assert "[does not fit]" in found.stdout
 
 
-def test_nobody_need_read_it_to_the_end():
-    code = (
-        "import sys; sys.stdin.read(); from spec_decode_exporter.cli.plan import _say; _say('a' * 1_000_000)"
-    )
+def test_a_reader_may_close_the_output_early():
+    code = "import sys; sys.stdin.read(); from spec_decode_exporter.cli.output import write_stdout; write_stdout('a' * 1_000_000)"
     words = [sys.executable, "-c", code]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

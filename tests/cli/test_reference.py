@@ -30,13 +30,13 @@ def run_fixture(monkeypatch, references, tmp_path):
     return run
 
 
-def test_what_was_measured_is_saved(run, tmp_path, references, capsys):
+def test_measurements_are_saved(run, tmp_path, references, capsys):
     assert run("save", "a.json", "http://a") == 0
     assert read(tmp_path / "a.json") == references["steady"]
     assert capsys.readouterr().out.startswith("a.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4")
 
 
-def test_a_reference_is_kept_unless_it_is_to_be_replaced(run, tmp_path, references, capsys):
+def test_a_reference_is_kept_without_force(run, tmp_path, references, capsys):
     run("save", "a.json", "http://a")
     assert run("save", "a.json", "http://a", shows="worse") == 1
     assert "a.json is there already; name another, or add --force" in capsys.readouterr().err
@@ -56,15 +56,16 @@ def test_a_reference_is_kept_unless_it_is_to_be_replaced(run, tmp_path, referenc
         ("longer", (), 3),
     ],
 )
-def test_the_exit_status_says_what_became_of_acceptance(run, shows, more, status):
+def test_the_exit_status_depends_on_the_comparison(run, shows, more, status):
     run("save", "a.json", "http://a")
     assert run("compare", *more, "a.json", "http://a", shows=shows) == status
 
 
 @pytest.mark.parametrize(
-    ("form", "begins"), [("text", "Reference:"), ("markdown", "# Acceptance"), ("json", "{")]
+    ("form", "begins"),
+    [("text", "Acceptance compared with a reference"), ("markdown", "# Acceptance"), ("json", "{")],
 )
-def test_it_is_written_as_is_asked_for(run, form, begins, capsys):
+def test_it_is_written_in_the_selected_format(run, form, begins, capsys):
     run("save", "a.json", "http://a")
     capsys.readouterr()
     assert run("compare", "--format", form, "a.json", "http://a", shows="worse") == 2
@@ -74,7 +75,7 @@ def test_it_is_written_as_is_asked_for(run, form, begins, capsys):
         assert json.loads(written)["outcome"] == "fell"
 
 
-def test_a_reference_that_is_sure_of_nothing_is_saved_and_said_to_be_so(run, references, tmp_path, capsys):
+def test_a_reference_without_bounds_is_saved_with_a_warning(run, references, tmp_path, capsys):
     (model,) = references["steady"].models
     quantities = {name: one.model_copy(update=dict.fromkeys(("lower", "upper", "standard_error", "degrees"))) for name, one in model.measurement.quantities.items()}  # fmt: skip
     measurement = model.measurement.model_copy(update={"quantities": quantities})
@@ -82,23 +83,23 @@ def test_a_reference_that_is_sure_of_nothing_is_saved_and_said_to_be_so(run, ref
         update={"models": (model.model_copy(update={"measurement": measurement}),)}
     )
     assert run("save", "a.json", "http://a", shows="unsure") == 3
-    assert "too few requests passed through" in capsys.readouterr().err
+    assert "had too few requests" in capsys.readouterr().err
     assert (tmp_path / "a.json").exists()
     assert run("compare", "a.json", "http://a") == 3
 
 
-def test_a_file_that_is_none_is_told_before_anything_is_measured(run, capsys, monkeypatch):
+def test_a_missing_file_is_reported_before_the_measurement(run, capsys, monkeypatch):
     assert run("compare", "a.json", "http://a") == 1
     assert "a.json cannot be read: No such file or directory" in capsys.readouterr().err
 
 
-def test_what_to_do_must_be_said():
+def test_an_action_is_required():
     arguments = parse(["reference"], {})
-    with pytest.raises(UsageError, match="say what to do"):
+    with pytest.raises(UsageError, match="an action is missing"):
         arguments.handle(arguments)
 
 
-def test_servers_are_named_as_for_observe():
+def test_servers_have_the_flags_of_observe():
     """With every flag that says how to ask them."""
     words = ["save", "a.json", "http://a", "--speculative.method", "mtp", "--tls-config.ca-file", "ca.pem"]
     arguments = parse(["reference", *words], {})
@@ -117,17 +118,17 @@ def test_servers_are_named_as_for_observe():
         (("keep", "a.json"), "invalid choice: 'keep'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_for_does_not_end_like_a_fall(words, message, capsys):
+def test_an_invalid_flag_does_not_exit_like_a_fall(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         parse(["reference", *words], {})
     assert ended.value.code == 1
     assert message in capsys.readouterr().err
 
 
-def test_nobody_need_read_it_to_the_end(tmp_path, references):
+def test_a_reader_may_close_the_output_early(tmp_path, references):
     code = (
-        "import sys; from spec_decode_exporter.cli.reference import _say\n"
-        "sys.stdin.read(); _say('a' * 1_000_000); sys.exit(2)"
+        "import sys; from spec_decode_exporter.cli.output import write_stdout\n"
+        "sys.stdin.read(); write_stdout('a' * 1_000_000); sys.exit(2)"
     )
     words = [sys.executable, "-c", code]
     with subprocess.Popen(

@@ -9,7 +9,7 @@ from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run import _watched
 
 
-def test_a_file_is_watched_only_where_there_is_one():
+def test_automatic_reload_needs_a_file():
     watching = parse(["--config.auto-reload", "--config.file", "/x"], {})
     assert _watched(watching) == Path("/x")
     assert _watched(parse(["--config.file", "/x"], {})) is None

@@ -15,7 +15,7 @@ def config(*words, environ=None):
     return read_config(parse(["run", *words], environ or {}), environ or {})
 
 
-def test_with_nothing_at_all_it_watches_the_vllm_beside_it():
+def test_without_flags_the_local_vllm_is_the_target():
     assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
 
 
@@ -29,28 +29,28 @@ def test_targets_come_from_the_environment_with_commas_between_them():
     assert len(config(environ=environ).targets) == 2
 
 
-def test_the_command_line_goes_before_the_environment():
+def test_the_command_line_overrides_the_environment():
     environ = {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1", "SPEC_DECODE_EXPORTER_POLL_INTERVAL": "2s"}
     found = config("--target", "http://b:2", "--poll.interval", "3s", environ=environ)
     assert [target.called for target in found.targets] == ["b:2"]
     assert found.poll.interval == 3.0
 
 
-def test_flags_go_before_the_file(tmp_path):
+def test_flags_override_the_file(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("poll:\n  interval: 5s\nlog:\n  level: debug\n")
     found = config("--config.file", str(file), "--poll.interval", "2s")
     assert (found.poll.interval, found.log.level) == (2.0, "debug")
 
 
-def test_how_often_engines_are_summed_up_is_a_flag_too(tmp_path):
+def test_the_summary_interval_is_a_flag(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("log: {summary_interval: 1m}\n")
     assert config("--log.summary-interval", "10s").log.summary_interval == 10.0
     assert config("--config.file", str(file), "--log.summary-interval", "off").log.summary_interval is None
 
 
-def test_a_target_beside_a_file_is_refused_with_the_remedy(tmp_path):
+def test_a_target_beside_a_file_is_rejected_with_the_remedy(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("{}\n")
     with pytest.raises(UsageError, match=r"--target is .*; put it into the file"):
@@ -62,7 +62,7 @@ def test_a_mistake_in_a_flag_names_the_command_line():
         config("--poll.interval", "often")
 
 
-def test_a_metric_that_does_not_exist_is_a_mistake_with_a_suggestion(tmp_path):
+def test_an_unknown_metric_is_a_mistake_with_a_suggestion(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("metrics:\n  disable:\n    - spec_decode_window_draft\n    - rates\n")
     with pytest.raises(
@@ -71,7 +71,7 @@ def test_a_metric_that_does_not_exist_is_a_mistake_with_a_suggestion(tmp_path):
         config("--config.file", str(file))
 
 
-def test_a_sidecar_says_all_that_it_needs_by_flags():
+def test_a_sidecar_is_configured_by_flags_alone():
     found = config(
         "--speculative.method=eagle3",
         "--speculative.tokens=3",
@@ -87,7 +87,7 @@ def test_a_sidecar_says_all_that_it_needs_by_flags():
     assert found.state.file == Path("/state/state.json")
 
 
-def test_how_the_target_speculates_is_said_of_every_target_on_the_command_line():
+def test_flags_of_speculation_apply_to_every_target_of_the_command_line():
     found = config("--target=http://a", "--target=http://b", "--speculative.method=mtp")
     assert [target.speculative.method for target in found.targets] == ["mtp", "mtp"]
 
@@ -126,14 +126,14 @@ def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
         config(environ={name: value})
 
 
-def test_a_variable_that_holds_nothing_is_as_good_as_none():
+def test_an_empty_variable_counts_as_absent():
     names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET", "WEB_TELEMETRY_PATH")
     environ = {f"SPEC_DECODE_EXPORTER_{name}": "" for name in names}
     assert config(environ=environ) == config()
     assert parse(["run"], environ).web_telemetry_path == "/metrics"
 
 
-def test_what_is_said_of_targets_beside_a_file_is_refused_by_the_name_it_has(tmp_path):
+def test_flags_of_targets_beside_a_file_are_rejected_by_flag_or_variable(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("{}\n")
     with pytest.raises(UsageError, match=r"^--speculative\.tokens is for use without --config\.file"):
@@ -145,7 +145,7 @@ def test_what_is_said_of_targets_beside_a_file_is_refused_by_the_name_it_has(tmp
 EAGLE = '{"method": "eagle3", "model": "draft", "num_speculative_tokens": 3}'
 
 
-def test_vllms_own_argument_says_how_the_targets_speculate():
+def test_vllms_own_argument_describes_the_targets():
     for found in (
         config("--speculative.config", EAGLE),
         config(environ={"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": EAGLE}),
@@ -156,12 +156,12 @@ def test_vllms_own_argument_says_how_the_targets_speculate():
         assert (speculative.method, speculative.tokens, speculative.draft_model) == ("eagle3", 3, "draft")
 
 
-def test_what_a_flag_says_goes_before_vllms_argument():
+def test_flags_override_vllms_argument():
     (target,) = config("--speculative.config", EAGLE, "--speculative.tokens", "5").targets
     assert (target.speculative.method, target.speculative.tokens) == ("eagle3", 5)
 
 
-def test_an_argument_of_vllm_that_cannot_be_read_is_refused_as_a_flag_and_passed_over_as_a_variable():
+def test_an_unreadable_argument_of_vllm_is_rejected_as_a_flag_and_ignored_as_a_variable():
     with pytest.raises(UsageError, match=r"--speculative\.config is not vLLM's JSON"):
         config("--speculative.config", "$(NOT_KNOWN)")
     with capture_logs() as log:
@@ -170,7 +170,7 @@ def test_an_argument_of_vllm_that_cannot_be_read_is_refused_as_a_flag_and_passed
     assert [entry["variable"] for entry in log] == ["SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"]
 
 
-def test_beside_a_file_vllms_argument_is_for_targets_that_do_not_say_it_themselves(tmp_path):
+def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
     environ = {"SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": EAGLE}
@@ -197,6 +197,6 @@ def test_an_embedded_server_may_send_its_requests():
 
 
 @pytest.mark.parametrize("other", [["--target", "http://a:1"], ["--config.file", "exporter.yml"]])
-def test_a_simulated_server_is_not_watched_beside_real_ones(other):
+def test_a_simulated_server_beside_real_ones_is_rejected(other):
     with pytest.raises(UsageError, match="--simulate"):
         config("--simulate", "drop", *other)

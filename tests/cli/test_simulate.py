@@ -32,7 +32,7 @@ async def test_the_list_shows_each_scenario_with_what_happens(parse, capsys):
     assert len(lines) >= 10
 
 
-async def test_it_says_where_it_answers_serves_until_it_is_told_to_stop_and_exits_with_0(parse, capsys):
+async def test_it_prints_its_url_serves_until_sigterm_and_exits_with_0(parse, capsys):
     task = asyncio.create_task(simulate.run(parse("--listen-address", "127.0.0.1:0", "--scenario", "drop")))
     printed = ""
     while "Ctrl-C" not in printed:
@@ -48,12 +48,12 @@ async def test_it_says_where_it_answers_serves_until_it_is_told_to_stop_and_exit
     assert await task == 0
 
 
-async def test_an_unknown_scenario_is_told_with_those_that_are_known(parse, capsys):
+async def test_an_unknown_scenario_is_reported_with_the_known_ones(parse, capsys):
     assert await simulate.run(parse("--scenario", "dorp")) == 1
     assert "dorp is neither a file nor a scenario" in capsys.readouterr().err
 
 
-async def test_a_port_in_use_is_told(parse, capsys):
+async def test_a_port_in_use_is_reported(parse, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert await simulate.run(parse("--listen-address", address)) == 1
@@ -61,14 +61,14 @@ async def test_a_port_in_use_is_told(parse, capsys):
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan", "fast"])
-def test_a_speed_that_cannot_be_is_refused(parse, capsys, speed):
+def test_an_invalid_speed_is_rejected(parse, capsys, speed):
     with pytest.raises(SystemExit):
         parse("--speed", speed)
     assert "is not a speed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["", "localhost:7732", "ftp://localhost", "http://", "http://[::1"])
-def test_an_exporter_without_a_url_is_refused(parse, capsys, url):
+def test_an_invalid_exporter_url_is_rejected(parse, capsys, url):
     with pytest.raises(SystemExit):
         parse("--requests.url", url)
-    assert "is no exporter's URL" in capsys.readouterr().err
+    assert "is not an exporter's URL" in capsys.readouterr().err

@@ -22,37 +22,37 @@ from spec_decode_exporter.config.redact import redacted
         ("loads: [{running_requests: 1, draft_cost_ratio: 0.1}, {running_requests: 2, draft_cost_ratio: 0}]", None),
     ],
 )  # fmt: skip
-def test_the_cost_is_said_in_one_of_three_ways(read, cost, ratio):
+def test_the_cost_is_stated_in_one_of_three_ways(read, cost, ratio):
     cost = cost if cost.startswith("{") else f"{{{cost}}}"
     assert read(f"cost: {cost}").cost.ratio == (ratio and pytest.approx(ratio))
 
 
 @pytest.mark.parametrize(
-    ("cost", "told"),
+    ("cost", "reported"),
     [
-        ("{}", ["cost does not say the cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
-        ("{fixed_cost_ratio: 0.1}", ["cost does not say the cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
+        ("{}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
+        ("{fixed_cost_ratio: 0.1}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
         ("{draft_cost_ratio: 0, draft_parameters: 1B, target_parameters: 8B}", [
-            "cost.draft_parameters is a second way to say the cost, beside `draft_cost_ratio`; remove one of the two",
-            "cost.target_parameters is a second way to say the cost, beside `draft_cost_ratio`; remove one of the two",
+            "cost.draft_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two",
+            "cost.target_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two",
         ]),
         ("{target_parameters: 8B, draft_parameters: 1B, loads: [{running_requests: 1, draft_cost_ratio: 0}, {running_requests: 2, draft_cost_ratio: 0}]}",
-         ["cost.loads is a second way to say the cost, beside `draft_parameters`; remove one of the two"]),
-        ("{draft_parameters: 1B}", ["cost.draft_parameters says nothing alone: `target_parameters` is missing; add it"]),
-        ("{target_parameters: 1B}", ["cost.target_parameters says nothing alone: `draft_parameters` is missing; add it"]),
+         ["cost.loads is a second way to state the cost, beside `draft_parameters`; remove one of the two"]),
+        ("{draft_parameters: 1B}", ["cost.draft_parameters needs `target_parameters`, which is missing; add it"]),
+        ("{target_parameters: 1B}", ["cost.target_parameters needs `draft_parameters`, which is missing; add it"]),
         ("{draft_cost_ratio: 0.1, target_parameters: 1B}", [
-            "cost.target_parameters is a second way to say the cost, beside `draft_cost_ratio`; remove one of the two",
+            "cost.target_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two",
         ]),
         ("{draft_parameters: 8B, target_parameters: 500M}", ["cost.draft_parameters is more than `target_parameters`; swap the two"]),
         ("{draft_cost_ratio: 0.1, verify_cost_ratio: 0.1}", ["cost.verify_cost_ratio is part of `draft_cost_ratio` already; remove it"]),
         ("{running_requests: 4, loads: [{running_requests: 1, draft_cost_ratio: 0}, {running_requests: 2, draft_cost_ratio: 0}]}",
-         ["cost.running_requests cannot stand beside `loads`, which say it themselves; remove it"]),
+         ["cost.running_requests cannot be set beside `loads`, which have their own; remove it"]),
         ("{verify_cost_ratio: 1, loads: [{running_requests: 1, draft_cost_ratio: 0}, {running_requests: 2, draft_cost_ratio: 0}]}",
          ["cost.verify_cost_ratio is part of `loads` already; remove it"]),
-        ("{loads: []}", ["cost.loads needs two loads or more; for one, write `draft_cost_ratio` and `running_requests`"]),
-        ("{loads: [{running_requests: 1, draft_cost_ratio: 0}]}", ["cost.loads needs two loads or more; for one, write `draft_cost_ratio` and `running_requests`"]),
+        ("{loads: []}", ["cost.loads needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`"]),
+        ("{loads: [{running_requests: 1, draft_cost_ratio: 0}]}", ["cost.loads needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`"]),
         ("{loads: [{running_requests: 8, draft_cost_ratio: 0}, {running_requests: 8.0, draft_cost_ratio: 1}]}",
-         ["cost.loads says the cost at 8 running requests more than once; keep one of each"]),
+         ["cost.loads has several costs at 8 running requests; keep one of each"]),
         ("{loads: [{running_requests: 0, draft_cost_ratio: -1}, {running_requests: 8}]}", [
             "cost.loads[0].running_requests must be more than 0",
             "cost.loads[0].draft_cost_ratio must be at least 0",
@@ -68,11 +68,11 @@ def test_the_cost_is_said_in_one_of_three_ways(read, cost, ratio):
         ]),
         ("{draft_parameters: [8B]}", ["cost.draft_parameters is not a number of parameters; write it as 500M, 1.5B or 8000000000"]),
         ("0.1", ["cost must be a mapping of keys to values, not '0.1'"]),
-        ("{draft_cost: 0.1}", ["cost.draft_cost is not a key that is known here; did you mean `draft_cost_ratio`?"]),
+        ("{draft_cost: 0.1}", ["cost.draft_cost is not a known key here; did you mean `draft_cost_ratio`?"]),
     ],
 )  # fmt: skip
-def test_what_says_the_cost_twice_or_by_half_is_refused_with_a_remedy(mistakes, cost, told):
-    assert mistakes(f"log: {{}}\ncost: {cost}") == [f"2: {one}" for one in told]
+def test_an_incomplete_or_contradictory_cost_is_rejected_with_a_remedy(mistakes, cost, reported):
+    assert mistakes(f"log: {{}}\ncost: {cost}") == [f"2: {one}" for one in reported]
 
 
 def test_a_mistake_in_a_targets_cost_has_its_line(mistakes):
@@ -86,7 +86,7 @@ def test_a_mistake_in_a_targets_cost_has_its_line(mistakes):
                 - {running_requests: 2, draft_cost_ratio: 0.2}
     """
     assert mistakes(text) == [
-        "5: targets[0].cost.loads is a second way to say the cost, beside `draft_cost_ratio`; remove one of the two"
+        "5: targets[0].cost.loads is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two"
     ]
 
 
@@ -95,20 +95,20 @@ def test_a_mistake_in_a_targets_cost_has_its_line(mistakes):
         lambda loads: st.tuples(st.just(loads), st.permutations(loads))
     )
 )
-def test_loads_are_put_in_order(loads):
+def test_loads_are_sorted(loads):
     known, written = loads
     cost = CostSettings(loads=[LoadCost(running_requests=load, draft_cost_ratio=0.1) for load in written])
     assert [load.running_requests for load in cost.loads] == sorted(known)
 
 
-def test_a_cost_that_is_shown_can_be_read_again(read):
+def test_a_redacted_cost_can_be_loaded_again(read):
     config = read("cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_parameters: 1.5B, target_parameters: 7e9}}]".replace("7e9", "7000000000"))  # fmt: skip
     shown = redacted(config)
     assert "draft_parameters: 1.5B" in shown
     assert read(shown) == config
 
 
-def test_how_a_server_speculates(read):
+def test_speculation_of_a_server_is_loaded(read):
     text = "targets: [{url: http://a, speculative: {method: ngram, tokens: 5, draft_model: org/small}}]"
     assert read(text).targets[0].speculative == SpeculativeSettings(
         method="ngram", tokens=5, draft_model="org/small"
@@ -116,26 +116,26 @@ def test_how_a_server_speculates(read):
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "reported"),
     [
         ("tokens: 0", "tokens must be at least 1"),
         ("tokens: 129", "tokens must be at most 128"),
         ("tokens: 2.5", "tokens must be a whole number, not '2.5'"),
         ("method: ''", "method must not be empty"),
         (f"draft_model: {'a' * 257}", "draft_model must be at most 256 characters long"),
-        ("num_speculative_tokens: 3", "num_speculative_tokens is not a key that is known here; there are `method`, `tokens`, `draft_model`"),
+        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`"),
     ],
 )  # fmt: skip
-def test_how_no_server_speculates(mistakes, keys, told):
+def test_invalid_speculation_is_rejected(mistakes, keys, reported):
     [mistake] = mistakes(f"targets: [{{url: http://a, speculative: {{{keys}}}}}]")
-    assert mistake == f"1: targets[0].speculative.{told}"
+    assert mistake == f"1: targets[0].speculative.{reported}"
 
 
-def test_as_many_tokens_may_be_configured_as_positions_are_watched(read):
+def test_the_limit_of_tokens_is_that_of_tracked_positions(read):
     [target] = read("targets: [{url: http://a, speculative: {tokens: 128}}]").targets
     assert target.speculative.tokens == 128
 
 
-def test_an_editor_knows_parameters_as_a_text_or_a_number():
+def test_the_schema_accepts_parameters_as_text_or_number():
     parameters = json.loads(json_schema())["$defs"]["CostSettings"]["properties"]["draft_parameters"]["anyOf"]
     assert parameters[0]["type"] == ["string", "number"]

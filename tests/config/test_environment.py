@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.environment import MOST_CHARACTERS, Expanded, FromVariable, expand
+from spec_decode_exporter.config.environment import MAX_CHARACTERS, Expanded, FromVariable, expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 
@@ -35,33 +35,33 @@ def test_a_variable_that_is_not_set_is_named(text):
 
 
 @pytest.mark.parametrize("text", ["${", "${HOST", "${}", "${1}", "${HOST-x}"])
-def test_a_broken_reference_is_refused(text):
-    with pytest.raises(ValueError, match="begins no variable"):
+def test_a_broken_reference_is_rejected(text):
+    with pytest.raises(ValueError, match="without a variable"):
         expand(text, ENVIRON)
 
 
 @pytest.mark.parametrize(
     ("text", "whole"), [("${ODD}", True), ("x${HOST}", False), ("$$", False), ("${HOST}\n", False)]
 )
-def test_an_expanded_value_knows_how_it_was_written(text, whole):
+def test_an_expanded_value_keeps_its_original_text(text, whole):
     value = expand(text, ENVIRON)
     assert isinstance(value, Expanded)
     assert (value.written, value.whole) == (text, whole)
 
 
 @given(st.text().filter(lambda text: "$" not in text))
-def test_a_text_without_a_dollar_stays_itself(text):
+def test_a_text_without_a_dollar_sign_is_unchanged(text):
     assert expand(text, {}) is text
 
 
-def test_the_value_of_a_flags_variable_is_a_text_that_knows_the_variable():
+def test_the_value_of_a_flags_variable_is_a_text_with_the_variables_name():
     value = FromVariable.of("2s", "POLL_INTERVAL")
     assert value == "2s"
     assert value.variable == "POLL_INTERVAL"
 
 
-def test_variables_that_are_repeated_do_not_become_a_text_of_any_length():
-    environ = {"A": "x" * (MOST_CHARACTERS // 2 - 10)}
-    assert len(expand("${A}${A}", environ)) == MOST_CHARACTERS - 20
-    with pytest.raises(ValueError, match=f"has more than {MOST_CHARACTERS} characters with its environment"):
+def test_repeated_variables_have_a_limit_of_characters():
+    environ = {"A": "x" * (MAX_CHARACTERS // 2 - 10)}
+    assert len(expand("${A}${A}", environ)) == MAX_CHARACTERS - 20
+    with pytest.raises(ValueError, match=f"has more than {MAX_CHARACTERS} characters with its environment"):
         expand("${A}" * 10_000, environ)

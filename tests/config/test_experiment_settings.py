@@ -32,22 +32,22 @@ def test_off_is_a_word_with_and_without_quotes(read):
     assert read(GOOD.replace('"off"', "off")).experiments == read(GOOD).experiments
 
 
-def test_a_baseline_that_is_no_arm_is_told_with_the_arms_there_are(mistakes):
-    [told] = mistakes(GOOD.replace('baseline: "off"', "baseline: none"))
-    assert told == "6: experiments[0].baseline is not one of the arms; there are off, eagle"
+def test_an_unknown_baseline_is_reported_with_the_known_arms(mistakes):
+    [reported] = mistakes(GOOD.replace('baseline: "off"', "baseline: none"))
+    assert reported == "6: experiments[0].baseline is not one of the arms; there are off, eagle"
 
 
 def test_one_arm_is_not_enough(mistakes):
-    [told] = mistakes(GOOD.replace("          eagle: {match: {method: eagle3, team: a}}\n", ""))
-    assert told.startswith("3: experiments[0].arms needs two arms or more")
+    [reported] = mistakes(GOOD.replace("          eagle: {match: {method: eagle3, team: a}}\n", ""))
+    assert reported.startswith("3: experiments[0].arms needs two arms or more")
 
 
 @pytest.mark.parametrize(
     "other", ["team: a", "name: two", "method: 'off', team: a", "method: 'off', zone: z"]
 )
-def test_arms_that_an_engine_could_belong_to_both_of_are_told(mistakes, other):
-    [told] = mistakes(GOOD.replace("method: eagle3, team: a", other))
-    assert told.startswith("5: experiments[0].arms.eagle.match may match what `off` matches too")
+def test_arms_that_may_share_an_engine_are_rejected(mistakes, other):
+    [reported] = mistakes(GOOD.replace("method: eagle3, team: a", other))
+    assert reported.startswith("5: experiments[0].arms.eagle.match may match the engines of `off`; give both")
 
 
 def test_arms_that_differ_in_one_common_label_exclude_each_other(read):
@@ -64,40 +64,40 @@ def test_arms_that_differ_in_one_common_label_exclude_each_other(read):
         ("", "must not be empty"),
     ],
 )
-def test_what_no_engine_can_be_matched_by_is_refused(mistakes, match, why):
-    told = mistakes(GOOD.replace("method: eagle3, team: a", match))
-    assert any(why in each for each in told), told
+def test_an_invalid_match_label_is_rejected(mistakes, match, why):
+    reported = mistakes(GOOD.replace("method: eagle3, team: a", match))
+    assert any(why in each for each in reported), reported
 
 
 @pytest.mark.parametrize("name", ["''", "a b", "'a{b}'", "-a", "a" * 65, "ä"])
-def test_names_are_plain_words_since_they_stand_in_labels_and_texts(mistakes, name):
-    told = mistakes(GOOD.replace("name: drafter", f"name: {name}"))
-    assert told[0].startswith("2: experiments[0].name ")
+def test_names_are_plain_words_for_labels_and_texts(mistakes, name):
+    reported = mistakes(GOOD.replace("name: drafter", f"name: {name}"))
+    assert reported[0].startswith("2: experiments[0].name ")
 
 
-def test_a_second_experiment_of_the_same_name_is_told(mistakes):
+def test_a_second_experiment_of_the_same_name_is_rejected(mistakes):
     again = "\n".join(GOOD.split("\n")[1:])
-    [told] = mistakes(GOOD.rstrip(" ") + again)
-    assert told == "7: experiments[1].name is the name of another experiment too; give each its own"
+    [reported] = mistakes(GOOD.rstrip(" ") + again)
+    assert reported == "7: experiments[1].name is also the name of another experiment; give each its own"
 
 
-def test_a_key_that_is_not_known_is_told_with_the_nearest(mistakes):
-    told = mistakes(GOOD.replace("{match: {method: eagle3", "{matches: {method: eagle3"))
-    assert any("matches is not a key that is known here; did you mean `match`?" in each for each in told)
+def test_an_unknown_key_is_reported_with_the_nearest_one(mistakes):
+    reported = mistakes(GOOD.replace("{match: {method: eagle3", "{matches: {method: eagle3"))
+    assert any("matches is not a known key here; did you mean `match`?" in each for each in reported)
 
 
 def test_several_exporters_that_share_the_targets_cannot_compare_them(mistakes):
-    [told] = mistakes(GOOD + "discovery: {shard: {count: 3}}\n")
-    assert told.startswith("1: experiments cannot be compared by one of 3 exporters")
-    assert "arms.yml" in told
+    [reported] = mistakes(GOOD + "discovery: {shard: {count: 3}}\n")
+    assert reported.startswith("1: experiments cannot be compared by one of 3 exporters")
+    assert "arms.yml" in reported
 
 
-def test_nor_if_the_flag_says_that_they_are_several(mistakes):
-    [told] = mistakes(GOOD, overrides={"discovery.shard.count": "2"})
-    assert "experiments cannot be compared by one of 2 exporters" in told
+def test_shards_from_a_flag_reject_experiments_too(mistakes):
+    [reported] = mistakes(GOOD, overrides={"discovery.shard.count": "2"})
+    assert "experiments cannot be compared by one of 2 exporters" in reported
 
 
-def test_the_documented_example_is_one(read):
+def test_the_documented_example_is_valid(read):
     page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
     (experiment,) = read(example).experiments

@@ -23,9 +23,9 @@ def test_ports_are_numbers_or_names(read):
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "HTTP", "a-very-long-port-name", "-a", "''"])
-def test_what_is_no_port_is_refused(mistakes, port):
-    [told] = mistakes(f"discovery: {{kubernetes: [{{ports: [{port}]}}]}}")
-    assert told.startswith("1: discovery.kubernetes[0].ports[0] is neither the number of a port")
+def test_an_invalid_port_is_rejected(mistakes, port):
+    [reported] = mistakes(f"discovery: {{kubernetes: [{{ports: [{port}]}}]}}")
+    assert reported.startswith("1: discovery.kubernetes[0].ports[0] is neither the number of a port")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,6 @@ def test_what_is_no_port_is_refused(mistakes, port):
         ("labels: {team: 'a b'}", "labels.team is not the key of a pod's label"),
     ],
 )
-def test_mistakes_are_told_at_their_key(mistakes, keys, message):
-    [told] = mistakes(f"discovery: {{kubernetes: [{{{keys}}}]}}")
-    assert told.startswith(f"1: discovery.kubernetes[0].{message}")
+def test_mistakes_are_reported_at_their_key(mistakes, keys, message):
+    [reported] = mistakes(f"discovery: {{kubernetes: [{{{keys}}}]}}")
+    assert reported.startswith(f"1: discovery.kubernetes[0].{message}")

@@ -21,18 +21,18 @@ SECRETS = dict.fromkeys(
 )
 
 
-def test_without_a_file_the_vllm_next_door_is_watched():
+def test_without_a_file_the_local_vllm_is_the_target():
     config = load(None, environ={})
     assert config == Config()
     assert [target.url for target in config.targets] == [DEFAULT_URL]
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "poll:\n", "targets: []\n", "{}"])
-def test_an_empty_file_is_a_configuration(read, text):
+def test_an_empty_file_is_valid(read, text):
     assert read(text) == Config()
 
 
-def test_discovery_alone_watches_nothing_else(read):
+def test_discovery_alone_adds_no_default_target(read):
     assert read("discovery: {files: [/sd/*.yml]}").targets == ()
 
 
@@ -56,7 +56,7 @@ def test_the_full_example_names_every_key():
     assert missing == []
 
 
-def test_the_full_example_says_the_defaults():
+def test_the_full_example_contains_the_defaults():
     full = load(EXAMPLES / "exporter-full.yml", environ=SECRETS)
     plain = Config()
     assert (full.windows, full.poll, full.policy) == (plain.windows, plain.poll, plain.policy)
@@ -65,7 +65,7 @@ def test_the_full_example_says_the_defaults():
     assert full.requests.model_copy(update={"users": None}) == plain.requests
 
 
-def test_every_mistake_is_told_at_once_with_its_line(mistakes):
+def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
     assert mistakes(
         """\
         poll:
@@ -88,20 +88,20 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         extra: 1
         """
     ) == [
-        "2: poll.intervall is not a key that is known here; did you mean `interval`?",
+        "2: poll.intervall is not a known key here; did you mean `interval`?",
         "3: poll.timeout is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m",
         "4: poll.filter must be 'auto' or 'off', not 'of'",
-        "5: windows holds 30s more than once; a window needs to be named only once",
+        "5: windows holds 30s more than once; remove the repetition",
         "7: targets[0].url is not an address; write it as http://host:port/metrics or https://host:port/metrics",
         "8: targets[0].labels.job is a label that Prometheus sets; choose another name",
         "8: targets[0].labels.1x is not a label name; use letters, digits and underscores, and no digit first",
         "9: targets[1].url is missing",
         "10: targets[2].url the environment variable NOWHERE is not set; set it, or write `$${NOWHERE}` for the text",
         f"11: targets[2].tls_config.key_file names a file that cannot be read: {mistakes.directory}/nowhere.key: No such file or directory",
-        "12: targets[3].nam is not a key that is known here; did you mean `name`?",
+        "12: targets[3].nam is not a known key here; did you mean `name`?",
         "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "16: log is there twice, first in line 14; remove one of the two",
-        "18: extra is not a key that is known here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
+        "18: extra is not a known key here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
     ]
 
 
@@ -128,12 +128,12 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         ("windows: []", "1: windows must not be empty"),
         ("windows: [5]", "1: windows[0] is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"),
         ("discovery: {dns: [{names: []}]}", "1: discovery.dns[0].names must not be empty"),
-        ("windows: [1m, 60s]", "1: windows holds 1m more than once; a window needs to be named only once"),
+        ("windows: [1m, 60s]", "1: windows holds 1m more than once; remove the repetition"),
         ("targets: {url: http://a}", "1: targets must be a list, not a mapping; write `- ` before each of its elements"),
         ("targets: [http://a]", "1: targets[0] must be a mapping of keys to values, not 'http://a'"),
         ("targets: [{url: [a]}]", "1: targets[0].url must be a text, not a list"),
         ("targets: [{url: http://a, name: ''}]", "1: targets[0].name must not be empty"),
-        ("targets: [{url: http://a, labels: {__a: b}}]", "1: targets[0].labels.__a begins with two underscores, which Prometheus keeps for itself; choose another name"),
+        ("targets: [{url: http://a, labels: {__a: b}}]", "1: targets[0].labels.__a begins with two underscores, which Prometheus reserves; choose another name"),
         ("targets: [{url: http://a, labels: {window: b}}]", "1: targets[0].labels.window is a label of the exporter's own metrics; choose another name"),
         (f"targets: [{{url: http://a, labels: {{a: {'x' * 1025}}}}}]", "1: targets[0].labels.a has a value of more than 1,024 characters; shorten it"),
         ('targets: [{url: http://a, labels: {a: "x\\u202e"}}]', "1: targets[0].labels.a has a value with a character that cannot be printed, such as a line break; remove it"),
@@ -143,24 +143,24 @@ def test_every_mistake_is_told_at_once_with_its_line(mistakes):
         ("targets: [{url: http://a, labels: {a: [b]}}]", "1: targets[0].labels.a must be a text, not a list"),
         ("metrics: {enable: [rate]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; did you mean `rates`?"),
         ("metrics: {enable: [zzz]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
-        ("metrics: {enable: [rates], disable: [rates]}", "1: metrics.disable names rates, which `enable` names too; remove one of the two"),
-        ("discovery: {files: [a/*/b.yml]}", "1: discovery.files[0] has a wild card before its last `/`; write one pattern for each directory"),
+        ("metrics: {enable: [rates], disable: [rates]}", "1: metrics.disable names rates, which `enable` also names; remove one of the two"),
+        ("discovery: {files: [a/*/b.yml]}", "1: discovery.files[0] has a wildcard before its last `/`; write one pattern for each directory"),
         ("discovery: {files: [a.txt]}", "1: discovery.files[0] does not end in .json, .yml or .yaml"),
-        ("discovery: {dns: [{names: [a], type: A}]}", "1: discovery.dns[0].port is missing; an A record names no port"),
-        ("discovery: {dns: [{names: [a], port: 1}]}", "1: discovery.dns[0].port is not used: an SRV record names the port; remove it, or set `type: A`"),
+        ("discovery: {dns: [{names: [a], type: A}]}", "1: discovery.dns[0].port is missing; an A record has no port"),
+        ("discovery: {dns: [{names: [a], port: 1}]}", "1: discovery.dns[0].port is not used: an SRV record has the port; remove it, or set `type: A`"),
         ("discovery: {dns: [{names: [a], type: A, port: 70000}]}", "1: discovery.dns[0].port must be at most 65535"),
         ("discovery: {dns: [{names: [a b], type: A, port: 1}]}", "1: discovery.dns[0].names[0] is not a DNS name, such as vllm.example.org"),
         ("discovery: {dns: [{type: A, port: 1}]}", "1: discovery.dns[0].names is missing"),
-        ("discovery: {http: [{url: http://u:hunter2@a}]}", "1: discovery.http[0].url holds a user or password; put them under `basic_auth` instead"),
+        ("discovery: {http: [{url: http://u:hunter2@a}]}", "1: discovery.http[0].url holds a user or password; put them under `basic_auth`"),
         ("discovery: {scrape: {metrics_path: metrics}}", "1: discovery.scrape.metrics_path is not a path; it begins with one `/`"),
         ("discovery: {scrape: {metrics_path: //evil.example/}}", "1: discovery.scrape.metrics_path is not a path; it begins with one `/`"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_told_in_plain_words(mistakes, text, mistake):
-    [told] = mistakes(text)
-    assert told == mistake or (mistake.endswith("interval") and told.startswith(mistake))
-    assert "hunter2" not in told
-    assert "Input should" not in told
+def test_each_mistake_is_reported_in_plain_words(mistakes, text, mistake):
+    [reported] = mistakes(text)
+    assert reported == mistake or (mistake.endswith("interval") and reported.startswith(mistake))
+    assert "hunter2" not in reported
+    assert "Input should" not in reported
 
 
 def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
@@ -176,20 +176,20 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
           - oops: x
         """
     ) == [
-        "3: targets[1].url is the address of another target too; remove one of the two",
-        "5: targets[2].url makes it a second target called a:80; give each its own `name`",
-        "7: targets[4].name makes it a second target called c; give each its own `name`",
+        "3: targets[1].url is also the address of another target; remove one of the two",
+        "5: targets[2].url makes it a second target with the name a:80; give each its own `name`",
+        "7: targets[4].name makes it a second target with the name c; give each its own `name`",
         "8: targets[5].url is missing",
-        "8: targets[5].oops is not a key that is known here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `reference`, `policy`",
+        "8: targets[5].oops is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `reference`, `policy`",
     ]
 
 
-def test_a_number_in_a_label_is_the_text_it_is_written_as(read):
+def test_a_number_in_a_label_keeps_its_text(read):
     [target] = read("targets: [{url: http://a, labels: {rack: 1.10, on: yes}}]").targets
     assert target.labels == {"rack": "1.10", "on": "yes"}
 
 
-def test_windows_are_put_in_order(read):
+def test_windows_are_sorted(read):
     assert read("windows: [1h, 30s, 5m]").windows == (30.0, 300.0, 3600.0)
 
 
@@ -204,10 +204,10 @@ def test_variables_are_looked_up_in_the_environment(read):
 
 def test_a_value_from_the_environment_is_never_repeated(mistakes):
     text = "poll: {interval: '${A}', max_duty_cycle: '${A}', filter: '${A}'}\ntargets: [{url: '${A}'}]\nlog: '${A}'"
-    told = mistakes(text, A="hunter2")
-    assert len(told) == 5
-    assert not [one for one in told if "hunter2" in one]
-    assert any("not the value of ${A}" in one for one in told)
+    reported = mistakes(text, A="hunter2")
+    assert len(reported) == 5
+    assert not [one for one in reported if "hunter2" in one]
+    assert any("not the value of ${A}" in one for one in reported)
 
 
 def test_paths_are_relative_to_the_file(read, tmp_path):
@@ -219,14 +219,14 @@ def test_paths_are_relative_to_the_file(read, tmp_path):
     assert config.discovery.files == (tmp_path / "sd/*.yml",)
 
 
-def test_flags_replace_what_the_file_says(read):
+def test_flags_override_the_file(read):
     overrides = {"poll.interval": "2s", "log.level": "debug", "targets": [{"url": "http://b"}]}
     config = read("poll: {interval: 1s, timeout: 3s}\ntargets: [{url: http://a}]", overrides)
     assert (config.poll.interval, config.poll.timeout, config.log.level) == (2.0, 3.0, "debug")
     assert [target.url for target in config.targets] == ["http://b/metrics"]
 
 
-def test_a_mistake_in_a_flag_is_told_as_such():
+def test_a_mistake_in_a_flag_names_the_command_line():
     with pytest.raises(ConfigError) as caught:
         load(None, environ={}, overrides={"poll.interval": "20s", "targets": [{"url": "a:1"}]})
     assert [(one.place, one.path) for one in caught.value.problems] == [
@@ -259,26 +259,26 @@ def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     ]
 
 
-def test_a_mistake_in_a_section_that_only_a_variable_speaks_of_names_it():
+def test_a_mistake_in_a_section_from_a_variable_names_the_variable():
     overrides = {"cost.fixed_cost_ratio": FromVariable.of("1", "FIXED"), "log.level": "info"}
     with pytest.raises(ConfigError) as caught:
         load(None, environ={}, overrides=overrides)
     assert [(one.place, one.path) for one in caught.value.problems] == [("FIXED", "cost")]
 
 
-def test_a_variable_goes_before_the_file_and_the_files_mistakes_stay_the_files(mistakes):
+def test_a_variable_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mistakes):
     overrides = {"cost.draft_cost_ratio": FromVariable.of("-1", "COST"), "log.level": "loud"}
-    told = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
-    assert [one.partition(" ")[:1] for one in told] == [("COST:",), ("command",), ("2:",)]
+    reported = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
+    assert [one.partition(" ")[:1] for one in reported] == [("COST:",), ("command",), ("2:",)]
 
 
-def test_the_general_cost_and_a_targets_own_stand_beside_each_other(read):
+def test_a_target_may_have_a_cost_beside_the_general_one(read):
     text = "cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_cost_ratio: 0.2, running_requests: 8}}]"
     config = read(text)
     assert (config.cost.ratio, config.targets[0].cost.ratio) == (0.1, 0.2)
 
 
-def test_the_state_is_kept_beside_the_file_unless_its_path_is_absolute(read, tmp_path):
+def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_path):
     assert read("").state == StateSettings(file=None, interval=60.0)
     assert read("state: {file: state.json, interval: 5m}").state.file == tmp_path / "state.json"
     assert read("state: {file: /nowhere/state.json}").state.file == Path("/nowhere/state.json")
@@ -287,7 +287,7 @@ def test_the_state_is_kept_beside_the_file_unless_its_path_is_absolute(read, tmp
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         (".", "is a directory; name a file in it"),
         ("''", "is a directory; name a file in it"),
@@ -296,13 +296,13 @@ def test_the_state_is_kept_beside_the_file_unless_its_path_is_absolute(read, tmp
         ('"a\\0"', "is not the name of a file"),
     ],
 )  # fmt: skip
-def test_what_cannot_hold_the_state_is_refused(mistakes, name, told):
+def test_an_unusable_state_file_is_rejected(mistakes, name, reported):
     assert mistakes(f"state: {{file: {name}}}") == [
-        f"1: state.file {told.format(directory=mistakes.directory)}"
+        f"1: state.file {reported.format(directory=mistakes.directory)}"
     ]
 
 
-def test_a_flag_below_a_section_that_is_wrong_leaves_the_mistake_to_the_section(mistakes):
+def test_a_flag_in_an_invalid_section_leaves_the_mistake_to_the_section(mistakes):
     assert mistakes("poll: 5\n", overrides={"poll.interval": "2s"}) == [
         "1: poll must be a mapping of keys to values, not '5'"
     ]
@@ -327,18 +327,18 @@ def test_a_mistake_reads_as_a_sentence_with_its_place_first(write):
 
 @pytest.mark.parametrize("name", ["/dev/zero", "\\0", "", "a" * 5000])
 def test_a_secret_file_must_be_a_plain_file(mistakes, name):
-    [told] = mistakes(f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]')
+    [reported] = mistakes(f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]')
     assert (
-        "targets[0].authorization.credentials_file names a file" in told
-        or "is not the name of a file" in told
+        "targets[0].authorization.credentials_file names a file" in reported
+        or "is not the name of a file" in reported
     )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_secret_file_must_be_readable(mistakes, tmp_path):
     (tmp_path / "token").touch(mode=0)
-    [told] = mistakes("targets: [{url: http://a, authorization: {credentials_file: token}}]")
-    assert "Permission denied" in told
+    [reported] = mistakes("targets: [{url: http://a, authorization: {credentials_file: token}}]")
+    assert "Permission denied" in reported
 
 
 scalars = st.text(max_size=8) | st.sampled_from(
@@ -361,7 +361,7 @@ documents = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 @given(st.binary(max_size=300) | documents.map(lambda value: yaml.safe_dump(value).encode()))
-def test_whatever_is_in_the_file_gives_a_configuration_or_its_mistakes(tmp_path, data):
+def test_any_file_gives_a_configuration_or_its_mistakes(tmp_path, data):
     path = tmp_path / "any.yml"
     path.write_bytes(data)
     problems = ()
@@ -373,13 +373,13 @@ def test_whatever_is_in_the_file_gives_a_configuration_or_its_mistakes(tmp_path,
     assert not [one for one in problems if "hunter2" in str(one).encode().decode()]
 
 
-def test_of_many_mistakes_the_first_hundred_are_told(mistakes):
+def test_the_first_hundred_mistakes_are_reported(mistakes):
     begun = time.process_time()
-    told = mistakes("".join(f"k{number}: 1\n" for number in range(20_000)))
-    assert told[0].startswith("1: k0 is not a key that is known here")
-    assert told[99].startswith("100: k99 ")
-    assert told[100].endswith("and 19900 more mistakes")
-    assert len(told) == 101
+    reported = mistakes("".join(f"k{number}: 1\n" for number in range(20_000)))
+    assert reported[0].startswith("1: k0 is not a known key here")
+    assert reported[99].startswith("100: k99 ")
+    assert reported[100].endswith("and 19900 more mistakes")
+    assert len(reported) == 101
     assert time.process_time() - begun < 20
 
 
@@ -388,8 +388,8 @@ def test_a_few_lines_of_aliases_are_a_mistake_before_they_are_a_million_targets(
         "a0: &a0 {url: http://a}",
         *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)),
     ]
-    told = mistakes("\n".join([*lines, "targets: *a8"]))
-    assert any("is repeated by aliases until there are more than 100000 values" in one for one in told)
+    reported = mistakes("\n".join([*lines, "targets: *a8"]))
+    assert any("is repeated by aliases until there are more than 100000 values" in one for one in reported)
 
 
 def test_a_file_that_is_too_large_is_one_mistake(write):

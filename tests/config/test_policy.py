@@ -22,7 +22,7 @@ def test_without_a_policy_of_its_own_a_target_has_the_general_one():
     assert merged(None, general) is general
 
 
-def test_what_a_target_sets_outweighs_the_general_key_by_key_at_any_depth():
+def test_a_target_overrides_the_general_policy_key_by_key_at_any_depth():
     general = Policy.model_validate({"min_drafts": 7, "speedup": {"poor": 1.2, "marginal": 1.4}})
     own = Policy.model_validate({"max_half_width": 0.1, "speedup": {"poor": 1.05}, "drops": {"ratio": 0.3}})
     whole = merged(own, general)
@@ -32,7 +32,7 @@ def test_what_a_target_sets_outweighs_the_general_key_by_key_at_any_depth():
     assert whole.acceptance == Policy().acceptance
 
 
-def test_a_target_can_go_back_to_a_default_that_the_general_policy_left():
+def test_a_target_can_return_to_a_default_that_the_general_policy_overrides():
     general = Policy.model_validate({"speedup": {"healthy": 3.0}})
     assert merged(Policy.model_validate({"speedup": {"healthy": 2.0}}), general).speedup.healthy == 2.0
     assert merged(Policy.model_validate({"speedup": {}}), general).speedup.healthy == 3.0
@@ -60,9 +60,9 @@ def test_merging_again_changes_nothing(own, general):
 
 
 @given(policies, policies)
-def test_wrong_thresholds_are_told_where_they_are_set_as_soon_as_there_are_any(own, general):
+def test_invalid_thresholds_are_reported_at_their_key(own, general):
     whole = merged(own, general)
-    told = list(misordered(own, whole))
+    reported = list(misordered(own, whole))
     broken = [
         (section, pair)
         for section, keys in _ASCENDING
@@ -70,13 +70,13 @@ def test_wrong_thresholds_are_told_where_they_are_set_as_soon_as_there_are_any(o
         if getattr(getattr(whole, section), pair[0]) > getattr(getattr(whole, section), pair[1])
     ]
     blameless = not list(misordered(general, general))
-    assert bool(told) == bool(broken) or not blameless
-    for (section, key), _ in told:
+    assert bool(reported) == bool(broken) or not blameless
+    for (section, key), _ in reported:
         assert key in getattr(own, section).model_fields_set
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "reported"),
     [
         ("{speedup: {poor: 0.9}}", "2: policy.speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
         ("{speedup: {poor: 1.5}}", "2: policy.speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
@@ -96,11 +96,11 @@ def test_wrong_thresholds_are_told_where_they_are_set_as_soon_as_there_are_any(o
         ("{drops: {warm_up: 60}}", "2: policy.drops.warm_up is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"),
         ("{min_drafts: 0}", "2: policy.min_drafts must be at least 1"),
         ("{max_half_width: inf}", "2: policy.max_half_width must be a finite number, not 'inf'"),
-        ("{speed_up: {}}", "2: policy.speed_up is not a key that is known here; did you mean `speedup`?"),
+        ("{speed_up: {}}", "2: policy.speed_up is not a known key here; did you mean `speedup`?"),
     ],
 )  # fmt: skip
-def test_thresholds_that_contradict_each_other_are_refused(mistakes, policy, told):
-    assert mistakes(f"log: {{}}\npolicy: {policy}") == [told]
+def test_thresholds_that_contradict_each_other_are_rejected(mistakes, policy, reported):
+    assert mistakes(f"log: {{}}\npolicy: {policy}") == [reported]
 
 
 def test_equal_thresholds_are_in_order(read):
@@ -127,18 +127,18 @@ def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistake
     ]
 
 
-def test_what_contradicts_the_defaults_alone_is_no_mistake_of_a_target(read):
+def test_a_contradiction_of_the_defaults_alone_is_no_mistake_of_a_target(read):
     text = "policy: {speedup: {harmful: 0.5, poor: 0.6}}\ntargets: [{url: http://a, policy: {speedup: {poor: 0.7}}}]"
     [target] = read(text).targets
     assert target.policy.speedup.poor == 0.7
 
 
-def test_a_general_policy_that_is_wrong_is_told_once(mistakes):
+def test_an_invalid_general_policy_is_reported_once(mistakes):
     text = "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"
     assert len(mistakes(text)) == 1
 
 
-def test_of_a_targets_policy_only_what_it_sets_is_shown(read):
+def test_only_the_keys_that_a_target_sets_are_shown_of_its_policy(read):
     config = read(
         "policy: {min_drafts: 5}\ntargets: [{url: http://a, policy: {drops: {warm_up: 2m}}}, {url: http://b}]"
     )

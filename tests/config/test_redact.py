@@ -18,7 +18,7 @@ discovery:
 """
 
 
-def test_what_is_in_effect_is_shown_without_secrets(read, tmp_path):
+def test_the_configuration_in_effect_is_shown_without_secrets(read, tmp_path):
     (tmp_path / "token").write_text("hunter2")
     shown = redacted(read(FILE, S="hunter2"))
     assert "hunter2" not in shown
@@ -33,7 +33,7 @@ def test_what_is_in_effect_is_shown_without_secrets(read, tmp_path):
         assert expected in shown
 
 
-def test_what_is_shown_can_be_read_again(read):
+def test_the_redacted_configuration_can_be_loaded_again(read):
     config = read(
         "poll: {timeout: 3s}\ntargets: [{url: http://a, labels: {rack: '07'}}]\nmetrics: {disable: [rates]}"
     )

@@ -55,7 +55,7 @@ def test_a_target_may_have_a_reference_beside_the_general_one(read):
         ("{acceptance_ratio: 0.7, tokens: 0}", ".tokens must be at least 1"),
         (
             "{acceptance: 0.7}",
-            ".acceptance is not a key that is known here; did you mean `acceptance_ratio`?",
+            ".acceptance is not a known key here; did you mean `acceptance_ratio`?",
         ),
         ("0.7", " must be a mapping of keys to values, not '0.7'"),
     ],

@@ -8,7 +8,7 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 SALT = "0123456789abcdef"
 
 
-def test_nothing_is_taken_and_no_user_kept_unless_it_is_asked_for(read):
+def test_requests_and_users_are_off_by_default(read):
     settings = read("").requests
     assert settings == RequestSettings()
     assert not settings.ingest
@@ -37,7 +37,7 @@ def test_another_salt_in_the_same_file_is_another_configuration(read, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "reported"),
     [
         ("{users: {}}", ".users has no salt; add `salt_file`"),
         (
@@ -47,14 +47,14 @@ def test_another_salt_in_the_same_file_is_another_configuration(read, tmp_path):
         ("{users: {salt_file: nowhere}}", ".users.salt_file names a file that cannot be read"),
         (
             "{users: {salt: hunter2hunter2hunter2}}",
-            ".users.salt is a secret in plain sight; name a file that holds it with `salt_file`",
+            ".users.salt is a secret in plain text; name a file that holds it with `salt_file`",
         ),
         ("{temperatures: [1, 0]}", ".temperatures do not ascend; write each bound once, the lowest first"),
         ("{temperatures: []}", ".temperatures must not be empty"),
         ("{rate: 0}", ".rate must be at least 1"),
     ],
 )
-def test_a_mistake_is_told_without_the_secret(mistakes, keys, told):
+def test_a_mistake_is_reported_without_the_secret(mistakes, keys, reported):
     (mistake,) = mistakes(f"requests: {keys}", S="hunter2")
-    assert mistake.startswith(f"1: requests{told}")
+    assert mistake.startswith(f"1: requests{reported}")
     assert "hunter2" not in mistake

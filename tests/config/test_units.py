@@ -40,7 +40,7 @@ def test_durations_are_read_as_prometheus_reads_them(text, seconds):
 @pytest.mark.parametrize(
     "text", ["", "5", "1.5s", "5 s", "s", "30m1h", "-1s", "1s1s", "٣s", "5S", "1h ", "9" * 20 + "s", "1s\n"]
 )
-def test_what_is_no_duration_is_refused_with_an_example(text):
+def test_an_invalid_duration_is_rejected_with_an_example(text):
     with pytest.raises(ValueError, match="such as 500ms, 30s"):
         parse_duration(text)
 
@@ -78,7 +78,7 @@ def test_sizes_are_powers_of_two_however_they_are_written(text, size):
 @pytest.mark.parametrize(
     "text", ["", "16", "16M", "16mb", "1.5MiB", "16 MiB", "-1B", "MiB", "16iB", "16BB", "1B "]
 )
-def test_what_is_no_size_is_refused_with_an_example(text):
+def test_an_invalid_size_is_rejected_with_an_example(text):
     with pytest.raises(ValueError, match="such as 512KiB or 16MiB"):
         parse_size(text)
     assert not re.fullmatch(SIZE_PATTERN, text)
@@ -103,7 +103,7 @@ def test_a_size_that_is_written_and_read_again_is_the_same(size):
         ("0", 0.0),
     ],
 )
-def test_parameters_are_read_as_models_are_called(text, count):
+def test_parameters_are_read_in_the_syntax_of_model_names(text, count):
     assert parse_parameters(text) == count
     assert re.search(PARAMETERS_PATTERN, text)
 
@@ -111,7 +111,7 @@ def test_parameters_are_read_as_models_are_called(text, count):
 @pytest.mark.parametrize(
     "text", ["", "B", "8 B", "8GB", "-8B", "1e9", "8B\n", "٣B", "1.B", ".5B", "9" * 20, "nan"]
 )
-def test_what_is_no_number_of_parameters_is_refused_with_an_example(text):
+def test_an_invalid_number_of_parameters_is_rejected_with_an_example(text):
     with pytest.raises(ValueError, match=r"write it as 500M, 1\.5B"):
         parse_parameters(text)
     assert not re.search(PARAMETERS_PATTERN, text) or text.endswith("\n")

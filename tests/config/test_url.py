@@ -19,7 +19,7 @@ from spec_decode_exporter.config.url import address, identity, normalise, withou
         ("http://[fe80::1%eth0]:1/m", "http://[fe80::1%eth0]:1/m"),
     ],
 )
-def test_an_address_is_made_complete(text, url):
+def test_a_url_is_completed(text, url):
     assert normalise(text) == url
     assert normalise(url) == url
 
@@ -37,21 +37,21 @@ def test_an_address_is_made_complete(text, url):
         ("http://a/#", "fragment"),
         ("http://a b/", "space"),
         ("http://bücher/", "ASCII"),
-        ("", "nothing"),
+        ("", "is empty"),
         ("http://a:0/", "port"),
         ("http://a:99999/", "port"),
         ("http://a:x/", "port"),
         ("http://a:/", "port"),
         ("http://[::1/", "port"),
-        ("http://a_b\\c/", "names no host"),
-        ("http://:80/", "names no host"),
-        ("http://a..b/", "names no host"),
-        ("http://[v1.a]/", "names no host"),
-        ("http://[::1]a:80/", "names no host|port"),
-        ("http://" + "a." * 127 + "a/", "names no host"),
+        ("http://a_b\\c/", "has no valid host"),
+        ("http://:80/", "has no valid host"),
+        ("http://a..b/", "has no valid host"),
+        ("http://[v1.a]/", "has no valid host"),
+        ("http://[::1]a:80/", "has no valid host|port"),
+        ("http://" + "a." * 127 + "a/", "has no valid host"),
     ],
 )
-def test_what_cannot_be_polled_is_refused(text, complaint):
+def test_an_invalid_url_is_rejected(text, complaint):
     with pytest.raises(ValueError, match=complaint) as caught:
         normalise(text)
     assert "hunter2" not in str(caught.value)
@@ -76,7 +76,7 @@ def test_any_text_is_a_url_without_a_user_or_a_mistake(text):
         ("http://[::1]:8000/m", "[::1]:8000"),
     ],
 )
-def test_a_page_is_called_by_host_and_port(url, name):
+def test_the_default_name_of_a_page_is_host_and_port(url, name):
     assert address(url) == name
 
 

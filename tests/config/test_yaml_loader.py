@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.config import yaml_loader
 from spec_decode_exporter.config.yaml_loader import NotAListError
-from spec_decode_exporter.config.yaml_tree import MOST_FLAWS, TreeReader, YamlError, parse, parse_items
+from spec_decode_exporter.config.yaml_tree import MAX_FLAWS, TreeReader, YamlError, parse, parse_items
 
 
 def items(text: str):
@@ -40,7 +40,7 @@ def _small(monkeypatch):
         ("".join(f"%TAG !a{n}! b\n" for n in range(20)) + "---\na: b", "has more than 10 directives"),
     ],
 )
-def test_a_document_beyond_a_bound_is_rejected_while_it_is_read(text, message):
+def test_a_document_above_a_limit_is_rejected_while_it_is_read(text, message):
     with pytest.raises(YamlError, match=message) as caught:
         parse(text.encode())
     assert caught.value.line is not None
@@ -84,5 +84,5 @@ def test_what_is_not_a_list_has_no_items(text):
 def test_no_more_flaws_are_collected_than_the_limit(monkeypatch):
     monkeypatch.setattr(yaml_loader, "MOST_NODES", 10**6)
     reader = TreeReader()
-    reader.read(parse(b"[" + b"!x a," * (MOST_FLAWS + 5) + b"]"))
-    assert len(reader.flaws) == len(reader.broken) == MOST_FLAWS
+    reader.read(parse(b"[" + b"!x a," * (MAX_FLAWS + 5) + b"]"))
+    assert len(reader.flaws) == len(reader.broken) == MAX_FLAWS

@@ -23,14 +23,14 @@ async def waits():
     await asyncio.Event().wait()
 
 
-async def test_a_task_that_ends_by_a_defect_is_told_at_once():
+async def test_a_task_that_raises_is_logged_at_once():
     with capture_logs() as logs:
         spawn(fails())
         await settle()
     assert [(entry["event"], str(entry["exc_info"])) for entry in logs] == [("task_died", "a defect")]
 
 
-async def test_cancelled_tasks_have_ended_and_are_nobodys_news():
+async def test_cancelled_tasks_have_ended_and_are_not_logged():
     with capture_logs() as logs:
         task = spawn(waits())
         await cancel([task, None])
@@ -51,7 +51,7 @@ async def test_tasks_in_the_background_are_kept_until_they_end():
     assert background._tasks == set()
 
 
-async def test_a_task_without_end_that_raises_is_run_again_and_logged_once_until_it_lasts(clock):
+async def test_an_endless_task_that_raises_is_restarted_and_logged_once_until_it_recovers(clock):
     runs, failing = [], [True]
 
     async def run():
@@ -74,7 +74,7 @@ async def test_a_task_without_end_that_raises_is_run_again_and_logged_once_until
     ]
 
 
-async def test_a_task_without_end_ends_when_it_is_cancelled(clock):
+async def test_an_endless_task_ends_when_it_is_cancelled(clock):
     for passed in (0.0, 1.0, RESTARTED_AFTER):
         with capture_logs():
             task = spawn(keep_running("polling", fails, InternalErrors(clock.monotonic), clock))

@@ -23,7 +23,7 @@ def number_of(value) -> int:
 
 
 @given(VALUES)
-def test_no_document_has_more_values_than_are_counted(value):
+def test_the_count_is_an_upper_bound_of_the_values(value):
     content = json.dumps(value).encode()
     assert decode(content, 10**6) == value
     most = number_of(value) - 2
@@ -39,6 +39,6 @@ def test_too_many_values_are_not_decoded(monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"\xff", b"9" * 5000, b"[" * 50_000])
-def test_what_is_not_json_is_an_error(content):
+def test_invalid_json_is_an_error(content):
     with pytest.raises(ValueError):
         decode(content, 10**6)

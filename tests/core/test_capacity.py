@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.core.capacity import (
-    FEWEST,
+    MIN_ENGINES,
     PLACE_LABELS,
     PLACE_POSITIONS,
     WITHOUT_LIMIT,
@@ -16,22 +16,22 @@ from spec_decode_exporter.core.capacity import (
     places_of,
     shared_evenly,
 )
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 MIB = 2**20
 DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 
 
-def test_a_sidecar_of_128_mib_watches_256_engines():
+def test_a_sidecar_of_128_mib_has_room_for_256_engines():
     assert engines_that_fit(128 * MIB) == 256
 
 
-def test_a_container_without_a_limit_and_a_large_one_watch_the_same_number():
+def test_a_large_container_has_the_same_limit_as_one_without_a_limit():
     assert engines_that_fit(None) == engines_that_fit(2**62) == WITHOUT_LIMIT
 
 
-def test_the_smallest_container_watches_some_engines():
-    assert engines_that_fit(0) == FEWEST
+def test_the_smallest_container_has_room_for_some_engines():
+    assert engines_that_fit(0) == MIN_ENGINES
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_fair_share_is_the_largest_that_fits(demands, places):
 
 
 @given(st.lists(st.lists(st.integers(), max_size=30), max_size=6), st.integers(0, 100))
-def test_all_places_are_given_to_those_who_ask(groups, places):
+def test_all_demanded_places_are_granted(groups, places):
     taken = shared_evenly(dict(enumerate(groups)), places)
     asked = sum(map(len, groups))
     if places >= len(groups):
@@ -90,11 +90,11 @@ def test_a_target_without_engines_gets_no_places_where_others_have_taken_all():
     assert capacity.places("none", 0) == 0
 
 
-def test_another_limit_holds_from_the_next_question():
+def test_another_limit_applies_from_the_next_call():
     capacity = Capacity(10)
     capacity.places("a", 10)
-    capacity.most = 4
-    assert (capacity.most, capacity.places("a", 10)) == (4, 4)
+    capacity.limit = 4
+    assert (capacity.limit, capacity.places("a", 10)) == (4, 4)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 256)), max_size=60), st.integers(6, 400))
@@ -113,10 +113,10 @@ def test_places_are_never_more_than_there_are(shown, most):
         (0, 0, 1),
         (PLACE_POSITIONS, PLACE_LABELS, 1),
         (PLACE_POSITIONS + 1, 0, 2),
-        (MOST_POSITIONS, 0, 5),
+        (MAX_POSITIONS, 0, 5),
         (0, 2 * PLACE_LABELS, 1),
         (PLACE_POSITIONS, 8 * PLACE_LABELS, 8),
-        (MOST_POSITIONS, 8 * PLACE_LABELS, 36),
+        (MAX_POSITIONS, 8 * PLACE_LABELS, 36),
     ],
 )
 def test_an_engine_with_more_positions_or_longer_labels_takes_more_places(positions, label_bytes, places):

@@ -20,11 +20,11 @@ DATA = st.dictionaries(
 
 
 @given(DATA, st.none() | st.integers(0, 4))
-def test_what_was_written_is_read_again(data, indent):
+def test_written_data_is_read_again(data, indent):
     assert SEAL.read(SEAL.written(data, indent), 10**6) == data
 
 
-def test_a_file_says_what_it_is():
+def test_a_file_contains_its_format():
     document = json.loads(SEAL.written({"a": 1}, indent=2))
     assert (document["format"], document["version"], document["data"]) == ("a format", 3, {"a": 1})
 
@@ -36,28 +36,28 @@ def test_a_file_says_what_it_is():
         (b"[" * 100_000, "it is not JSON"),
         (b"[]", "it is not a thing of this exporter"),
         (ChecksummedFile("another", 3, "").written({}), "it is not a thing of this exporter"),
-        (ChecksummedFile("a format", 4, "").written({}), "it has the version 4; 3 is known here"),
+        (ChecksummedFile("a format", 4, "").written({}), "it has version 4; this exporter reads 3"),
         (
             json.dumps({"format": "a format", "version": "x" * 10**6}).encode(),
-            f"it has the version '{'x' * 39}; 3 is known here",
+            f"it has version '{'x' * 39}; this exporter reads 3",
         ),
-        (SEAL.written({"a": 1}).replace(b'"a":1', b'"a":2'), "it was changed or damaged: its checksum is another"),
+        (SEAL.written({"a": 1}).replace(b'"a":1', b'"a":2'), "it was changed or damaged: its checksum does not match"),
         (SEAL.written({"a": 1})[:-4], "it is not JSON"),
     ],
 )  # fmt: skip
-def test_what_is_anything_else_is_refused_with_a_reason(content, reason):
+def test_another_file_is_rejected_with_a_reason(content, reason):
     with pytest.raises(UnusableError) as caught:
         SEAL.read(content, 100_000)
     assert str(caught.value) == reason
 
 
 @pytest.mark.parametrize(("data", "error"), [({"a": {1}}, TypeError), ({"a": float("nan")}, ValueError)])
-def test_what_json_cannot_hold_is_a_fault_of_the_caller(data, error):
+def test_a_value_without_json_raises(data, error):
     with pytest.raises(error):
         SEAL.written(data)
 
 
 @given(st.binary())
-def test_any_content_is_read_or_refused(content):
+def test_any_content_is_read_or_rejected(content):
     with suppress(UnusableError):
         SEAL.read(content, 100_000)

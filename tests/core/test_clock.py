@@ -9,7 +9,7 @@ from spec_decode_exporter.core import clock as module
 from spec_decode_exporter.core.clock import SystemClock
 
 
-async def test_the_system_clock_sleeps_no_shorter_than_it_is_asked_to():
+async def test_the_system_clock_sleeps_at_least_until_the_moment():
     clock = SystemClock()
     moment = clock.monotonic() + 0.01
     await clock.sleep_until(moment)
@@ -28,14 +28,14 @@ def test_the_wall_clock_is_the_unix_time():
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no such clock")
-def test_where_there_is_a_clock_that_goes_on_during_suspend_it_is_used(monkeypatch):
+def test_a_clock_that_includes_suspend_is_used_if_the_system_has_one(monkeypatch):
     asked = []
     monkeypatch.setattr(time, "clock_gettime", lambda which: asked.append(which) or 7.0)
     assert SystemClock().monotonic() == 7.0
     assert asked == [time.CLOCK_BOOTTIME]
 
 
-def test_elsewhere_the_usual_clock_has_to_do(monkeypatch):
+def test_other_systems_use_the_monotonic_clock(monkeypatch):
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
     elsewhere = runpy.run_path(module.__file__)["SystemClock"]()
     asked = []

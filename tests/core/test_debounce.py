@@ -24,7 +24,7 @@ def test_none_is_a_value(held):
     assert held.offer(4, 301.0) == 4
 
 
-def test_another_value_is_shown_once_it_was_offered_for_so_long(held):
+def test_another_value_is_shown_once_it_was_offered_for_the_time(held):
     held.offer(4, 0.0)
     assert held.offer(5, 10.0) == 4
     assert held.offer(5, 309.9) == 4
@@ -48,7 +48,7 @@ def test_a_third_value_interrupts_another(held):
     assert held.offer(5, 599.9) == 4
 
 
-def test_a_value_that_was_not_offered_for_twice_as_long_gives_way_to_whatever_is_newest(held):
+def test_a_value_that_was_absent_for_twice_the_time_is_replaced_by_the_newest(held):
     held.offer(4, 0.0)
     for moment in range(100, 600, 100):
         assert held.offer(5 + moment // 100 % 2, float(moment)) == 4
@@ -61,8 +61,8 @@ def test_without_a_time_every_value_is_shown_at_once():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 200)), min_size=1), st.floats(0, 500))
-def test_what_is_shown_has_stayed_or_what_was_shown_is_long_gone(offers, seconds):
-    """Held against the whole past, searched anew at every offer."""
+def test_the_shown_value_has_stayed_or_the_previous_one_is_long_absent(offers, seconds):
+    """Compare with a search of the whole past at every offer."""
     held, now, past, shown = Debounce(seconds), 0.0, [], None
     for value, later in offers:
         now += later

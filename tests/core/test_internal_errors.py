@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.internal_errors import (
     FORGOTTEN_AFTER,
-    MOST_LOGGED,
+    MAX_LOGGED,
     RECOVERED_AFTER,
     InternalErrors,
 )
@@ -50,7 +50,7 @@ def test_a_failure_is_logged_once_with_the_labels_that_name_the_item(errors, log
     assert log == {"part": "page", "target": "one", "model_name": "m", "engine": "0"}
 
 
-def test_what_works_is_returned_and_not_logged(errors, logs):
+def test_a_result_is_returned_and_not_logged(errors, logs):
     assert errors.attempt("page", ENGINE, lambda: 5) == 5
     assert not logs
 
@@ -71,14 +71,14 @@ def test_its_recovery_is_logged_a_minute_after_the_last_failure(errors, logs, cl
     assert events(logs)[2:] == ["internal_error"]
 
 
-def test_parts_and_items_are_told_apart(errors, logs):
+def test_parts_and_items_are_separate(errors, logs):
     errors.attempt("page", ENGINE, fails)
     errors.attempt("page", {**ENGINE, "engine": "1"}, fails)
     errors.attempt("report", ENGINE, fails)
     assert [(log["part"], log["engine"]) for log in logs] == [("page", "0"), ("page", "1"), ("report", "0")]
 
 
-def test_a_failure_that_nobody_met_for_long_is_logged_again(errors, logs, clock):
+def test_a_failure_after_a_long_time_is_logged_again(errors, logs, clock):
     errors.attempt("page", ENGINE, fails)
     clock.now += FORGOTTEN_AFTER + 1
     errors.attempt("page", ENGINE, fails)
@@ -88,14 +88,14 @@ def test_a_failure_that_nobody_met_for_long_is_logged_again(errors, logs, clock)
 def test_many_failing_items_are_omitted_and_few_of_them_logged(errors, logs, clock):
     for number in range(1000):
         errors.attempt("page", {"target": str(number)}, fails)
-    assert len(logs) == MOST_LOGGED
+    assert len(logs) == MAX_LOGGED
     clock.now += FORGOTTEN_AFTER + 1
     errors.attempt("page", {"target": "another"}, fails)
     assert logs[-1]["target"] == "another"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99), st.booleans(), st.floats(0, 700))))
-def test_what_is_remembered_is_bounded_whatever_fails(calls):
+def test_the_stored_failures_are_bounded(calls):
     clock = FakeClock()
     errors = InternalErrors(clock.monotonic)
     with capture_logs() as logs:
@@ -104,20 +104,20 @@ def test_what_is_remembered_is_bounded_whatever_fails(calls):
             assert errors.attempt(part, {"target": str(item)}, (lambda: 1) if works else fails) == (
                 1 if works else None
             )
-    assert all(len(failed) <= MOST_LOGGED for failed in errors._failed_at.values())
+    assert all(len(failed) <= MAX_LOGGED for failed in errors._failed_at.values())
     for name in {(log["part"], log["target"]) for log in logs}:
         own = [log["event"] for log in logs if (log["part"], log["target"]) == name]
         assert own[0] == "internal_error"
         assert ("internal_error_ended",) * 2 not in set(pairwise(own))
 
 
-def test_of_each_item_the_others_are_yielded(errors, logs):
+def test_the_other_items_are_yielded(errors, logs):
     found = errors.each("page", [1, 0, 2, 0], lambda item: {"target": str(item)}, lambda item: 10 // item)
     assert list(found) == [10, 5]
     assert [log["target"] for log in logs] == ["0"]
 
 
-def test_an_error_of_who_asks_for_the_items_is_not_taken_for_one_of_an_item(errors, logs):
+def test_an_error_of_the_consumer_is_not_an_error_of_an_item(errors, logs):
     def read():
         for item in errors.each("page", [1], lambda _: {}, lambda item: item):
             item / 0
@@ -127,7 +127,7 @@ def test_an_error_of_who_asks_for_the_items_is_not_taken_for_one_of_an_item(erro
     assert not logs
 
 
-def test_what_an_iterable_yields_before_it_raises_is_yielded(errors, logs):
+def test_elements_before_an_error_of_an_iterable_are_yielded(errors, logs):
     def numbers():
         yield 1
         raise ValueError
@@ -137,7 +137,7 @@ def test_what_an_iterable_yields_before_it_raises_is_yielded(errors, logs):
     assert list(errors.whole("page", {"target": "two"}, lambda: [2])) == [2]
 
 
-async def test_work_that_is_awaited_is_isolated_likewise(errors, logs):
+async def test_awaited_work_is_isolated(errors, logs):
     async def works():
         return 5
 

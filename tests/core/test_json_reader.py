@@ -44,7 +44,7 @@ def whole(reader: JsonReader):
 
 @pytest.mark.parametrize("encode", [str.encode, str])
 @given(value=VALUES, most=st.integers(45, 400), indent=st.none() | st.integers(0, 3), escaped=st.booleans())
-def test_any_document_is_read_like_json_however_small_the_window_is(encode, value, most, indent, escaped):
+def test_any_document_is_read_like_json_with_a_window_of_any_size(encode, value, most, indent, escaped):
     text = json.dumps(value, indent=indent, ensure_ascii=escaped)
     try:
         encoded = encode(text)
@@ -58,7 +58,7 @@ def test_any_document_is_read_like_json_however_small_the_window_is(encode, valu
 
 
 @given(VALUES, st.integers(20, 100))
-def test_a_value_of_any_size_is_passed_over(value, most):
+def test_a_value_of_any_size_is_skipped(value, most):
     text = json.dumps([value, "end"])
     reader = JsonReader(text.encode(), most)
     elements = reader.elements()
@@ -100,19 +100,19 @@ def test_any_text_is_read_as_json_reads_it_or_is_an_error(text, most):
         ("[" + "9" * 5000 + "]", 1, "has a number with too many digits"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(text, line, message):
+def test_a_mistake_is_reported_with_its_line(text, line, message):
     with pytest.raises(JsonError, match=message) as caught:
         document(text)
     assert caught.value.line == line
 
 
 @pytest.mark.parametrize("data", [b"\xff", b'["\xc3"]', b'["\xed\xa0\x80"]', b"[1, \xe2\x82"])
-def test_what_is_not_utf_8_is_an_error(data):
+def test_invalid_utf_8_is_an_error(data):
     with pytest.raises(JsonError, match="is not UTF-8"):
         whole(JsonReader(data))
 
 
-def test_a_byte_order_mark_is_passed_over():
+def test_a_byte_order_mark_is_skipped():
     assert JsonReader(b"\xef\xbb\xbf[1]").value() == [1]
 
 
@@ -125,7 +125,7 @@ def test_a_value_longer_than_the_window_is_too_long(text):
         reader.value()
 
 
-def test_a_deep_document_is_an_error_and_can_be_passed_over_in_parts():
+def test_a_deep_document_is_an_error_and_can_be_skipped_in_parts():
     with pytest.raises(JsonError, match="nested too deeply"):
         JsonReader("[" * 50_000).value()
     reader = JsonReader("[" * 500 + "]" * 500 + " ", 100)
@@ -134,7 +134,7 @@ def test_a_deep_document_is_an_error_and_can_be_passed_over_in_parts():
 
 
 def test_an_object_with_too_many_members_is_an_error(monkeypatch):
-    monkeypatch.setattr(json_reader, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(json_reader, "MAX_MEMBERS", 3)
     text = json.dumps(dict.fromkeys("abc"))
     assert whole(JsonReader(text)) == dict.fromkeys("abc")
     with pytest.raises(JsonError, match="more than 3 members"):
@@ -178,10 +178,10 @@ class TestPicker:
     @pytest.mark.parametrize(
         "value", [{"a": []}, {"a": None}, {"b": {}}, {"b": None}, {"d": 5}, {"a": "x" * 2000}]
     )
-    def test_what_is_of_another_kind_or_too_long_is_absent(self, value):
+    def test_a_value_of_another_kind_or_too_long_is_absent(self, value):
         assert self.picked(value) == {}
 
-    def test_what_is_not_an_object_is_nothing(self):
+    def test_another_value_than_an_object_is_none(self):
         assert self.picked([]) is None
 
     def test_no_more_values_are_kept_than_the_limit(self):

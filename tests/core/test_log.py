@@ -38,7 +38,7 @@ def test_json_gives_one_object_an_event(capsys):
     )
 
 
-def test_what_is_less_severe_than_the_level_is_left_out(capsys):
+def test_events_below_the_level_are_omitted(capsys):
     configure_log("warning", "logfmt")
     structlog.get_logger().info("reloaded")
     assert capsys.readouterr().err == ""
@@ -72,7 +72,7 @@ def test_a_list_has_commas_in_logfmt_and_is_a_list_in_json(capsys, values, writt
 
 
 @pytest.mark.parametrize("form", ["logfmt", "json"])
-def test_a_name_chosen_by_a_stranger_cannot_begin_a_new_line_or_move_the_cursor(capsys, form):
+def test_an_untrusted_name_cannot_begin_a_new_line_or_move_the_cursor(capsys, form):
     configure_log("info", form)
     structlog.get_logger().info("engine_found", model_name='x"\n\x1b[2Jlevel=error event=forged')
     text = capsys.readouterr().err
@@ -88,7 +88,7 @@ PAIR = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^ "=]*)(?: |$)')
 @example(name="x\nlevel=error event=forged", position="")
 @example(name="\x1b]0;gone\x07\u202e\u2028\x85", position="\\")
 def test_no_name_adds_a_field_to_logfmt_or_a_line_to_either_form(name, position):
-    """Every text that a stranger can choose, alone and inside a list, as the value of one key and no more."""
+    """Any untrusted text, alone or in a list, stays the value of its key."""
     fields = {"target": name, "found": [position], "engine": "0"}
     for form in ("logfmt", "json"):
         with redirect_stderr(StringIO()) as err:
@@ -111,7 +111,7 @@ class Broken:
         raise OSError(28, "No space left on device")
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch):
+def test_an_unwritable_log_does_not_raise(monkeypatch):
     monkeypatch.setattr("sys.stderr", Broken())
     configure_log("info", "logfmt")
     structlog.get_logger().warning("target_failing")

@@ -26,18 +26,18 @@ def limits(monkeypatch):
     return limits
 
 
-def test_the_process_takes_as_many_as_it_may(limits):
+def test_the_soft_limit_becomes_the_hard_limit(limits):
     raise_limit()
     assert limits.now == (524_288, 524_288)
 
 
 @pytest.mark.parametrize("error", [ValueError("current limit exceeds maximum limit"), PermissionError()])
-def test_where_it_may_not_it_goes_on_with_what_it_has(limits, error):
+def test_an_error_keeps_the_limit(limits, error):
     limits.error = error
     raise_limit()
     assert limits.now == (1024, 524_288)
 
 
-def test_nothing_is_asked_for_that_is_there_already(limits):
+def test_an_equal_limit_is_not_set_again(limits):
     limits.now, limits.error = (4096, 4096), AssertionError("it was asked for")
     raise_limit()

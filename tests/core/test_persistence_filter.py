@@ -1,4 +1,4 @@
-"""What is claimed only once it has stood for some time."""
+"""A claim counts only after it has held for some time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ def looks(standing, *claims, every=10.0, seconds=20.0):
     return [set(standing.look(each, every * number, seconds)) for number, each in enumerate(claims)]
 
 
-def test_a_claim_stands_once_it_was_made_at_every_look_for_so_long():
+def test_a_claim_counts_once_it_has_held_at_every_test_for_the_time():
     assert looks(PersistenceFilter(), "a", "a", "a", "a") == [set(), set(), {"a"}, {"a"}]
 
 
-def test_one_look_without_it_ends_it_and_it_begins_again():
+def test_one_test_without_a_claim_resets_it():
     assert looks(PersistenceFilter(), "a", "a", "a", "", "a", "a", "a") == [
         set(),
         set(),
@@ -25,9 +25,9 @@ def test_one_look_without_it_ends_it_and_it_begins_again():
     ]
 
 
-def test_each_claim_stands_by_itself():
+def test_claims_are_independent():
     assert looks(PersistenceFilter(), "a", "ab", "ab", "b") == [set(), set(), {"a"}, {"b"}]
 
 
-def test_without_a_time_to_stand_it_stands_at_once():
+def test_without_a_time_a_claim_counts_at_once():
     assert looks(PersistenceFilter(), "a", "b", seconds=0.0) == [{"a"}, {"b"}]

@@ -18,7 +18,7 @@ async def test_a_burst_is_allowed_at_once_and_then_a_rate(clock):
     assert bucket.take()
 
 
-async def test_tokens_do_not_add_up_beyond_the_burst(clock):
+async def test_tokens_do_not_exceed_the_burst(clock):
     bucket = TokenBucket(2, 1.0, clock.monotonic)
     await clock.advance(1_000.0, turns=0)
     assert [bucket.take() for _ in range(3)] == [True, True, False]
@@ -34,7 +34,7 @@ async def test_no_token_comes_before_its_time(clock):
 
 
 @given(st.lists(st.integers(0, 50), max_size=200), st.integers(1, 10))
-def test_never_more_are_taken_than_the_burst_and_the_rate_allow(steps, burst):
+def test_the_burst_and_the_rate_limit_the_tokens(steps, burst):
     clock = FakeClock()
     begin, bucket, taken = clock.now, TokenBucket(burst, 8.0, clock.monotonic), 0
     for step in steps:

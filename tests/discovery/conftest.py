@@ -1,4 +1,4 @@
-"""What finds targets in the tests."""
+"""Fixtures of discovery tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 @pytest.fixture
 def log():
-    """What is logged while the test runs."""
+    """Log entries of the test."""
     with capture_logs() as entries:
         yield entries
 

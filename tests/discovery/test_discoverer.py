@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from spec_decode_exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
+from spec_decode_exporter.config.labels import MOST_LABELS
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import (
     Config,
@@ -18,91 +17,17 @@ from spec_decode_exporter.config.schema import (
     TargetSettings,
 )
 from spec_decode_exporter.discovery import discoverer as module
-from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries, merge
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery import target_merge
+from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
     return Target(url, name, tuple(sorted(labels.items())), discovery=discovery)
 
 
-def test_a_page_found_twice_is_watched_once_under_its_first_name():
-    static = target("http://a:80/metrics", "chat", "static", team="x")
-    found = target("http://a/metrics", "a:80", "file", team="y", rack="1")
-    assert merge([[static], [found]]) == (
-        target("http://a:80/metrics", "chat", "static", team="x", rack="1"),
-    )
-
-
-def test_a_page_that_a_list_repeats_without_end_has_bounded_labels_and_those_of_other_lists():
-    flood = [
-        target("http://a:1/metrics", "a", "http", **{f"l{number}": "x", f"m{number}": "x"})
-        for number in range(200)
-    ]
-    good = target("http://a:1/metrics", "pod", "kubernetes", zone="b")
-    ((one,), (other,)) = merge([flood]), merge([flood, [good]])
-    assert len(one.labels) == MOST_LABELS + 1
-    assert set(other.labels) == {*one.labels, ("zone", "b")}
-    assert list(other.labels) == sorted(other.labels)
-
-
-def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
-    sorted_labels = []
-    monkeypatch.setattr(
-        module, "sorted", lambda labels: sorted_labels.append(len(labels)) or sorted(labels), raising=False
-    )
-    merge([[target("http://a:1/metrics", "a", **{f"l{number}": "x"}) for number in range(1_000)]])
-    assert sum(sorted_labels) <= (MOST_LABELS + 1) ** 2
-
-
-def test_a_configured_page_speculates_as_its_pod_is_told_where_it_is_found_there_too():
-    static = target("http://a:1/metrics", "chat", "static")
-    told = ServedSpeculation("mtp", 2)
-    found = replace(target("http://a:1/metrics", "n/a", "kubernetes"), pod_arguments=told)
-    (one,) = merge([[static], [found]])
-    assert (one.name, one.pod_arguments) == ("chat", told)
-
-
-def test_a_second_page_of_the_same_name_is_called_by_its_address():
-    pages = [
-        "http://a:1/metrics",
-        "http://b:1/metrics",
-        "http://b:1/other",
-        "http://b:1/other?x=1",
-        "http://b:1/other?x=2",
-    ]
-    names = [one.name for one in merge([[target(url, "n") for url in pages]])]
-    assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
-
-
-def test_many_pages_of_one_path_are_numbered_without_trying_every_number_again(monkeypatch):
-    tried = []
-
-    def counted(first):
-        for number in count(first):
-            tried.append(number)
-            yield number
-
-    monkeypatch.setattr("spec_decode_exporter.discovery.discoverer.count", counted)
-    pages = [Target(f"http://b:1/metrics?part={part}", "b:1") for part in range(500)]
-    names = [target.name for target in merge([pages])]
-    assert len(set(names)) == 500
-    assert names[:4] == ["b:1", "b:1/metrics", "b:1/metrics#2", "b:1/metrics#3"]
-    assert len(tried) == 498
-
-
-def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
-    path = "p" * 2000
-    pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
-    names = [target.name for target in merge([pages])]
-    assert len(set(names)) == 20
-    assert max(map(len, names)) <= MOST_LABEL_VALUE
-    assert names[3].endswith("p#2")
-
-
-def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
+def test_all_configured_discoveries_run_in_order(tmp_path):
     ways = Discovery(
         files=(tmp_path / "a.yml",),
         http=(HttpDiscovery(url="http://sd/list"),),
@@ -120,7 +45,7 @@ def test_every_way_of_the_configuration_is_asked_in_order(tmp_path):
 
 
 class Way:
-    """A discovery that answers what the test says."""
+    """Discovery with the results of the test."""
 
     def __init__(self, name: str, refresh: float, answer) -> None:
         self.name, self.key = name, name
@@ -140,7 +65,7 @@ STATIC = target("http://s:1/metrics", "s", "static")
 
 @pytest.fixture
 async def start(clock, monkeypatch):
-    """Start a discoverer over some ways; return it with the lists that it told of, by their names."""
+    """Start a discoverer; return it with the published lists of target names."""
     tasks = []
 
     def begin(*ways: Way, known=None):
@@ -158,7 +83,7 @@ async def start(clock, monkeypatch):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_configured_targets_are_told_of_before_any_look(start, clock):
+async def test_configured_targets_are_published_before_any_refresh(start, clock):
     _, told = start(Way("slow", 5.0, [A]))
     await asyncio.sleep(0)
     assert told == [["s"]]
@@ -166,7 +91,7 @@ async def test_configured_targets_are_told_of_before_any_look(start, clock):
     assert told == [["s"], ["s", "a"]]
 
 
-async def test_each_way_is_looked_at_in_its_own_time_and_only_changes_are_told(start, clock):
+async def test_each_discovery_has_its_own_interval_and_only_changes_are_published(start, clock):
     file, dns = Way("file", 5.0, [A]), Way("dns", 30.0, [B])
     _, told = start(file, dns)
     await clock.advance(29)
@@ -177,9 +102,7 @@ async def test_each_way_is_looked_at_in_its_own_time_and_only_changes_are_told(s
     assert told[3:] == [["s", "b"]]
 
 
-async def test_many_targets_are_put_together_in_slices_and_only_when_a_list_is_another(
-    start, clock, monkeypatch
-):
+async def test_many_targets_are_merged_in_slices_and_only_after_a_change(start, clock, monkeypatch):
     way = Way("http x", 5.0, [target(f"http://a:{number}/m", f"a{number}") for number in range(1, 1001)])
     slices = []
 
@@ -233,7 +156,7 @@ async def test_a_failure_keeps_the_targets_and_is_logged_when_it_begins_and_ends
     ]
 
 
-async def test_a_failure_may_know_better_targets(start, clock, log):
+async def test_a_failure_can_come_with_targets(start, clock, log):
     way = Way("dns x", 5.0, [A, B])
     _, told = start(way)
     await clock.advance(1)
@@ -242,7 +165,7 @@ async def test_a_failure_may_know_better_targets(start, clock, log):
     assert told[-1] == ["s", "b"]
 
 
-async def test_a_fault_in_one_way_does_not_end_the_others(start, clock, log):
+async def test_an_error_in_one_discovery_does_not_end_the_others(start, clock, log):
     broken, sound = Way("broken", 5.0, KeyError("hunter2")), Way("sound", 5.0, [A])
     _, told = start(broken, sound)
     await clock.advance(11)
@@ -251,18 +174,16 @@ async def test_a_fault_in_one_way_does_not_end_the_others(start, clock, log):
     assert [entry["reason"] for entry in log] == ["unexpected: KeyError"]
 
 
-async def test_a_list_that_cannot_be_put_together_with_the_others_leaves_them_alone(
-    start, clock, log, monkeypatch
-):
+async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(start, clock, log, monkeypatch):
     bad, sound = Way("bad", 5.0, [B]), Way("sound", 5.0, [A])
-    identity = module.identity
+    identity = target_merge.identity
 
     def defect(url):
         if url == B.url:
             raise KeyError(url)
         return identity(url)
 
-    monkeypatch.setattr(module, "identity", defect)
+    monkeypatch.setattr(target_merge, "identity", defect)
     discoverer, told = start(bad, sound)
     await clock.advance(11)
     assert told[-1] == ["s", "a"]
@@ -270,13 +191,13 @@ async def test_a_list_that_cannot_be_put_together_with_the_others_leaves_them_al
     assert [(entry["event"], entry["reason"]) for entry in log] == [
         ("discovery_failed", "unexpected: KeyError")
     ]
-    monkeypatch.setattr(module, "identity", identity)
+    monkeypatch.setattr(target_merge, "identity", identity)
     await clock.advance(5)
     assert told[-1] == ["s", "b", "a"]
     assert log[-1]["event"] == "discovery_recovered"
 
 
-async def test_a_server_that_fails_in_other_words_each_time_does_not_fill_the_log(start, clock, log):
+async def test_a_server_with_another_error_text_each_time_does_not_fill_the_log(start, clock, log):
     way = Way("http x", 1.0, None)
     numbers = count()
     way.targets = lambda: failing(f"line {next(numbers)} is not JSON")
@@ -286,7 +207,7 @@ async def test_a_server_that_fails_in_other_words_each_time_does_not_fill_the_lo
     assert next(numbers) > 3_000
 
 
-async def test_a_failure_that_lasts_is_logged_as_soon_as_there_may_be_another_line(start, clock, log):
+async def test_a_lasting_failure_is_logged_as_soon_as_the_line_limit_allows(start, clock, log):
     way = Way("http x", 1.0, [A])
     start(way)
     for _ in range(20):
@@ -306,14 +227,14 @@ async def failing(reason):
     raise DiscoveryError(reason)
 
 
-async def test_targets_are_counted_by_the_way_they_were_found(start, clock):
+async def test_targets_are_counted_by_discovery(start, clock):
     discoverer, _ = start(Way("file", 5.0, [A]), Way("dns", 5.0, [A, B]))
     assert discoverer.counts() == {"static": 0, "file": 0, "http": 0, "dns": 0, "kubernetes": 0}
     await clock.advance(0)
     assert discoverer.counts() == {"static": 1, "file": 1, "http": 0, "dns": 1, "kubernetes": 0}
 
 
-async def test_a_reload_loses_no_target_meanwhile(start, clock):
+async def test_a_reload_loses_no_target(start, clock):
     first, _ = start(Way("file", 5.0, [A]), Way("dropped", 5.0, [B]))
     await clock.advance(0)
     _, told = start(Way("file", 5.0, DiscoveryError("not now")), known=first.found)
@@ -321,7 +242,7 @@ async def test_a_reload_loses_no_target_meanwhile(start, clock):
     assert told == [["s", "a"]]
 
 
-def test_ways_that_differ_only_in_a_port_or_a_query_are_told_apart(tmp_path):
+def test_discoveries_that_differ_only_in_a_port_or_a_query_are_separate(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text(
         "discovery:\n"
@@ -336,7 +257,7 @@ def test_ways_that_differ_only_in_a_port_or_a_query_are_told_apart(tmp_path):
     assert len({way.key for way in ways}) == len(ways) == 4
 
 
-async def test_of_several_exporters_each_target_has_one_whichever_way_it_is_found(clock, monkeypatch):
+async def test_of_several_exporters_exactly_one_has_each_target_of_any_discovery(clock, monkeypatch):
     found = [target(f"http://10.0.0.{number}:8000/metrics", f"pod-{number}") for number in range(20)]
     monkeypatch.setattr(module, "discoveries", lambda _config: [Way("file", 5.0, found)])
     static = tuple(TargetSettings(url=f"http://static-{number}:1/metrics") for number in range(20))

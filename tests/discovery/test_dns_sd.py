@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.schema import Config, DnsDiscovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 NAME = "_metrics._tcp.vllm.test"
 
 
 class Responder(asyncio.DatagramProtocol):
-    """A name server that answers every question from a table, or with a code, or not at all."""
+    """Name server that answers from a table, with an error code, or not at all."""
 
     def __init__(self) -> None:
         self.records: dict[str, list[str]] = {}
@@ -44,7 +44,7 @@ class Responder(asyncio.DatagramProtocol):
 
 @pytest.fixture
 async def names(monkeypatch):
-    """A name server on the loopback, which the resolver asks."""
+    """Name server on loopback, used by the resolver."""
     transport, responder = await asyncio.get_running_loop().create_datagram_endpoint(
         Responder, local_addr=("127.0.0.1", 0)
     )
@@ -76,7 +76,7 @@ async def test_service_records_name_host_and_port(names, urls):
 
 
 @pytest.mark.parametrize("records", [{}, {NAME: []}])
-async def test_a_service_that_is_gone_takes_its_targets_along(names, records):
+async def test_a_deleted_service_removes_its_targets(names, records):
     names.records = records
     with pytest.raises(DiscoveryError, match="there is no such record") as caught:
         await discovery().targets()
@@ -109,7 +109,7 @@ async def test_addresses_get_the_port_that_is_configured(urls, kind, name, url):
         (UnicodeError(), "this is no name", None),
     ],
 )
-async def test_the_system_resolver_tells_what_is_gone_from_what_is_not_known(
+async def test_the_system_resolver_distinguishes_missing_records_from_failures(
     monkeypatch, error, message, targets
 ):
     def fail(*_args, **_kwargs):

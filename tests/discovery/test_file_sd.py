@@ -8,12 +8,12 @@ import pytest
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.discovery import file_sd
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 @pytest.fixture
 def put(tmp_path):
-    """Write a file, each time at a later moment however coarse the disk's clock is."""
+    """Write a file with an increasing modification time, whatever the resolution of the file system."""
     moment = 1_700_000_000
 
     def write(name: str, text: str) -> None:
@@ -66,7 +66,7 @@ async def test_only_what_changed_is_read_again(put, find, urls, monkeypatch):
     assert len(read) == 1
 
 
-async def test_a_file_that_turns_bad_keeps_its_targets_and_the_others_go_on(put, find, urls):
+async def test_a_file_that_becomes_invalid_keeps_its_targets_and_the_others_are_updated(put, find, urls):
     discovery = find("*.yml")
     put("a.yml", "- targets: [a:1]")
     put("b.yml", "- targets: [b:1]")
@@ -81,7 +81,7 @@ async def test_a_file_that_turns_bad_keeps_its_targets_and_the_others_go_on(put,
     assert urls(await discovery.targets()) == ["http://c:1/metrics"]
 
 
-async def test_a_file_that_is_gone_takes_its_targets_along(put, find, tmp_path):
+async def test_a_deleted_file_removes_its_targets(put, find, tmp_path):
     discovery = find("a.yml")
     put("a.yml", "- targets: [a:1]")
     assert await discovery.targets()
@@ -118,20 +118,20 @@ async def test_a_directory_that_cannot_be_listed_leaves_the_targets(find):
         ("a.yml", "- targets: [a:1]\n  lables: {}\n", "did you mean `labels`"),
     ],
 )
-async def test_a_bad_file_is_told_with_its_place(put, find, name, text, message):
+async def test_an_invalid_file_is_reported_with_its_position(put, find, name, text, message):
     put(name, text)
     with pytest.raises(DiscoveryError, match=message) as caught:
         await find(name).targets()
     assert name in str(caught.value)
 
 
-async def test_a_directory_in_the_place_of_a_file_is_told(find, tmp_path):
+async def test_a_directory_in_place_of_a_file_is_reported(find, tmp_path):
     (tmp_path / "a.yml").mkdir()
     with pytest.raises(DiscoveryError, match=r"a\.yml: cannot be read: it is not a plain file"):
         await find("a.yml").targets()
 
 
-async def test_a_file_that_was_never_read_leaves_what_an_earlier_discovery_knew(put, find):
+async def test_a_file_that_was_never_readable_leaves_the_targets_of_an_earlier_discovery(put, find):
     put("half.yml", "- targets: ['a:1'")
     discovery = find("half.yml")
     for _ in range(2):
@@ -141,7 +141,7 @@ async def test_a_file_that_was_never_read_leaves_what_an_earlier_discovery_knew(
 
 
 async def test_a_file_that_is_too_large_is_rejected_without_reading_it(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(file_sd, "MAX_LIST_BYTES", 2**20)
     monkeypatch.setattr(file_sd, "read_bounded", None)
     put("a.json", "[" + " " * 2**20 + "]")
     with pytest.raises(DiscoveryError, match=r"a.json: is larger than 1 MiB"):
@@ -149,7 +149,7 @@ async def test_a_file_that_is_too_large_is_rejected_without_reading_it(put, find
 
 
 async def test_files_that_are_too_large_together_are_rejected_without_reading_them(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_BYTES_TOGETHER", 2**10)
+    monkeypatch.setattr(file_sd, "MAX_PATTERN_BYTES", 2**10)
     monkeypatch.setattr(file_sd, "read_bounded", None)
     put("a.json", " " * 600)
     put("b.json", " " * 600)
@@ -159,7 +159,7 @@ async def test_files_that_are_too_large_together_are_rejected_without_reading_th
 
 
 async def test_more_files_than_the_limit_are_rejected(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_FILES", 2)
+    monkeypatch.setattr(file_sd, "MAX_FILES", 2)
     for name in "abc":
         put(f"{name}.json", "[]")
     with pytest.raises(DiscoveryError, match="matches more than 2 files"):
@@ -167,7 +167,7 @@ async def test_more_files_than_the_limit_are_rejected(put, find, monkeypatch):
 
 
 async def test_a_directory_with_more_entries_than_the_limit_is_not_searched(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(file_sd, "MAX_ENTRIES", 2)
     for name in "abc":
         put(f"{name}.txt", "")
     with pytest.raises(DiscoveryError, match="has more than 2 entries"):
@@ -175,7 +175,7 @@ async def test_a_directory_with_more_entries_than_the_limit_is_not_searched(put,
 
 
 async def test_files_with_too_many_targets_together_are_rejected(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_TARGETS", 2)
+    monkeypatch.setattr(file_sd, "MAX_TARGETS", 2)
     put("a.json", '[{"targets": ["a:1", "a:2"]}]')
     put("b.json", '[{"targets": ["b:1"]}]')
     discovery = find("*.json")
@@ -187,7 +187,7 @@ async def test_files_with_too_many_targets_together_are_rejected(put, find, monk
 
 
 async def test_files_that_grow_one_after_the_other_do_not_add_up_in_memory(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MOST_TARGETS", 2)
+    monkeypatch.setattr(file_sd, "MAX_TARGETS", 2)
     discovery = find("*.json")
     names = [f"{number}.json" for number in range(9)]
     for name in names:
@@ -206,19 +206,19 @@ async def test_of_many_bad_files_the_first_are_reported(put, find):
         await find("*.json").targets()
 
 
-async def test_after_much_work_there_is_a_longer_pause(put, find, monkeypatch):
+async def test_the_pause_is_proportional_to_the_processor_time(put, find, monkeypatch):
     moments = iter([100.0, 103.0, 200.0, 200.1])
     monkeypatch.setattr(file_sd, "thread_time", lambda: next(moments))
     put("a.json", "[]")
     discovery = find("a.json")
-    assert discovery.refresh == file_sd.REFRESH
+    assert discovery.refresh == file_sd.REFRESH_SECONDS
     await discovery.targets()
     assert discovery.refresh == 30.0
     await discovery.targets()
-    assert discovery.refresh == file_sd.REFRESH
+    assert discovery.refresh == file_sd.REFRESH_SECONDS
 
 
-async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(find, tmp_path, monkeypatch):
+async def test_a_pipe_in_place_of_a_file_blocks_nothing(find, tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "a.json")
     # It took the place of a plain file after that was examined.
     monkeypatch.setattr(file_sd, "_stamp", lambda _path: (1, 2, 3))
@@ -238,7 +238,7 @@ async def test_aliases_repeat_values_over_groups_and_merge_them(put, find):
     ]
 
 
-async def test_groups_that_aliases_repeat_without_end_are_told(put, find):
+async def test_groups_with_excessive_aliases_are_reported(put, find):
     hosts = ", ".join(f"a{number}:1" for number in range(500))
     put("a.yml", f"- &g {{targets: [{hosts}]}}\n" + "- *g\n" * 5000)
     with pytest.raises(DiscoveryError, match="has more than 10000 targets"):

@@ -10,12 +10,12 @@ from pydantic import SecretStr
 from spec_decode_exporter.config.schema import Authorization, HttpDiscovery, Scrape
 from spec_decode_exporter.discovery import http_sd
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 @pytest.fixture
 async def lists():
-    """A real server; ``lists(answer)`` returns the URL where the handler or the text answers."""
+    """Start a real server; ``lists(answer)`` returns the URL of a handler or a text."""
     servers: list[TestServer] = []
 
     async def serve(answer, **response) -> str:
@@ -45,7 +45,7 @@ async def test_a_list_is_fetched_and_read(lists, urls):
     assert [(target.labels, target.discovery) for target in found] == [((("team", "x"),), "http")]
 
 
-async def test_it_asks_as_prometheus_does_with_its_own_credentials(lists):
+async def test_the_request_is_that_of_prometheus_with_credentials(lists):
     seen = {}
 
     def answer(request: web.Request) -> web.Response:
@@ -69,14 +69,14 @@ async def test_it_asks_as_prometheus_does_with_its_own_credentials(lists):
         ("[]", {"status": 302, "headers": {"Location": "/elsewhere"}}, "status 302"),
     ],
 )
-async def test_what_is_no_list_is_refused(lists, answer, response, message):
+async def test_a_response_that_is_no_list_is_rejected(lists, answer, response, message):
     with pytest.raises(DiscoveryError, match=message) as caught:
         await discovery(await lists(answer, **response)).targets()
     assert caught.value.targets is None
 
 
-async def test_a_list_that_is_too_large_is_refused_however_well_it_is_packed(lists, monkeypatch):
-    monkeypatch.setattr(http_sd, "MOST_BYTES", 1000)
+async def test_a_too_large_list_is_rejected_also_if_compressed(lists, monkeypatch):
+    monkeypatch.setattr(http_sd, "MAX_LIST_BYTES", 1000)
     packed = gzip.compress(b"[" + b" " * 100_000 + b"]")
 
     def answer(_request: web.Request) -> web.Response:
@@ -87,7 +87,7 @@ async def test_a_list_that_is_too_large_is_refused_however_well_it_is_packed(lis
         await discovery(await lists(answer)).targets()
 
 
-async def test_a_server_that_is_not_there_is_told(unused_tcp_port):
+async def test_an_unreachable_server_is_reported(unused_tcp_port):
     with pytest.raises(DiscoveryError, match="Connection refused"):
         await discovery(f"http://127.0.0.1:{unused_tcp_port}/list").targets()
 

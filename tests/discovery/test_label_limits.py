@@ -1,4 +1,4 @@
-"""Limits of labels that discovery gives: of one target, and of all targets together."""
+"""Limits of discovered labels: of one target, and of all targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spec_decode_exporter.config.labels import (
     value_problem,
 )
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES, FleetLabels, LabelFilter
+from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS, FleetLabels, LabelFilter
 from spec_decode_exporter.discovery.target import Target
 
 
@@ -43,7 +43,7 @@ def test_the_longest_name_and_value_are_kept_and_longer_ones_dropped(log):
     ]
 
 
-def test_what_cannot_be_printed_is_dropped_without_being_repeated(log):
+def test_unprintable_labels_are_dropped_without_repeating_them(log):
     texts = ("\0", "\n", "\x1b[2J", "\u202e", "\u2028", "\ud800", "\x7f")
     labels = {f"l{number}": f"a{text}" for number, text in enumerate(texts)}
     assert LabelFilter("http a").kept(labels) == ()
@@ -69,7 +69,7 @@ def test_any_labels_give_labels_within_the_limits(labels):
     assert len(kept) + len(logs) == len(labels)
 
 
-def test_all_targets_together_have_so_many_names_with_one_warning(log):
+def test_label_names_of_all_targets_beyond_the_limit_are_dropped_with_one_warning(log):
     labels = FleetLabels([], [])
     found = limited(labels, *(target(number, **{f"l{number:04}": "x"}) for number in range(1, 1000)))
     assert len({name for one in found for name in one}) == MOST_LABELS
@@ -79,15 +79,15 @@ def test_all_targets_together_have_so_many_names_with_one_warning(log):
     assert len(log) == 1
 
 
-def test_all_names_together_have_so_many_characters(log):
+def test_label_names_have_a_limit_of_characters_in_total(log):
     names = [f"l{number}".ljust(MOST_LABEL_NAME, "n") for number in range(MOST_LABELS)]
     found = limited(FleetLabels([], ["namespace"]), target(1, **dict.fromkeys(names, "x"), namespace="n"))
-    assert len(found[0]) == CHARACTERS_OF_NAMES // MOST_LABEL_NAME + 1
+    assert len(found[0]) == MAX_NAME_CHARACTERS // MOST_LABEL_NAME + 1
     assert found[0]["namespace"] == "n"
     assert len(log) == 1
 
 
-def test_a_name_that_no_target_has_any_more_makes_room():
+def test_a_name_without_targets_is_evicted():
     labels = FleetLabels([], [])
     limited(labels, *(target(number, **{f"a{number}": "x"}) for number in range(MOST_LABELS)))
     assert limited(labels, target(1, b="x")) == [{"b": "x"}]
@@ -131,7 +131,7 @@ def test_of_labels_that_are_too_long_together_the_shortest_are_kept_with_one_war
     assert size(dict(kept)) <= MOST_LABEL_CHARACTERS
 
 
-def test_labels_may_be_so_long_together_and_no_longer(log):
+def test_labels_at_the_character_limit_are_kept_and_longer_ones_are_not(log):
     fitting = {"a": "x" * 1000, "b": "x" * 1000, "c": "x" * (MOST_LABEL_CHARACTERS - 2003)}
     assert size(fitting) == MOST_LABEL_CHARACTERS
     assert dict(LabelFilter("x").kept(fitting)) == fitting

@@ -1,4 +1,4 @@
-"""URLs of discovered pages: whatever a list or an annotation holds, its own host is asked, or none."""
+"""URLs of discovered pages lead only to the host of the list entry, record or pod."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.config.url import MOST_PATH
 from spec_decode_exporter.discovery import page_url as module
-from spec_decode_exporter.discovery.kubernetes.pods import Pod, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.kubernetes.pod import Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader, UnusablePodError
 from spec_decode_exporter.discovery.page_url import (
-    MOST_PARAMETER_CHARACTERS,
-    MOST_PARAMETERS,
+    MAX_PARAMETER_CHARACTERS,
+    MAX_PARAMETERS,
     ip_and_port,
     page_url,
     request_target,
 )
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.origin import Origin, split
 from spec_decode_exporter.scrape.poll.filtered_page import filtered_url
-from spec_decode_exporter.scrape.poll.poller import beside
+from spec_decode_exporter.scrape.poll.server_details import sibling_url
 
 EVIL = "evil.example"
 _PIECES = st.sampled_from(
@@ -45,16 +46,16 @@ _HOST = st.sampled_from(["host.test:8000", "host.test", "10.0.0.9:1", "[::1]:655
 
 
 def request_of(url: str) -> tuple[Origin, list[bytes]]:
-    """Where the client connects to for a URL, and the lines that it sends there."""
+    """Return the address to which the client connects for a URL, and the lines that it sends."""
     origin, target = split(url)
     client = Client(HttpSettings(), timeout=1.0, max_body=1)
     return origin, client._request(origin, target).split(b"\r\n")
 
 
 def is_asked_alone(url: str, host: str) -> None:
-    """Check that the client asks ``host`` (``host:port``) for every page that it makes of a URL."""
+    """Check that the client sends the request for a URL to ``host`` (``host:port``)."""
     name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
-    for page in (url, beside(url, "version"), filtered_url(url, ["vllm:x"])):
+    for page in (url, sibling_url(url, "version"), filtered_url(url, ["vllm:x"])):
         origin, lines = request_of(page)
         assert origin.host == name.strip("[]").lower()
         assert origin.port == (int(port) if port else {"http": 80, "https": 443}[origin.scheme])
@@ -65,7 +66,7 @@ def is_asked_alone(url: str, host: str) -> None:
 
 
 def is_plain(error: Exception) -> None:
-    """Check that a reason is short and repeats nothing that could mislead."""
+    """Check that a reason is short and repeats no untrusted text."""
     assert EVIL not in str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 300
@@ -78,7 +79,7 @@ def is_plain(error: Exception) -> None:
 @example("http", "[v1.evil]:80", "/metrics", [])
 @example("http", "host.test", "/m#x", [])
 @example("http", "\u212aevil:1", "/m", [])
-def test_whatever_a_list_holds_its_own_host_is_asked_or_none(scheme, host, path, parameters):
+def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, path, parameters):
     labels = {"__scheme__": scheme, "__metrics_path__": path}
     labels |= {f"__param_{name}": value for name, value in parameters}
     with capture_logs() as logs:
@@ -97,7 +98,7 @@ def test_whatever_a_list_holds_its_own_host_is_asked_or_none(scheme, host, path,
 @example(f"https://{EVIL}/?x=", "/metrics", "8000")
 @example("http", f"@{EVIL}/", "8000")
 @example("http", "/metrics", f"80@{EVIL}")
-def test_whatever_annotations_hold_the_pod_itself_is_asked_or_none(scheme, path, port):
+def test_a_url_from_any_annotations_leads_to_the_pod_or_is_rejected(scheme, path, port):
     annotations = {
         f"prometheus.io/{name}": value for name, value in (("scheme", scheme), ("path", path), ("port", port))
     }
@@ -143,8 +144,8 @@ def test_a_scheme_is_exactly_http_or_https(scheme):
      "[fe80::1%eth0]:1", "[fe80::1%25eth0]:1", "[::1", "::1", "b\u00fccher", "\uff41", "a\u3002b", "\u212a",
      "a" * 64, "a." * 127 + "a"],
 )  # fmt: skip
-def test_what_is_no_host_with_one_port_is_refused_without_repeating_it(host):
-    with pytest.raises(ValueError, match=r"names no host|no usable port") as caught:
+def test_an_invalid_host_and_port_is_rejected_without_repeating_it(host):
+    with pytest.raises(ValueError, match=r"has no valid host|no usable port") as caught:
         page_url("http", host, "/metrics")
     assert str(caught.value).isascii()
 
@@ -154,7 +155,7 @@ def test_the_port_of_the_scheme_is_used_where_there_is_none():
     assert page_url("http", "[2001:DB8::1]:1", "/m") == "http://[2001:db8::1]:1/m"
 
 
-def test_a_parser_that_finds_another_host_has_the_last_word(monkeypatch):
+def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     monkeypatch.setattr(module, "split", lambda url: split(url.replace("good", "evil")))
     with pytest.raises(ValueError, match="leads to another host"):
         page_url("http", "good:1", "/m")
@@ -174,7 +175,7 @@ def test_a_parser_that_finds_another_host_has_the_last_word(monkeypatch):
         ("/m?a=1", (("b", "2"),), "/m?a=1&b=2"),
     ],
 )
-def test_a_path_and_its_parameters_are_what_is_asked_for(path, parameters, target):
+def test_a_path_and_its_parameters_are_the_request_target(path, parameters, target):
     assert request_target(path, parameters) == target
     origin, lines = request_of(page_url("http", "a:1", request_target(path, parameters)))
     assert (origin, lines[0]) == (Origin("http", "a", 1), f"GET {target} HTTP/1.1".encode())
@@ -194,7 +195,7 @@ def test_a_path_and_its_parameters_are_what_is_asked_for(path, parameters, targe
         ("/" + "m" * MOST_PATH, "more than 2,048 characters"),
     ],
 )
-def test_a_path_that_could_mislead_is_refused_without_repeating_it(path, complaint):
+def test_a_misleading_path_is_rejected_without_repeating_it(path, complaint):
     with pytest.raises(ValueError, match=complaint) as caught:
         request_target(path)
     assert "evil" not in str(caught.value)
@@ -202,28 +203,28 @@ def test_a_path_that_could_mislead_is_refused_without_repeating_it(path, complai
 
 def test_the_longest_path_and_the_most_parameters_are_taken():
     assert len(request_target("m" * (MOST_PATH - 1))) == MOST_PATH
-    many = [(f"p{number}", "") for number in range(MOST_PARAMETERS)]
-    assert request_target("/m", many).count("=") == MOST_PARAMETERS
-    with pytest.raises(ValueError, match=f"more than {MOST_PARAMETERS} parameters"):
+    many = [(f"p{number}", "") for number in range(MAX_PARAMETERS)]
+    assert request_target("/m", many).count("=") == MAX_PARAMETERS
+    with pytest.raises(ValueError, match=f"more than {MAX_PARAMETERS} parameters"):
         request_target("/m", [*many, ("one", "more")])
 
 
 @pytest.mark.parametrize("letter", ["x", "\u00fc", "#"])
 def test_parameters_are_bounded_as_they_are_written(letter):
     written = {"x": 1, "\u00fc": 6, "#": 3}[letter]
-    most = (MOST_PARAMETER_CHARACTERS - len("a=")) // written
+    most = (MAX_PARAMETER_CHARACTERS - len("a=")) // written
     assert request_target("/m", [("a", letter * most)])
     with pytest.raises(ValueError, match="parameters of more than 2,048 characters"):
         request_target("/m", [("a", letter * (most + written))])
 
 
-def test_a_parameter_that_no_encoding_has_is_refused():
+def test_a_parameter_that_cannot_be_encoded_is_rejected():
     with pytest.raises(ValueError, match="half of a character"):
         request_target("/m", [("a", "\ud800")])
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, pytest.param(10**5000, id="long")])
-def test_a_port_that_no_connection_has_is_refused(port):
+def test_an_invalid_port_is_rejected(port):
     with pytest.raises(ValueError, match="no usable port"):
         ip_and_port("10.0.0.9", port)
 
@@ -231,6 +232,6 @@ def test_a_port_that_no_connection_has_is_refused(port):
 @pytest.mark.parametrize(
     "ip", ["", "a", "10.0.0.9:1", "010.0.0.9", "0x7f.1", "1", "::1]:1", "fe80::1%eth0", "10.0.0.9\n"]
 )
-def test_what_is_no_address_of_a_host_is_refused(ip):
+def test_an_invalid_address_is_rejected(ip):
     with pytest.raises(ValueError, match=r"is not an IP address|a zone"):
         ip_and_port(ip, 8000)

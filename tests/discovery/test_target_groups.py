@@ -7,10 +7,10 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
 from spec_decode_exporter.config.schema import HeaderValues, Scrape
-from spec_decode_exporter.discovery.group_reader import MOST_GROUPS, MOST_LABELS, MOST_TARGETS
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.group_reader import MAX_GROUPS, MAX_LIST_LABELS, MAX_TARGETS
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.discovery.target_groups import MOST_URL_CHARACTERS, Listing
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
+from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS, Listing
 
 
 def listed(groups, scrape=None):
@@ -25,7 +25,7 @@ def test_each_host_is_a_target_with_the_labels_of_its_group():
     ]
 
 
-def test_labels_say_how_to_ask():
+def test_labels_set_scheme_path_and_parameters():
     labels = {
         "__scheme__": "https",
         "__metrics_path__": "vllm/metrics",
@@ -38,7 +38,7 @@ def test_labels_say_how_to_ask():
     assert target == Target("https://a/vllm/metrics?name%5B%5D=a+b&x=1", "chat", discovery="file")
 
 
-def test_the_keys_of_the_configuration_hold_for_every_target():
+def test_the_configured_credentials_apply_to_every_target():
     scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
     [target] = listed([{"targets": ["a:1"]}], scrape)
     assert (target.url, target.http) == ("https://a:1/m", scrape.http)
@@ -65,31 +65,31 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
     assert log[-1]["label"] == "1" * 200
 
 
-def test_a_list_of_more_targets_than_anybody_has_is_refused():
-    groups = [{"targets": ["a:1"] * (MOST_TARGETS // 2)}, {"targets": ["b:1"] * (MOST_TARGETS // 2 + 1)}]
-    with pytest.raises(DiscoveryError, match=f"has more than {MOST_TARGETS} targets; divide it"):
+def test_a_list_of_more_targets_than_the_limit_is_rejected():
+    groups = [{"targets": ["a:1"] * (MAX_TARGETS // 2)}, {"targets": ["b:1"] * (MAX_TARGETS // 2 + 1)}]
+    with pytest.raises(DiscoveryError, match=f"has more than {MAX_TARGETS} targets; divide it"):
         listed(groups)
     groups[1]["targets"].pop()
-    assert len(listed(groups)) == MOST_TARGETS
+    assert len(listed(groups)) == MAX_TARGETS
 
 
 def test_a_list_of_more_groups_than_the_limit_is_rejected():
-    assert listed([{}] * MOST_GROUPS) == []
-    with pytest.raises(DiscoveryError, match=f"has more than {MOST_GROUPS} groups"):
-        listed([{}] * (MOST_GROUPS + 1))
+    assert listed([{}] * MAX_GROUPS) == []
+    with pytest.raises(DiscoveryError, match=f"has more than {MAX_GROUPS} groups"):
+        listed([{}] * (MAX_GROUPS + 1))
 
 
 def test_a_list_of_more_labels_than_the_limit_is_rejected():
     labels = {f"l{number}": "x" for number in range(100)}
-    groups = [{"labels": labels}] * (MOST_LABELS // 100)
+    groups = [{"labels": labels}] * (MAX_LIST_LABELS // 100)
     assert listed(groups) == []
-    with pytest.raises(DiscoveryError, match=f"has more than {MOST_LABELS} labels"):
+    with pytest.raises(DiscoveryError, match=f"has more than {MAX_LIST_LABELS} labels"):
         listed([*groups, {"labels": {"a": "b"}}])
 
 
 def test_a_long_path_is_not_repeated_for_every_target():
-    group = {"targets": ["a:1"] * MOST_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
-    with pytest.raises(DiscoveryError, match=f"URLs of more than {MOST_URL_CHARACTERS} characters"):
+    group = {"targets": ["a:1"] * MAX_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
+    with pytest.raises(DiscoveryError, match=f"URLs of more than {MAX_URL_CHARACTERS} characters"):
         listed([group])
 
 
@@ -100,18 +100,18 @@ def test_a_long_list_is_read_in_slices():
 
 def test_only_the_first_wrong_target_of_a_group_is_reported():
     with pytest.raises(DiscoveryError) as caught:
-        listed([{"targets": [5] * MOST_TARGETS}])
+        listed([{"targets": [5] * MAX_TARGETS}])
     assert str(caught.value).startswith("[0].targets[0] must be a text")
     assert ";" not in str(caught.value)
 
 
-def test_a_mistake_with_a_long_name_is_told_in_short():
+def test_a_mistake_with_a_long_name_is_shortened():
     with pytest.raises(DiscoveryError) as caught:
         listed([{"targets": ["a:1"], "labels": {"x" * 10**6: {}}}])
     assert len(str(caught.value)) < 500
 
 
-def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels():
+def test_the_label_method_sets_the_method_and_is_not_exported():
     with capture_logs() as logs:
         (target,) = listed([{"targets": ["a:1"], "labels": {"method": "eagle3", "zone": "b"}}])
     assert (target.method_label, target.labels) == ("eagle3", (("zone", "b"),))
@@ -123,10 +123,10 @@ def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels
     [
         ({"targets": ["a:1"]}, "the list must be a list, not a mapping"),
         (["a:1"], r"\[0\] must be a mapping of keys to values, not 'a:1'"),
-        ([{"targts": []}], r"\[0\].targts is not a key that is known here; did you mean `targets`\?"),
+        ([{"targts": []}], r"\[0\].targts is not a known key here; did you mean `targets`\?"),
         ([{"targets": [5]}], r"\[0\].targets\[0\] must be a text"),
         ([{"targets": ["a:1"], "labels": {"a": ["b"]}}], r"\[0\].labels.a must be a text, not a list"),
-        ([{"x": 1}] * 9, r"^\[0\].x is not a key"),
+        ([{"x": 1}] * 9, r"^\[0\].x is not a known key"),
         ([{f"x{number}": 1 for number in range(9)}], "and 6 more"),
         ([{"targets": ["http://a:1"]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["a:1/metrics"]}], r"\[0\].targets\[0\] is not `host:port`"),
@@ -145,10 +145,10 @@ def test_the_label_method_says_how_a_target_speculates_and_is_none_of_its_labels
             [{"targets": ["a"], "labels": {"__param_x": "\ud800"}}],
             r"\[0\] has a parameter with half of a character",
         ),
-        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] names no host"),
+        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] has no valid host"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_with_the_place(groups, message):
+def test_an_unusable_list_is_rejected_with_the_position(groups, message):
     with pytest.raises(DiscoveryError, match=message) as caught:
         listed(groups)
     assert "hunter2" not in str(caught.value)
@@ -172,7 +172,7 @@ json = st.recursive(
 
 
 @given(json)
-def test_whatever_is_listed_gives_targets_or_an_error(groups):
+def test_any_list_gives_targets_or_an_error(groups):
     try:
         targets = listed(groups)
     except DiscoveryError:

@@ -1,4 +1,4 @@
-"""What a pod's own command line says of speculation."""
+"""Speculation settings on the command lines of pods."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.discovery.vllm_command_line import (
-    MOST_TEXT,
-    MOST_WORDS,
+    MAX_COMMAND_CHARACTERS,
+    MAX_WORDS,
     _split,
     _words_of,
     config_speculation,
@@ -47,7 +47,7 @@ EXPECTED = ServedSpeculation("eagle3", 3, "yuhuili/EAGLE3-LLaMA3.1")
         ["bash", "-c", f"# it's a comment\n(vllm serve m --speculative-config '{EAGLE_JSON}')"],
     ],
 )
-def test_every_way_to_write_it_is_read(words):
+def test_every_spelling_is_read(words):
     assert pod_speculation(words, {}) == EXPECTED
 
 
@@ -62,7 +62,7 @@ def test_every_way_to_write_it_is_read(words):
         ["/wrapper"],
     ],
 )
-def test_variables_of_the_container_are_put_in(words):
+def test_variables_of_the_container_are_expanded(words):
     compact = json.dumps(EAGLE, separators=(",", ":"))
     environ = {"SPECULATION": EAGLE_JSON}
     if words == ["/wrapper"]:
@@ -89,7 +89,7 @@ def test_variables_of_the_container_are_put_in(words):
         ["echo", "a --speculative-configuration {}"],
     ],
 )
-def test_what_says_nothing_is_none(words):
+def test_a_command_line_without_settings_is_none(words):
     assert pod_speculation(words, {"BIG": "x" * 100_000, "SPECULATION": EAGLE_JSON}) is None
 
 
@@ -105,7 +105,7 @@ def test_what_says_nothing_is_none(words):
         ({"method": "suffix"}, "suffix", ""),
     ],
 )
-def test_the_method_is_what_vllm_makes_of_it_and_unknown_where_only_the_draft_models_files_say_it(
+def test_the_method_is_that_of_vllm_and_unknown_if_it_depends_on_the_draft_models_files(
     settings, method, draft_model
 ):
     found = pod_speculation(["-sc", json.dumps(settings)], {})
@@ -117,7 +117,7 @@ def test_a_schedule_by_batch_size_is_read():
     assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == BatchSchedule((1, 17), (4, 0))
 
 
-def test_vllms_flags_of_old_are_read():
+def test_old_flags_of_vllm_are_read():
     words = ["--speculative_model", "[ngram]", "--num_speculative_tokens", "5"]
     assert pod_speculation(words, {}) == ServedSpeculation("ngram", 5)
 
@@ -137,7 +137,7 @@ names = st.text(st.characters(codec="ascii", exclude_characters="\x00$"), min_si
     )
 )
 @example({"method": "eagle3", "model": "a b'c\"d\\e"})
-def test_however_it_is_written_it_means_the_same(settings):
+def test_all_spellings_have_the_same_meaning(settings):
     expected = speculation_of(settings)
     text = json.dumps(settings)
     shell = shlex.join(["vllm", "serve", "m", "--speculative-config", text, "--port", "1"])
@@ -167,7 +167,7 @@ fragments = st.lists(
 
 
 @given(st.lists(fragments, max_size=5), st.dictionaries(st.sampled_from("AB"), fragments))
-def test_no_command_line_is_too_strange(words, environ):
+def test_any_command_line_gives_valid_settings_or_none(words, environ):
     found = pod_speculation(words, environ)
     if found is not None:
         found.method.encode()
@@ -175,7 +175,7 @@ def test_no_command_line_is_too_strange(words, environ):
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "ngram", "vllm serve m"])
-def test_a_configuration_that_says_nothing_is_refused(text):
+def test_a_configuration_without_settings_is_rejected(text):
     with pytest.raises(ValueError, match="vLLM's JSON"):
         config_speculation(text)
 
@@ -201,7 +201,7 @@ def test_words_are_those_of_shlex(script):
     assert _split(script) == expected
 
 
-def test_a_variable_that_a_script_names_again_and_again_is_not_copied_again_and_again():
+def test_a_variable_in_many_places_of_a_script_is_not_expanded_each_time():
     environ = {"A": "-" + " -" * 8000}
     script = "x --spec-tokens 3 " + "$A " * 4000
     with_bounds = _words_of(script, environ)
@@ -209,13 +209,13 @@ def test_a_variable_that_a_script_names_again_and_again_is_not_copied_again_and_
     assert pod_speculation(["sh", "-c", script], environ) is None
 
 
-def test_a_configuration_that_is_too_long_is_refused():
-    with pytest.raises(ValueError, match=f"more than {MOST_TEXT} characters"):
-        config_speculation("{" + " " * MOST_TEXT + "}")
+def test_a_too_long_configuration_is_rejected():
+    with pytest.raises(ValueError, match=f"more than {MAX_COMMAND_CHARACTERS} characters"):
+        config_speculation("{" + " " * MAX_COMMAND_CHARACTERS + "}")
 
 
 @pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
-def test_a_schedule_beyond_its_bounds_is_not_used_and_says_why(schedule):
+def test_a_schedule_beyond_its_limits_is_not_used_and_has_a_reason(schedule):
     settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": schedule}
     found = pod_speculation(["-sc", json.dumps(settings)], {})
     assert (found.method, found.schedule) == ("mtp", BatchSchedule())
@@ -225,12 +225,12 @@ def test_a_schedule_beyond_its_bounds_is_not_used_and_says_why(schedule):
 @pytest.mark.parametrize(
     ("words", "environ"),
     [
-        ([""] * MOST_WORDS, {}),
-        ([], {f"V{number}": "x" for number in range(MOST_WORDS)}),
-        ([], {"BIG": "x" * MOST_TEXT}),
+        ([""] * MAX_WORDS, {}),
+        ([], {f"V{number}": "x" for number in range(MAX_WORDS)}),
+        ([], {"BIG": "x" * MAX_COMMAND_CHARACTERS}),
     ],
     ids=["empty words", "variables", "characters"],
 )
 def test_a_command_line_beyond_its_bounds_is_not_read(words, environ):
     assert pod_speculation(["-sc", EAGLE_JSON, *words], environ) is None
-    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MOST_WORDS - 2]], {}) == EXPECTED
+    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MAX_WORDS - 2]], {}) == EXPECTED

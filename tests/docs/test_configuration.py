@@ -18,17 +18,17 @@ def test_the_documentation_is_current(tmp_path):
 
 
 def test_every_key_is_documented_with_its_meaning():
-    schema = json.loads(json_schema())
+    schema, text = json.loads(json_schema()), markdown()
     sections = [schema, *schema["$defs"].values()]
     keys = {name: key for section in sections for name, key in section["properties"].items()}
     assert len(keys) > 40
     for name, key in keys.items():
         section = schema["$defs"].get(key.get("$ref", "").rpartition("/")[2], {})
         assert {**section, **key}["description"].endswith("."), name
-        assert re.search(rf"^\| `{name}` \| [^|]+ \| [^|]* \| .+ \|$", markdown(), flags=re.MULTILINE), name
+        assert re.search(rf"^\| `{name}` \| [^|]+ \| [^|]* \| .+ \|$", text, flags=re.MULTILINE), name
 
 
-def test_defaults_stand_as_they_would_be_written():
+def test_defaults_are_in_the_syntax_of_the_file():
     for row in (
         "| `interval` | duration | `1s` |",
         "| `max_body` | size | `4MiB` |",
@@ -37,13 +37,13 @@ def test_defaults_stand_as_they_would_be_written():
         assert row in markdown()
 
 
-def test_a_section_that_stands_in_two_places_is_explained_once():
+def test_a_section_in_two_places_is_explained_once():
     assert markdown().count("## `policy.drops`") == 1
     assert "## `targets.policy" not in markdown()
     assert "under [`policy`](#policy)" in markdown()
 
 
-def test_the_schema_refuses_unknown_keys_everywhere():
+def test_the_schema_rejects_unknown_keys_everywhere():
     schema = json.loads(json_schema())
     assert all(section["additionalProperties"] is False for section in [schema, *schema["$defs"].values()])
     assert set(schema["properties"]) == set(Config.model_fields)

@@ -1,4 +1,8 @@
-"""Real processes on loopback. Only here do tests wait for real time, and never longer than a deadline."""
+"""Real processes on loopback.
+
+Tests wait for conditions, not for durations. A ceiling ends a wait whose condition never comes; it is generous, because
+other programs may keep the machine busy.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,10 @@ import pytest
 PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 """Debian has another name for it."""
+CEILING = 300.0
+"""Seconds after which a condition is considered never to come."""
+PROMPTLY = 10.0
+"""Seconds in which a process ends; Docker kills it then."""
 
 
 def pytest_collection_modifyitems(items):
@@ -30,11 +38,11 @@ def pytest_collection_modifyitems(items):
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.e2e)
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(240))
+                item.add_marker(pytest.mark.timeout(2 * CEILING))
 
 
 def free_port():
-    """A port of loopback that was free a moment ago, and that the system gives to no outgoing connection."""
+    """Return a free port of loopback outside the range of outgoing connections."""
     while True:
         port = random.randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -45,15 +53,15 @@ def fetch(url, method="GET", **headers):
     """Return status, headers and body, whatever the status is."""
     request = urllib.request.Request(url, method=method, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=CEILING) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers, error.read().decode()
 
 
-def eventually(check, within=60.0):
-    """Return the first true result of ``check``, asked several times a second, or fail with its last one."""
+def eventually(check, within=CEILING):
+    """Return the first true result of ``check``, called several times a second; fail with its last result."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -69,7 +77,7 @@ def eventually(check, within=60.0):
 
 
 class Running:
-    """A process that was started, and what it wrote."""
+    """A started process and its output."""
 
     def __init__(self, name, command, folder):
         self.name, self.log_path = name, folder / f"{name}.log"
@@ -80,24 +88,29 @@ class Running:
     def log(self):
         return self.log_path.read_text()
 
-    def wait_for(self, url, within=30.0):
+    def wait_for(self, url):
         """Wait until the URL is answered with 200."""
 
         def answers():
             assert self.process.poll() is None, f"{self.name} has ended:\n{self.log}"
             return fetch(url)[0] == 200
 
-        eventually(answers, within)
+        eventually(answers)
 
     def signal(self, number):
         self.process.send_signal(number)
 
+    def waited_for_cpu(self):
+        """Return the seconds that its main thread was ready to run and another program had the processor."""
+        _, waited, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
+        return int(waited) / 1e9
+
     def stop(self):
-        """Ask it to end; return its exit status and the seconds that it took, which may be 10 at most."""
+        """Send SIGTERM; return the exit status and the seconds until the end, or kill it after the ceiling."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(timeout=10)
+            status = self.process.wait(timeout=CEILING)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()
@@ -105,7 +118,7 @@ class Running:
 
 
 class Exporter(Running):
-    """The installed program, with a configuration file of its own."""
+    """The installed program with a configuration file."""
 
     def __init__(self, folder, config, *flags, name="exporter", port=None):
         self.config_path = folder / f"{name}.yml"
@@ -197,14 +210,14 @@ class Alertmanager(Running):
         )
 
     def inhibited(self):
-        """Return the labels of the alerts that another one silences."""
+        """Return the labels of the inhibited alerts."""
         status, _, body = fetch(f"{self.url}/api/v2/alerts?active=false&silenced=false")
         assert status == 200, body
         return [alert["labels"] for alert in json.loads(body)]
 
 
 class Webhook:
-    """Takes what Alertmanager sends: ``received`` holds moment (monotonic), receiver and alert."""
+    """Receiver of Alertmanager's notifications: ``received`` has time (monotonic), receiver and alert."""
 
     def __init__(self, folder):
         self.received = received = []
@@ -257,7 +270,7 @@ def alerting_tools(prometheus_tools):
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """A function that starts a process of a class above; all of them are ended with the module."""
+    """Start a process of a class above; all of them end with the module."""
     folder, running = tmp_path_factory.mktemp("e2e"), []
 
     def start(kind, *args, **options):
@@ -271,5 +284,5 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def e2e():
-    """The helpers of this file, for tests cannot import a conftest."""
+    """Return this module: tests cannot import a conftest."""
     return sys.modules[__name__]

@@ -23,7 +23,7 @@ from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_metrics
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
 from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
@@ -43,7 +43,7 @@ _TURNS = 5
 
 
 class Answers:
-    """How a server answers the exporter; the classes below are those that do it badly."""
+    """Answers of a server; subclasses answer badly."""
 
     seconds = 0.0
     """How long an answer takes."""
@@ -101,7 +101,7 @@ class NoMoreAnswers(Answers):
 
 @dataclass(frozen=True)
 class Server:
-    """A simulated server, and what the exporter is told of it."""
+    """A simulated server and its target in the exporter's configuration."""
 
     name: str
     scenario: str = "steady"
@@ -125,7 +125,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Run:
-    """What is watched for how long. Moments are minutes from the beginning."""
+    """Servers to watch, and the duration. Times are minutes from the beginning."""
 
     servers: tuple[Server, ...]
     minutes: int
@@ -138,7 +138,7 @@ class Run:
     requests: bool = False
     """Whether what the servers' responses say is sent to the exporter, with every scrape."""
     mistake: int | None = None
-    """When the exporter is told to reload a configuration with a mistake."""
+    """Minute of the reload of a configuration with an error."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=lambda: SCRAPED)
     wall: float = 1_790_000_000.0
@@ -208,7 +208,7 @@ class Network:
         self._servers = {server.name: server.start(clock.wall(), take) for server in servers}
         self.spent = 0.0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         parts = urlsplit(url)
         server = self._servers[parts.hostname or ""]
         server.asked += 1
@@ -217,12 +217,12 @@ class Network:
         body, seconds = server.page(parts.path, parts.query), server.seconds
         if seconds:
             await self._clock.sleep_until(self._clock.monotonic() + seconds)
-        return Answer(body, "text/plain", seconds)
+        return HttpResponse(body, "text/plain", seconds)
 
     async def send(self, service: Service) -> None:
-        """Hand over what the responses since the last time said, as whoever sends it would."""
+        """Send the requests of the responses since the last call, as a gateway does."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        receiver = service.snapshots.api().receiver()
+        receiver = service.snapshots.receiver()
         if receiver and lines:
             await receiver.take("\n".join(lines).encode(), lines=True)
 

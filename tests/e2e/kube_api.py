@@ -55,7 +55,7 @@ class ApiServer:
         subprocess.run(
             [KUBE_API, *map(str, words)],
             check=True,
-            timeout=120,
+            timeout=300,
             env={**os.environ, **environ},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ class ApiServer:
         )
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        with urllib.request.build_opener(*handlers).open(request, timeout=10) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=300) as answer:
             return json.loads(answer.read() or b"{}")
 
     def create(self, path, **found):

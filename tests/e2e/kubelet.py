@@ -1,4 +1,4 @@
-"""What a kubelet does of a pod, as far as the program in it sees: files that are replaced at once, and a process.
+"""Stand-in for a kubelet: files that are replaced at once, and a process.
 
 It is a stand-in: no cluster has nodes here. The program is the installed one and not the image.
 """

@@ -37,7 +37,7 @@ class MovedFleet:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, and what the servers' responses say arrive now and then."""
-        if self.state.api.receiver() is None:
+        if self.state.receiver() is None:
             await self.clock.advance(seconds, _TURNS)
             return
         while seconds > 0:

@@ -243,7 +243,7 @@ CASES = {
             )
         ),
         (Fires("SpecDecodeArmSlower", 45),),
-        # Of the arm that accepts little, and of which nobody said what drafting costs.
+        # Of the arm that accepts little and has no known draft cost.
         also=frozenset({"SpecDecodeLastPositionWasted"}),
     ),
     "requests of which few draft badly": Case(

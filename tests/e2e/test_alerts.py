@@ -18,7 +18,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(1200)
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config"
@@ -135,7 +135,7 @@ def stack(start, e2e, alerting_tools, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alarmed(stack, start, e2e):
-    """What was seen until the three alerts have reached the webhook; then what is wrong ends."""
+    """Record the three alerts up to the webhook; the faults end afterwards."""
     prometheus, webhook = stack.prometheus, stack.webhook
     e2e.eventually(lambda: prometheus.value('spec_decode_exporter_target_up{target="away"}'))
     stack.servers["away"].stop()
@@ -144,15 +144,14 @@ def alarmed(stack, start, e2e):
     e2e.eventually(lambda: sample(stack.exporter, "spec_decode_acceptance_dropped", "chat", kind="sudden"))
     seen.flagged = time.monotonic() - stack.began - DROP_AT
     firing = 'ALERTS{alertname="SpecDecodeSuddenDrop", target="chat", alertstate="firing"}'
-    # As long as the test below allows: five scrapes, an evaluation, and what `for` is here.
-    e2e.eventually(lambda: prometheus.value(firing), within=140)
+    e2e.eventually(lambda: prometheus.value(firing))
     seen.fired = time.monotonic() - stack.began - DROP_AT
-    moment, *seen.chat = e2e.eventually(lambda: notified(webhook, "firing", CHAT_DROPPED), within=90)
+    moment, *seen.chat = e2e.eventually(lambda: notified(webhook, "firing", CHAT_DROPPED))
     seen.notified = moment - stack.began - DROP_AT
     seen.panels = {title: prometheus.query(expression(title)) for title in ("Alerts", "Firing alerts")}
     _, *seen.model = e2e.eventually(lambda: notified(webhook, "firing", MODEL_DROPPED))
     seen.inhibited = stack.alertmanager.inhibited()
-    _, *seen.down = e2e.eventually(lambda: notified(webhook, "firing", TARGET_DOWN), within=120)
+    _, *seen.down = e2e.eventually(lambda: notified(webhook, "firing", TARGET_DOWN))
     port = stack.servers["away"].port
     start(e2e.Simulator, stack.scenarios / "away.yml", name="back", port=port)
     sys.stdout.write(
@@ -232,7 +231,7 @@ def test_a_server_that_is_gone_is_told(alarmed):
 
 def test_requests_of_two_kinds_are_advice_that_says_how_far_apart_they_are(alarmed, stack, e2e):
     """Their responses went to the exporter's API, as from a gateway."""
-    _, receiver, alert = e2e.eventually(lambda: notified(stack.webhook, "firing", MIXED_WORKLOAD), within=180)
+    _, receiver, alert = e2e.eventually(lambda: notified(stack.webhook, "firing", MIXED_WORKLOAD))
     assert receiver == "advice"
     said = re.search(
         r"at most ([\d.]+)% .* at least ([\d.]+)%; the mean is ([\d.]+)%", alert["annotations"]["description"]
@@ -249,7 +248,7 @@ def test_the_overview_shows_what_fires(alarmed):
 
 @pytest.mark.parametrize("alert", [CHAT_DROPPED, MODEL_DROPPED, TARGET_DOWN], ids=lambda alert: alert[0])
 def test_what_is_over_is_told_too(alert, alarmed, stack, e2e):
-    e2e.eventually(lambda: notified(stack.webhook, "resolved", alert), within=180)
+    e2e.eventually(lambda: notified(stack.webhook, "resolved", alert))
 
 
 def test_nothing_is_said_of_a_server_that_is_well(alarmed, stack):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helm import chart_files
 from tests.e2e.kube_api import ApiServer, needs_kube_api
 from tests.e2e.kubelet import Projected, container_class
 from tests.helm.rendering import CHART, render_chart
@@ -58,7 +59,8 @@ def api(tmp_path_factory, e2e):
 
 @pytest.fixture(scope="module")
 def install(api):
-    """Create what the chart makes of values, as Helm does; what only the operator reads is returned with it."""
+    """Create the chart's objects, as Helm does; return them with those that only the operator reads."""
+    chart_files.write_copies()
 
     def install(values, namespace):
         rendered = render_chart(CHART, values, name="spec-decode-exporter", namespace=namespace)
@@ -171,7 +173,7 @@ def test_the_series_join_with_those_of_vllm_as_the_document_says(prometheus, e2e
     e2e.eventually(lambda: prometheus.query("vllm:num_requests_running or vllm_num_requests_running"))
     if not prometheus.query("vllm:num_requests_running"):
         query = query.replace("vllm:", "vllm_")  # Prometheus 2, of a server that gives it OpenMetrics
-    ((labels, _),) = e2e.eventually(lambda: prometheus.query(query), within=90.0)
+    ((labels, _),) = e2e.eventually(lambda: prometheus.query(query))
     assert (labels["namespace"], labels["pod"]) == ("inference", "drill")
 
 
@@ -183,14 +185,14 @@ def test_what_is_the_exporter_s_own_has_its_own_pod(prometheus, e2e):
 def test_a_changed_configmap_is_read_by_the_running_exporter(exporter, mounted, configuration, e2e):
     before = exporter.log.count('"reloaded"') + exporter.log.count("reloaded")
     mounted.put(exporter_yml=configuration(targets=[{"url": "http://127.0.0.1:1/", "name": "added"}]))
-    e2e.eventually(lambda: 'target="added"' in exporter.metrics(), within=30.0)
+    e2e.eventually(lambda: 'target="added"' in exporter.metrics())
     assert exporter.log.count("reloaded") > before
     mounted.put(exporter_yml="tagrets: []")
     reloaded = "spec_decode_exporter_config_last_reload_successful"
-    e2e.eventually(lambda: f"{reloaded} 0.0" in exporter.metrics(), within=30.0)
+    e2e.eventually(lambda: f"{reloaded} 0.0" in exporter.metrics())
     assert 'target="added"' in exporter.metrics(), "the old configuration stays"
     mounted.put(exporter_yml=configuration())
-    e2e.eventually(lambda: f"{reloaded} 1.0" in exporter.metrics(), within=30.0)
+    e2e.eventually(lambda: f"{reloaded} 1.0" in exporter.metrics())
     assert 'target="added"' not in exporter.metrics()
     assert 'pod="drill"' in exporter.metrics(), "who was there all the time stays"
 

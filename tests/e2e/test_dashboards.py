@@ -148,7 +148,7 @@ def stack(start, e2e, prometheus_tools, tmp_path_factory):
         name="full",
     )
     full.wait_for(f"{full.url}/-/ready")
-    e2e.eventually(lambda: full.value('count_over_time(up{job="exporter"}[5m])>=100'), within=150)
+    e2e.eventually(lambda: full.value('count_over_time(up{job="exporter"}[5m])>=100'))
     return SimpleNamespace(full=full)
 
 

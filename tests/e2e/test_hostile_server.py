@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from tests.e2e.faults.catalogue import catalogue
 from tests.e2e.faults.servers import serving
 
 INTERVAL = 1.0
-WATCHED = 10.0
-"""Seconds."""
+MIN_POLLS = 10
+"""Polls of the good server, one a second."""
 MOST_RESIDENT = 128 * 2**20
 """Bytes: what the chart gives a sidecar."""
 COUNTERS = ("drafts", "draft_tokens", "accepted_tokens")
@@ -78,13 +77,13 @@ def test_one_server_can_neither_fill_the_memory_nor_hold_up_the_others(name, e2e
         }
         exporter = e2e.Exporter(tmp_path, json.dumps(config))
         exporter.wait_for(f"{exporter.url}/-/ready")
-        time.sleep(WATCHED)
+        e2e.eventually(lambda: len(servers.asked) > MIN_POLLS and servers.requests[name])
+        waited = exporter.waited_for_cpu()
         most = int(_status(exporter.process.pid)["VmHWM"].split()[0]) * 1024
         status, _ = exporter.stop()
     gaps = [after - before for before, after in itertools.pairwise(servers.asked)]
     assert servers.requests[name]
-    assert len(gaps) >= WATCHED - 3
-    assert max(gaps) < 2 * INTERVAL
+    assert max(gaps) < 2 * INTERVAL + waited + servers.stalled
     assert most < MOST_RESIDENT, f"{most / 1e6:.0f} MB"
     assert status == 0
 

@@ -87,7 +87,7 @@ def test_where_the_account_may_not_look_the_log_says_what_it_needs(exporter, e2e
 
 def test_a_namespace_is_looked_in_once_that_is_allowed(api, exporter, e2e):
     api.allow("closed")
-    e2e.eventually(lambda: "discovery_recovered" in exporter.log, within=90.0)
+    e2e.eventually(lambda: "discovery_recovered" in exporter.log)
 
 
 def test_the_account_may_do_nothing_else(api):
@@ -104,7 +104,7 @@ def test_the_account_may_do_nothing_else(api):
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
         with pytest.raises(urllib.error.HTTPError) as caught:
-            opener.open(request, timeout=10)
+            opener.open(request, timeout=300)
         with caught.value as error:
             assert error.code == 403
 
@@ -125,5 +125,5 @@ def test_targets_stay_while_the_api_is_away_and_what_happened_then_is_found(
     api.forget_the_past()
     api.stop()
     api.start(KUBE_KEEP="1")
-    e2e.eventually(lambda: watched() == {"inference/a", "inference/later"}, within=120.0)
+    e2e.eventually(lambda: watched() == {"inference/a", "inference/later"})
     assert exporter.process.poll() is None

@@ -186,7 +186,7 @@ def test_a_token_that_is_replaced_is_used(api, pods, token, exporter, watched, e
     api.accept("second-token")
     api.restart()
     pods.create("with-the-second")
-    e2e.eventually(lambda: "inference/with-the-second" in watched(), within=120.0)
+    e2e.eventually(lambda: "inference/with-the-second" in watched())
     assert "401" not in exporter.log, "the second one was there before the first one ended"
 
 
@@ -195,8 +195,8 @@ def test_a_token_that_is_no_longer_taken_is_told_of_and_its_successor_mends_it(
 ):
     api.accept("third-token")
     api.restart()
-    e2e.eventually(lambda: "does not accept the token" in exporter.log, within=120.0)
+    e2e.eventually(lambda: "does not accept the token" in exporter.log)
     assert "inference/with-the-second" in watched(), "what is known stays"
     token.put(token="third-token")
     pods.create("with-the-third")
-    e2e.eventually(lambda: "inference/with-the-third" in watched(), within=120.0)
+    e2e.eventually(lambda: "inference/with-the-third" in watched())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import shutil
+import statistics
 
 import aiohttp
 import pytest
@@ -82,6 +83,7 @@ async def open_page(browser):
 
     async def open_page(url, *, may_fail=False, **options):
         context = await browser.new_context(**options)
+        context.set_default_timeout(300_000)  # milliseconds
         page = await context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: may_fail or complaints.append(said.text))
@@ -121,7 +123,7 @@ FIGURES = """rows => rows.map(row => [
 
 async def opened(page, target):
     """Open the row of a target; return what is in it."""
-    row = page.locator("tbody", has=page.locator(f'.where bdi:text-is("{target}")'))
+    row = page.locator("tbody", has=page.locator(f'.context bdi:text-is("{target}")'))
     await row.locator("a.opener").click()
     await row.locator(".panel").wait_for()
     return row
@@ -271,7 +273,7 @@ async def test_the_filter_works_as_it_is_typed_and_is_in_the_address(open_page):
         await page.wait_for_function("() => document.querySelectorAll('tr.engine').length === 2")
         await page.locator(".chip", has_text="Harmful").click()
         await page.wait_for_url("**q=verdict%3Dharmful")
-        await page.locator("#filter").fill("nobody")
+        await page.locator("#filter").fill("unknown")
         await page.locator(".empty-state").wait_for()
         await page.go_back()
 
@@ -332,7 +334,7 @@ async def test_a_row_that_has_to_be_looked_at_comes_first_and_keeps_the_focus(op
         await page.locator("thead + tbody.open").wait_for()
         await page.wait_for_timeout(200)
         assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
-        assert abs(await page.evaluate(top) - before) < 60  # what is told in the panel may have grown a line
+        assert abs(await page.evaluate(top) - before) < 60  # the panel's text may have grown by a line
 
 
 async def test_targets_can_be_read_on_a_narrow_screen(open_page):
@@ -352,8 +354,8 @@ async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
         await fleet.advance(100)
         page = await open_page(fleet.url, viewport={"width": 1200, "height": 500})
         row = await opened(page, "steady")
-        await page.locator("nav a", has_text="What the words mean").click()
-        await page.evaluate("getSelection().selectAllChildren(document.querySelector('.says'))")
+        await page.locator("nav a", has_text="Glossary").click()
+        await page.evaluate("getSelection().selectAllChildren(document.querySelector('.statement'))")
         await row.locator(".panel .scrolls").evaluate("one => one.focus({preventScroll: true})")
         await page.evaluate("scrollTo(0, 300)")
         selected = await page.evaluate("getSelection().toString()")
@@ -364,7 +366,7 @@ async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
         )
         assert await page.evaluate("getSelection().toString()") == selected
         assert await page.evaluate("scrollY") == 300
-        assert await page.locator("#words").get_attribute("open") is not None
+        assert await page.locator("#glossary").get_attribute("open") is not None
         assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
 
 
@@ -495,7 +497,7 @@ async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
             == "creative\ntemperature up to 1"
         )
         said = await section.locator(".columns title").text_content()
-        assert "in two heaps: 4" in said
+        assert "with two modes: 4" in said
         known = {
             (name, labels): value
             for (name, _, labels), value in (await metrics_of(fleet.url)).items()
@@ -543,7 +545,7 @@ async def test_axe_finds_nothing_to_object_to(open_page, scheme, width):
             reduced_motion="reduce",
             bypass_csp=True,  # for axe's own script
         )
-        await page.locator("#words summary").click()
+        await page.locator("#glossary summary").click()
         await opened(page, "drop")
         assert await page.evaluate("document.documentElement.scrollWidth") == width
         await page.evaluate(axe_core.Axe().axe_script)
@@ -560,9 +562,17 @@ async def test_a_hundred_engines_are_all_there_and_scroll(open_page):
         moving = asyncio.create_task(_move(fleet))
         frames = await page.evaluate(SCROLL)
         moving.cancel()
-    frames.sort()
+        # A busy machine draws an empty page slowly too.
+        await page.evaluate(
+            "const tall = document.createElement('div');"
+            "tall.style.height = '9000px';"
+            "document.body.replaceChildren(tall)"
+        )
+        empty = await page.evaluate(SCROLL)
     assert len(frames) > 20
-    assert frames[len(frames) // 2] < 40  # milliseconds; benchmarks/page.py says what they are
+    assert statistics.median(frames) < max(
+        40, 2 * statistics.median(empty)
+    )  # ms; benchmarks/page.py has figures
 
 
 async def _move(fleet):

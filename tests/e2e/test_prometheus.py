@@ -1,4 +1,4 @@
-"""What a user asks Prometheus, with the installed program, a simulated vLLM and a real Prometheus."""
+"""Users' queries to a real Prometheus, with the installed program and a simulated vLLM."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stack(start, e2e, prometheus_tools, tmp_path_factory):
         e2e.Prometheus, {job: [f"127.0.0.1:{process.port}"] for job, process in addresses.items()}
     )
     prometheus.wait_for(f"{prometheus.url}/-/ready")
-    e2e.eventually(lambda: prometheus.value('count_over_time(up{job="exporter"}[5m])>=40'), within=90)
+    e2e.eventually(lambda: prometheus.value('count_over_time(up{job="exporter"}[5m])>=40'))
     return SimpleNamespace(exporter=exporter, prometheus=prometheus, **servers)
 
 

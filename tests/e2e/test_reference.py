@@ -31,7 +31,7 @@ def reference(e2e, start, tmp_path):
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=90,
+            timeout=300,
             check=False,
         )  # fmt: skip
 
@@ -47,7 +47,7 @@ def test_a_change_that_costs_acceptance_ends_with_2_and_none_with_0(reference, t
 
     same = reference("compare", scenario="steady", seed=2)
     assert (same.returncode, same.stderr) == (0, "measuring 1 server for 10s …\n")
-    assert "certainly no fall of more than 5" in same.stdout
+    assert "certainly no fall of more than 5" in " ".join(same.stdout.split())
 
     fell = reference("compare", "--format", "json", scenario=str(tmp_path / "worse.yml"), seed=3)
     assert fell.returncode == 2
@@ -58,7 +58,7 @@ def test_a_change_that_costs_acceptance_ends_with_2_and_none_with_0(reference, t
 
 def test_what_cannot_be_measured_ends_with_1(e2e, tmp_path):
     words = [e2e.PROGRAM, "reference", "save", tmp_path / "a.json", f"http://127.0.0.1:{e2e.free_port()}"]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert found.returncode == 1
     assert "refused" in found.stderr
     assert not (tmp_path / "a.json").exists()

@@ -17,7 +17,7 @@ from spec_decode_exporter.simulator.scenario_library import load_scenario
 SPEED = 10
 """Simulated seconds in one."""
 ENDS = "10m"
-"""When nobody asks the simulated server any more, so that all requests end; then nothing moves in the long window."""
+"""Time at which the load ends, so that all requests end; then the long window no longer changes."""
 LONG = "5m"
 LOSER = ("creative", "to 1")
 
@@ -45,7 +45,7 @@ class Rows(HTMLParser):
 
 @pytest.fixture(scope="module")
 def told(e2e, tmp_path_factory):
-    """An exporter that was told of a whole mix, over HTTP, and the simulated server whose requests they were."""
+    """An exporter that received a whole mix of requests over HTTP, and their simulated server."""
     folder, port = tmp_path_factory.mktemp("requests"), e2e.free_port()
     scenario = folder / "scenario.yml"
     phases = [{"at": ENDS, "load": {"concurrency": 0}}]
@@ -200,7 +200,7 @@ def test_the_page_the_api_and_the_metrics_have_the_same_numbers(e2e, told):
 def test_the_report_says_it_too(e2e, told):
     exporter, server = told
     command = ["observe", server.url, "--for", "2s", "--requests", exporter.url, "--format", "json"]
-    done = subprocess.run([e2e.PROGRAM, *command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([e2e.PROGRAM, *command], capture_output=True, text=True, timeout=300, check=False)
     said, api = json.loads(done.stdout)["requests"], asked(e2e, exporter)
     assert said["taken"] == api["taken"]
     assert [each for each in said["groups"] if each["window"] == LONG] == api["groups"]
@@ -221,7 +221,7 @@ def test_the_report_has_it_from_an_exporter_with_a_password(e2e, start, tmp_path
             [*command, "--requests", exporter.url, *flags],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         return json.loads(done.stdout)["requests"], done.stderr

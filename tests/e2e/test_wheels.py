@@ -40,7 +40,7 @@ def resolve(lock, platform, python):
         python,
     )
     return subprocess.run(
-        [uv, "pip", "compile", *options, lock], check=False, capture_output=True, text=True, timeout=120
+        [uv, "pip", "compile", *options, lock], check=False, capture_output=True, text=True, timeout=300
     )
 
 

@@ -1,7 +1,7 @@
 """Attack the parsers, one after the other: ``python -m tests.fuzz [--seconds 60] [NAME …]``.
 
-With atheris, guided by what of the code each input reaches; where atheris does not install, with Hypothesis.
-What was found lies under ``.fuzz/``.
+With atheris, guided by code coverage; with Hypothesis where atheris does not install.
+Failing inputs are written to ``.fuzz/``.
 """
 
 # ruff: noqa: T201
@@ -18,9 +18,9 @@ from tests.fuzz.harness import CORPUS
 from tests.fuzz.targets import TARGETS, harness
 
 FOUND = Path(".fuzz")
-LONGEST_INPUT = 8192
-LONGEST_CHECK_SECONDS = 10
-MOST_MEMORY_MB = 1024
+MAX_INPUT = 8192
+MAX_CHECK_SECONDS = 10
+MAX_MEMORY_MB = 1024
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def attacked_alone(name: str, seconds: int) -> int:
-    """Attack in a process of its own: libFuzzer ends its process, and a parser may end it too."""
+    """Attack in a child process: libFuzzer ends its process, and a parser may crash it."""
     print(f"== {name}", flush=True)
     command = [sys.executable, "-m", "tests.fuzz", "--here", "--seconds", str(seconds), name]
     # libFuzzer ends without tidying up.
@@ -64,9 +64,9 @@ def _guided(name: str, seconds: int) -> int:
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in attacked.words))
     options = {
         "max_total_time": seconds,
-        "max_len": LONGEST_INPUT,
-        "timeout": LONGEST_CHECK_SECONDS,
-        "rss_limit_mb": MOST_MEMORY_MB,
+        "max_len": MAX_INPUT,
+        "timeout": MAX_CHECK_SECONDS,
+        "rss_limit_mb": MAX_MEMORY_MB,
         "dict": words,
         "artifact_prefix": f"{folder}/",
         "print_final_stats": 1,

@@ -1,4 +1,4 @@
-"""Inputs by Hypothesis: bytes, words of the parser, documents of them, and corpora that were tampered with."""
+"""Inputs by Hypothesis: bytes, words of the parser, documents of them, and mutated corpora."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inputs(name: str, attacked: Harness) -> st.SearchStrategy[bytes]:
 
 @st.composite
 def tampered(draw, data: bytes, messes: st.SearchStrategy[bytes]) -> bytes:
-    """The data with some stretches cut out, doubled or replaced."""
+    """Return the data with some parts removed, doubled or replaced."""
     for _ in range(draw(st.integers(1, 3))):
         begin = draw(st.integers(0, len(data)))
         end = min(len(data), begin + draw(st.integers(0, 40)))
@@ -56,7 +56,7 @@ def documents(words: tuple[str, ...]) -> st.SearchStrategy[bytes]:
 
 
 def attacked_by_chance(name: str, seconds: float) -> int:
-    """Attack for so many seconds; return with how many inputs."""
+    """Attack for a number of seconds; return the number of inputs."""
     attacked = harness(name)
     count, begun = 0, time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Files that people write: the configuration, the web configuration, lists of targets."""
+"""Parsers of user files: the configuration, the web configuration, lists of targets."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from spec_decode_exporter.config.schema import Config, Scrape
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.group_reader import json_groups
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 from spec_decode_exporter.web.security.schema import WebSettings
 from tests.fuzz.harness import Harness, file_of, sane
 
 SECRET = "hunter2"
-MOST_SAID = 200_000
-"""Characters: a configuration has all its mistakes told at once."""
+MAX_ERROR = 200_000
+"""Maximum characters of an error: a configuration reports all mistakes at once."""
 
 
 def check_config(data: bytes) -> None:
-    """A configuration, or mistakes of which none shows what came from the environment."""
+    """Check a configuration; no mistake shows a value from the environment."""
     _refused_plainly(lambda: load_config(file_of(data, "exporter.yml"), environ={"A": SECRET}))
 
 
 def check_web_config(data: bytes) -> None:
-    """A web configuration or its mistakes."""
+    """Check a web configuration."""
     _refused_plainly(lambda: read_web_config(file_of(data, "web.yml")))
 
 
@@ -35,7 +35,7 @@ def _refused_plainly(read) -> None:
     try:
         read()
     except ConfigError as error:
-        sane(error, MOST_SAID)
+        sane(error, MAX_ERROR)
         _keeps_secrets(error)
 
 
@@ -45,13 +45,13 @@ def _keeps_secrets(error: ConfigError) -> None:
 
 
 def check_yaml_targets(data: bytes) -> None:
-    """Targets of a file, read as the discovery reads it."""
+    """Check the targets of a file, read by the discovery."""
     path = file_of(data, "targets.yml")
-    _listed(lambda: FileDiscovery(path, Scrape())._look())
+    _listed(lambda: FileDiscovery(path, Scrape())._check_files())
 
 
 def check_json_targets(data: bytes) -> None:
-    """Targets of JSON, which a file or a server gives."""
+    """Check the targets of a JSON list."""
     _listed(lambda: finish(Listing("any", "http", Scrape()).read(json_groups(data))))
 
 

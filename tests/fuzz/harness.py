@@ -1,4 +1,4 @@
-"""What the harnesses have in common."""
+"""Common parts of the fuzzing harnesses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
-MOST_DEPTH = 9
+MAX_DEPTH = 9
 SCALARS = (None, True, False, 0, 1, -1, 4, 0.5, 1e308, 2**63, 10**400, "", "\ud800", "\0", "x" * 2000)
 
 
 @dataclass(frozen=True)
 class Harness:
-    """One parser under attack."""
+    """Parser under attack."""
 
     check: Callable[[bytes], object]
     """Takes any bytes. Whatever it raises is a finding."""
@@ -25,19 +25,19 @@ class Harness:
     """Whether documents of these words make good inputs."""
 
     def attack(self, data: bytes) -> None:
-        """Feed the bytes to the parser; where it reads JSON, a document that they stand for too."""
+        """Feed the bytes to the parser, and for JSON parsers a document decoded from them."""
         self.check(data)
         if self.json:
             self.check(json.dumps(_document(iter(data), self.words)).encode())
 
 
 def _document(choices: Iterator[int], words: Sequence[str], depth: int = 0) -> object:
-    """The JSON document that bytes stand for: each is a choice, and where they end, nothing more comes."""
+    """Decode bytes into a JSON document: each byte is a choice, and their end ends the document."""
     choice = next(choices, 0)
     kind, size = choice % 6, 1 + choice // 6 % 4
-    if depth < MOST_DEPTH and kind == 0 and choice:
+    if depth < MAX_DEPTH and kind == 0 and choice:
         return [_document(choices, words, depth + 1) for _ in range(size)]
-    if depth < MOST_DEPTH and kind in (1, 2):
+    if depth < MAX_DEPTH and kind in (1, 2):
         names = [words[next(choices, 0) % len(words)] for _ in range(size)]
         return {name: _document(choices, words, depth + 1) for name in names}
     if kind == 3:
@@ -45,16 +45,16 @@ def _document(choices: Iterator[int], words: Sequence[str], depth: int = 0) -> o
     return words[next(choices, 0) % len(words)]
 
 
-def sane(error: Exception, most: int = 4000) -> None:
-    """A refusal goes into the log: it must be short, and text that can be written."""
-    said = str(error)
-    assert said
-    assert len(said) <= most, said[:most]
-    said.encode()
+def sane(error: Exception, max_characters: int = 4000) -> None:
+    """Check that an error text is short and can be encoded."""
+    text = str(error)
+    assert text
+    assert len(text) <= max_characters, text[:max_characters]
+    text.encode()
 
 
 def finished(coroutine):
-    """The result of a coroutine that waits for nothing; it may yield to the event loop."""
+    """Return the result of a coroutine without I/O; it may yield to the event loop."""
     try:
         while coroutine.send(None) is None:
             pass
@@ -68,7 +68,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
 
 
 def file_of(data: bytes, name: str) -> Path:
-    """A file that holds the bytes, in a folder that goes when the process does."""
+    """Write the bytes to a file in a folder that exists until the process ends."""
     path = Path(_FOLDER.name) / name
     path.write_bytes(data)
     return path

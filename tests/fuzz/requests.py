@@ -1,4 +1,4 @@
-"""What clients send: the query of an address, and the headers that are read. Parsed as aiohttp does it first."""
+"""Parsers of client requests: queries and headers, after aiohttp's own parser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOG = EventLog("19af3c1d2e0")
 
 
 def _received(target: bytes, headers: bytes = b""):
-    """The request as aiohttp hands it on; nothing, if it does not."""
+    """Return the request from aiohttp's parser; None if it rejects the request."""
     parser = HttpRequestParser(BaseProtocol(_LOOP), _LOOP, 2**16)
     try:
         messages, _, _ = parser.feed_data(b"GET %b HTTP/1.1\r\nHost: a\r\n%b\r\n" % (target, headers))
@@ -45,7 +45,7 @@ def _received(target: bytes, headers: bytes = b""):
 
 
 def check_query(data: bytes) -> None:
-    """The query of any of our addresses."""
+    """Check the query of each path."""
     request = _received(b"/?" + data.replace(b" ", b"+"))
     if request is None:
         return
@@ -72,7 +72,7 @@ def _check_page(query: Mapping[str, str]) -> None:
 
 
 def check_headers(data: bytes) -> None:
-    """The headers, each with a line of the data for its value."""
+    """Check the headers, with a line of the data as value of each."""
     values = zip(_HEADERS, data.split(b"\n"), strict=False)
     request = _received(b"/", b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in values))
     if request is None:

@@ -1,4 +1,4 @@
-"""The scanner: pages of servers that may be anything. A later page follows after a record separator."""
+"""Page parser on untrusted pages. A record separator precedes a later page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import count
 
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_POSITIONS
 from spec_decode_exporter.scrape.page.parser import read_page, read_values
-from spec_decode_exporter.scrape.page.sample_reader import MOST_COUNT, SampleReader
+from spec_decode_exporter.scrape.page.sample_reader import MAX_COUNT, SampleReader
 from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.fuzz.harness import Harness, sane
 
@@ -23,7 +23,7 @@ WORDS = (
 
 
 def outcome(page: bytes, names: frozenset[bytes]):
-    """What a first reading says, with NaN comparable; nothing for a page that is refused."""
+    """Return the result of a first reading, with comparable NaN; None for a rejected page."""
     try:
         layout, values = finish(read_page(page, names))
     except PageError as error:
@@ -39,7 +39,7 @@ def _refused_plainly(error: PageError) -> None:
 
 
 def check_page(data: bytes) -> None:
-    """A layout gives what a first reading gives or nothing, and its own page always."""
+    """Check that a layout gives the result of a first reading or None, and always reads its own page."""
     page, _, later = data.partition(b"\x1e")
     for names in (NAMES, NAMES - BUCKET_NAMES):
         first = outcome(page, names)
@@ -66,7 +66,7 @@ def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):
 
 
 def check_reader(data: bytes) -> None:
-    """What was read before makes no difference, and no sample breaks a bound."""
+    """Check that earlier pages do not affect a reading, and that samples are within the limits."""
     reader = SampleReader()
     for page, number in zip(data.split(b"\x1e")[:4], count(), strict=False):
         with_latencies = number % 2 == 0
@@ -77,11 +77,11 @@ def check_reader(data: bytes) -> None:
 
 
 def _check_bounds(found) -> None:
-    assert len(found.samples) <= MOST_ENGINES
+    assert len(found.samples) <= MAX_ENGINES
     for name, sample in found.samples.items():
-        assert max(map(len, name)) <= MOST_NAME
-        assert len(sample.positions) <= MOST_POSITIONS
-        assert all(type(one) is int and 0 <= one < MOST_COUNT for one in sample.positions)
+        assert max(map(len, name)) <= MAX_NAME
+        assert len(sample.positions) <= MAX_POSITIONS
+        assert all(type(one) is int and 0 <= one < MAX_COUNT for one in sample.positions)
         assert all(one is None or (type(one) is int and one >= 0) for one in sample.counters)
         assert all(one is None or math.isfinite(one) for one in (*sample.gauges, sample.created))
         for buckets in (sample.latencies or {}).values():

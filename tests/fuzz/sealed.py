@@ -1,4 +1,4 @@
-"""The exporter's own files: cut, changed, and sealed again by somebody who knows how."""
+"""Parsers of the exporter's own files: cut, changed, and with a recomputed checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fuzz.harness import Harness, file_of, sane
 
 
 def check_state(data: bytes) -> None:
-    """A state as it lies there, and one with a right checksum over anything."""
+    """Check a state file as it is, and any content with a valid checksum."""
     _recalled(data)
     if (held := _held(data)) is not None:
         sealed = _SEAL.written(held)
@@ -35,7 +35,7 @@ def _recalled(content: bytes) -> None:
 
 
 def _go_on(learned: dict[str, object]) -> None:
-    """Watch for drops with what was learnt; it can be saved again."""
+    """Check drops with the loaded state; it can be saved again."""
     drops = DropDetector(DropPolicy())
     if drops.restore(learned.get("drops") or {}):
         for second in range(120):
@@ -45,10 +45,10 @@ def _go_on(learned: dict[str, object]) -> None:
 
 
 def check_reference(data: bytes) -> None:
-    """A reference as it lies there, and one with a right checksum over anything."""
+    """Check a reference file as it is, and any content with a valid checksum."""
     _referred(data)
     if (held := _held(data)) is not None:
-        _referred(reference_file._SEAL.written(held))
+        _referred(reference_file._FORMAT.written(held))
 
 
 def _referred(content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What servers say besides their pages: Kubernetes' API, vLLM's own settings, the command lines of pods."""
+"""Parsers of other server responses: Kubernetes' API, vLLM's settings, command lines of pods."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.core.cooperative_yield import cooperatively
+from spec_decode_exporter.discovery.kubernetes.api_access import Access
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
-from spec_decode_exporter.discovery.kubernetes.pods_api import Access, PodsApi, _events
+from spec_decode_exporter.discovery.kubernetes.pods_api import PodsApi, _events
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation, pod_speculation
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import MOST_RANGES
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
 from tests.fuzz.harness import Harness, finished, sane
 
@@ -25,7 +26,7 @@ _SETTINGS = KubernetesDiscovery(
 
 
 class Answer:
-    """An answer of the API, which is there already, in two parts."""
+    """Response of the API in two parts, without I/O."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -45,7 +46,7 @@ class Answer:
 
 
 class Api(PodsApi):
-    """The API without a network: whatever is asked, the answer is the same."""
+    """API without a network: the same response to every request."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(None, Access.of(_SETTINGS), "", "")
@@ -58,7 +59,7 @@ class Api(PodsApi):
 
 
 def check_pods(data: bytes) -> None:
-    """A list of pods, and a watch that says what became of them."""
+    """Check a list of pods and the events of a watch."""
     discovery = PodDiscovery("", _SETTINGS, Scrape())
     with capture_logs() as logged:
         for look in (_list, _watch):
@@ -67,7 +68,7 @@ def check_pods(data: bytes) -> None:
             except ApiError as error:
                 sane(error)
             except ValidationError:
-                pass  # said in our own words
+                pass  # rejected with a reason
     assert all(len(str(line)) < 4000 for line in logged)
     for target in discovery._pods.targets():
         target.url.encode("ascii")
@@ -83,12 +84,12 @@ async def _list(discovery: PodDiscovery, data: bytes) -> None:
 
 async def _watch(discovery: PodDiscovery, data: bytes) -> None:
     async for together in _events(Answer(data + b"\n"), discovery._pods.shape):
-        await cooperatively(discovery._take(together))
+        await cooperatively(discovery._apply(together))
     assert type(discovery._version) is str
 
 
 def check_arguments(data: bytes) -> None:
-    """A command line, of which each line is a word, and a variable that is the whole of it."""
+    """Check a command line with one word a line, and as the value of a variable."""
     text = data.decode(errors="replace")
     _check_speculation(pod_speculation(text.splitlines(), {"A": text[:500], "B": "$(A)$(B)"}))
     try:
@@ -98,7 +99,7 @@ def check_arguments(data: bytes) -> None:
 
 
 def check_server_info(data: bytes) -> None:
-    """An answer to /server_info."""
+    """Check a response to /server_info."""
     _check_speculation(served_speculation(data))
 
 
@@ -108,9 +109,9 @@ def _check_speculation(found: ServedSpeculation | None) -> None:
     assert found.method.isprintable()
     assert found.draft_model.isprintable()
     assert len(found.method) + len(found.draft_model) <= 320
-    assert found.tokens is None or 0 < found.tokens <= MOST_POSITIONS
-    assert len(found.schedule.firsts) == len(found.schedule.tokens) <= MOST_RANGES
-    assert all(0 <= tokens <= MOST_POSITIONS for tokens in found.schedule.tokens)
+    assert found.tokens is None or 0 < found.tokens <= MAX_POSITIONS
+    assert len(found.schedule.firsts) == len(found.schedule.tokens) <= MAX_RANGES
+    assert all(0 <= tokens <= MAX_POSITIONS for tokens in found.schedule.tokens)
     assert found.problem.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""ONE table: every parser that is fed by strangers, by the name of its corpus."""
+"""Table of all parsers of untrusted input, by the name of their corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TARGETS = {
 
 
 def harness(name: str) -> Harness:
-    """Import a harness, and with it what it attacks: not before coverage is switched on."""
+    """Import a harness and its parser: only after coverage is on."""
     module, _, variable = TARGETS[name].partition(".")
     found: Harness = getattr(import_module(f"tests.fuzz.{module}"), variable)
     return found

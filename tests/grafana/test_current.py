@@ -11,6 +11,8 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.__main__ import BOARDS, FOLDER, documents, main
 
+from .shipped import each_board
+
 
 @pytest.mark.parametrize(("name", "text"), list(documents()), ids=[f"{uid}.json" for uid in BOARDS])
 def test_the_committed_file_is_current(name, text):
@@ -21,6 +23,7 @@ def test_there_are_no_other_files():
     assert {path.name for path in FOLDER.iterdir()} == {name for name, _ in documents()}
 
 
+@each_board
 def test_a_file_is_named_after_its_uid(board):
     assert board["uid"] in BOARDS
     assert (FOLDER / f"{board['uid']}.json").exists()
@@ -33,6 +36,7 @@ def test_they_are_written_to_the_folder_given(tmp_path):
     )
 
 
+@each_board
 def test_every_key_is_one_that_grafana_knows(board):
     """Reading drops what the types do not have, so a misspelled key would be missing afterwards."""
     register_default_plugins()
@@ -40,6 +44,7 @@ def test_every_key_is_one_that_grafana_knows(board):
     assert read == board
 
 
+@each_board
 def test_a_configmap_holds_it(board):
     """`kubectl apply` keeps the last object in an annotation of at most 256 KiB."""
     assert len(json.dumps(board, indent=2)) < 200_000

@@ -1,4 +1,4 @@
-"""Where panels are, that nothing is there twice, and that no variable is there for nothing."""
+"""Places of panels, unique titles, and variables that are used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from grafana.__main__ import BOARDS
+from grafana.__main__ import BOARDS as GENERATED
+
+from .shipped import BOARDS, each_board, each_panel, panels_of
 
 
 def cells(panel):
@@ -25,31 +27,35 @@ def groups(board):
     yield from (row["panels"] for row in board["panels"] if row.get("panels"))
 
 
-def test_the_five_dashboards_are_there(tools):
+def test_the_five_dashboards_are_there():
     expected = {
         f"spec-decode-{name}" for name in ("overview", "engine", "experiments", "requests", "exporter")
     }
-    assert set(tools.BOARDS) == set(BOARDS) == expected
-    assert {board["uid"] for board in tools.BOARDS.values()} == expected
-    assert len({board["title"] for board in tools.BOARDS.values()}) == 5
+    assert set(BOARDS) == set(GENERATED) == expected
+    assert {board["uid"] for board in BOARDS.values()} == expected
+    assert len({board["title"] for board in BOARDS.values()}) == 5
 
 
-def test_panel_ids_are_unique(board, tools):
-    ids = [panel["id"] for panel in tools.panels_of(board, rows=True)]
+@each_board
+def test_panel_ids_are_unique(board):
+    ids = [panel["id"] for panel in panels_of(board, rows=True)]
     assert len(ids) == len(set(ids))
 
 
-def test_panel_titles_are_unique(board, tools):
-    titles = [panel["title"] for panel in tools.panels_of(board)]
+@each_board
+def test_panel_titles_are_unique(board):
+    titles = [panel["title"] for panel in panels_of(board)]
     assert len(titles) == len(set(titles))
 
 
+@each_board
 def test_no_panels_overlap(board):
     for group in groups(board):
         for one, other in combinations(group, 2):
             assert not cells(one) & cells(other), (one["title"], other["title"])
 
 
+@each_board
 def test_no_place_is_left_empty(board):
     for group in groups(board):
         taken = set().union(*(cells(panel) for panel in group))
@@ -58,11 +64,13 @@ def test_no_place_is_left_empty(board):
         assert rows == set(range(min(rows), max(rows) + 1))
 
 
+@each_panel
 def test_query_names_are_unique(panel):
     refs = [target["refId"] for target in panel.panel["targets"]]
     assert len(refs) == len(set(refs))
 
 
+@each_panel
 def test_a_look_is_for_something_that_is_there(panel):
     refs = {target["refId"] for target in panel.panel["targets"]}
     for override in panel.panel["fieldConfig"]["overrides"]:
@@ -72,6 +80,7 @@ def test_a_look_is_for_something_that_is_there(panel):
         assert override["properties"]
 
 
+@each_board
 def test_every_variable_is_used(board):
     text = str([board["panels"], board["annotations"]])
     definitions = {variable["name"]: str(variable.get("query")) for variable in board["templating"]["list"]}
@@ -81,7 +90,8 @@ def test_every_variable_is_used(board):
         assert any(re.search(pattern, place) for place in (text, *others)), name
 
 
-def test_every_variable_that_is_used_is_there(board, tools):
+@each_board
+def test_every_variable_that_is_used_is_there(board):
     names = {variable["name"] for variable in board["templating"]["list"]}
     used = set()
     for place in (board["panels"], board["annotations"], board["templating"]):
@@ -90,23 +100,27 @@ def test_every_variable_that_is_used_is_there(board, tools):
 
 
 @pytest.mark.parametrize("value", [".+"])
+@each_board
 def test_a_choice_of_many_starts_with_all(board, value):
     for variable in board["templating"]["list"]:
         if variable["multi"]:
             assert (variable["allValue"], variable["current"]["value"]) == (value, ["$__all"])
 
 
-def test_links_lead_to_dashboards_that_are_there(board, tools):
+@each_board
+def test_links_lead_to_dashboards_that_are_there(board):
     for uid in re.findall(r"/d/([\w-]+)", str(board)):
-        assert uid in tools.BOARDS
+        assert uid in BOARDS
 
 
-def test_a_link_sets_variables_that_the_dashboard_has(board, tools):
+@each_board
+def test_a_link_sets_variables_that_the_dashboard_has(board):
     for uid, query in re.findall(r"/d/([\w-]+)\?([^'\"]*)", str(board)):
-        names = {variable["name"] for variable in tools.BOARDS[uid]["templating"]["list"]}
+        names = {variable["name"] for variable in BOARDS[uid]["templating"]["list"]}
         assert set(re.findall(r"var-(\w+)=", query)) <= names
 
 
+@each_board
 def test_all_dashboards_are_found_by_their_tag(board):
     assert board["tags"] == ["spec-decode"]
     (link,) = board["links"]

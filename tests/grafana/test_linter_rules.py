@@ -13,6 +13,8 @@ import pytest
 
 from grafana.style import Colour
 
+from .shipped import SUBSTITUTES, TARGETS, each_board, each_panel, each_target, nodes, parse, selectors
+
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 ONE_ENGINE_AT_A_TIME = {("spec-decode-engine", "instance")}
@@ -35,12 +37,14 @@ def variables(board, kind):
     }
 
 
+@each_board
 def test_template_datasource_rule(board):
     ((name, variable),) = variables(board, "datasource").items()
     assert (name, variable["label"], variable["query"]) == ("datasource", "Data source", "prometheus")
 
 
 @pytest.mark.parametrize(("name", "label"), [("job", "Job"), ("instance", "Instance")])
+@each_board
 def test_template_job_and_instance_rules(board, name, label):
     variable = variables(board, "query")[name]
     assert variable["label"] == label
@@ -53,60 +57,70 @@ def test_template_job_and_instance_rules(board, name, label):
         assert (variable["includeAll"], variable["allValue"]) == (True, ".+")
 
 
-def test_template_label_promql_rule(board, tools):
+@each_board
+def test_template_label_promql_rule(board):
     for variable in variables(board, "query").values():
         query = variable["query"]["query"]
         assert query == variable["definition"]
         selector, label = re.fullmatch(r"label_values\((.+), ([$\w]+)\)", query).groups()
-        assert isinstance(tools.parse(selector), promql.VectorSelector)
+        assert isinstance(parse(selector), promql.VectorSelector)
         assert label
 
 
+@each_board
 def test_template_on_time_change_reload_rule(board):
     assert {variable["refresh"] for variable in variables(board, "query").values()} == {2}
 
 
+@each_panel
 def test_panel_datasource_rule(panel):
     assert panel.panel["datasource"] == DATASOURCE
     assert all(target["datasource"] == DATASOURCE for target in panel.panel["targets"])
 
 
+@each_panel
 def test_panel_title_description_rule(panel):
     assert panel.panel["title"]
     assert panel.panel["description"].endswith(".")
 
 
+@each_panel
 def test_panel_units_rule(panel):
     assert panel.panel["fieldConfig"]["defaults"]["unit"] in UNITS
 
 
+@each_panel
 def test_panel_no_targets_rule(panel):
     assert panel.panel["targets"]
 
 
-def test_target_promql_rule(target, tools):
-    tools.parse(target.expr)
+@each_target
+def test_target_promql_rule(target):
+    parse(target.expr)
 
 
-def test_target_rate_interval_rule(target, tools):
-    for node, above in tools.nodes(target.expr):
+@each_target
+def test_target_rate_interval_rule(target):
+    for node, above in nodes(target.expr):
         if isinstance(node, promql.MatrixSelector) and above[-1].func.name in ("rate", "irate"):
             assert "[$__rate_interval]" in target.expr
-            assert promql.display_duration(node.range) == tools.SUBSTITUTES["__rate_interval"]
+            assert promql.display_duration(node.range) == SUBSTITUTES["__rate_interval"]
 
 
 @pytest.mark.parametrize("label", ["job", "instance"])
-def test_target_job_and_instance_rules(target, label, tools):
-    for selector in tools.selectors(target.expr.replace(f"${label}", f"chosen_{label}")):
+@each_target
+def test_target_job_and_instance_rules(target, label):
+    for selector in selectors(target.expr.replace(f"${label}", f"chosen_{label}")):
         if selector.name not in NOT_OURS:
             matchers = [(one.name, one.op, one.value) for one in selector.matchers.matchers]
             assert (label, promql.MatchOp.Re, f"chosen_{label}") in matchers
 
 
 @pytest.mark.parametrize("label", ["job", "instance"])
-def test_marks_are_of_the_chosen_exporters_too(board, label, tools):
+@each_board
+def test_marks_are_of_the_chosen_exporters_too(board, label):
     for mark in board["annotations"]["list"]:
-        for selector in tools.selectors(mark["expr"].replace(f"${label}", f"chosen_{label}")):
+        for selector in selectors(mark["expr"].replace(f"${label}", f"chosen_{label}")):
             expected = f"chosen_{label}|" if selector.name in NOT_OURS else f"chosen_{label}"
             matchers = {(one.name, one.value) for one in selector.matchers.matchers}
             assert (label, expected) in matchers
@@ -124,19 +138,22 @@ def joined_with_exporters(node):
     )
 
 
-def test_every_process_has_an_up_and_only_those_of_exporters_are_shown(target, tools):
-    for node, above in tools.nodes(target.expr):
+@each_target
+def test_every_process_has_an_up_and_only_those_of_exporters_are_shown(target):
+    for node, above in nodes(target.expr):
         if isinstance(node, promql.VectorSelector) and node.name not in NOT_OURS:
             ours = node.name.startswith("spec_decode_")
             assert ours or any(joined_with_exporters(one) for one in above), node.name
 
 
+@each_panel
 def test_a_table_tells_clusters_apart(panel):
     if panel.panel["type"] == "table" and panel.board["uid"] != "spec-decode-experiments":
         for target in panel.panel["targets"]:
             assert "by (cluster, namespace, " in target["expr"] or "severity" in target["expr"]
 
 
+@each_panel
 def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
     assert not any("vector(" in target["expr"] for target in panel.panel["targets"])
     if panel.panel["type"] == "stat":
@@ -144,8 +161,9 @@ def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
         assert mapping["options"] == {"match": "null+nan", "result": {"color": Colour.UNKNOWN, "index": 0}}
 
 
-def test_target_counter_agg_rule(target, tools):
-    for node, above in tools.nodes(target.expr):
+@each_target
+def test_target_counter_agg_rule(target):
+    for node, above in nodes(target.expr):
         if isinstance(node, promql.VectorSelector) and node.name.endswith(
             ("_total", "_bucket", "_count", "_sum")
         ):
@@ -153,10 +171,11 @@ def test_target_counter_agg_rule(target, tools):
             assert above[-2].func.name in ("rate", "irate", "increase")
 
 
+@each_board
 def test_uneditable_dashboard(board):
     assert board["editable"] is False
 
 
-def test_no_exception_is_left_over(tools):
-    used = {selector.name for one in tools.TARGETS for selector in tools.selectors(one.expr)}
+def test_no_exception_is_left_over():
+    used = {selector.name for one in TARGETS for selector in selectors(one.expr)}
     assert set(NOT_OURS) <= used

@@ -1,4 +1,4 @@
-"""Every metric and label that a query, a legend, a variable or a mark names is one that somebody exports."""
+"""Metrics and labels of queries, legends, variables and marks are exported."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIME
 from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
+from .shipped import each_board, each_panel, each_target, interpolated, parse
+
 SCRAPED = {"job", "instance", "cluster", "namespace"}
-"""What Prometheus adds to every series, the last two where it is told to."""
+"""Labels that Prometheus adds to every series; the last two by configuration."""
 
 ARM = {"arm"}
 """The label of an experiment: a target's configured label, or one of Prometheus' relabelling. The dashboard takes any."""
@@ -68,7 +70,7 @@ def labels_of(node):
     match node:
         case promql.VectorSelector():
             matched = {one.name for one in node.matchers.matchers}
-            assert node.name in KNOWN, f"nobody exports {node.name}"
+            assert node.name in KNOWN, f"{node.name} is not exported"
             assert matched <= KNOWN[node.name], f"{node.name} has no {matched - KNOWN[node.name]}"
             return KNOWN[node.name]
         case promql.MatrixSelector():
@@ -128,45 +130,51 @@ def test_the_labels_of_an_expression_are_found():
         "up / on (engine) up",
     ],
 )
-def test_what_nobody_exports_is_noticed(wrong):
+def test_unknown_metrics_and_labels_are_found(wrong):
     with pytest.raises(AssertionError):
         labels_of(promql.parse(wrong))
 
 
-def test_every_metric_and_label_of_a_query_exists(target, tools):
-    labels_of(tools.parse(target.expr))
+@each_target
+def test_every_metric_and_label_of_a_query_exists(target):
+    labels_of(parse(target.expr))
 
 
-def test_every_label_of_a_legend_exists(target, tools):
+@each_target
+def test_every_label_of_a_legend_exists(target):
     legend = target.target["legendFormat"]
-    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels_of(tools.parse(target.expr))
+    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels_of(parse(target.expr))
 
 
+@each_target
 def test_every_series_of_a_graph_has_a_name(target):
     if target.target["format"] != "table":
         assert target.target["legendFormat"] != "__auto" or len(target.panel["targets"]) == 1
 
 
-def test_every_metric_and_label_of_a_variable_exists(board, tools):
+@each_board
+def test_every_metric_and_label_of_a_variable_exists(board):
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
             selector, label = re.fullmatch(r"label_values\((.+), ([$\w]+)\)", variable["definition"]).groups()
-            assert tools.interpolated(label) in labels_of(tools.parse(selector))
+            assert interpolated(label) in labels_of(parse(selector))
 
 
-def test_every_metric_and_label_of_a_mark_exists(board, tools):
+@each_board
+def test_every_metric_and_label_of_a_mark_exists(board):
     for mark in board["annotations"]["list"]:
-        labels = labels_of(tools.parse(mark["expr"]))
+        labels = labels_of(parse(mark["expr"]))
         named = set(re.findall(r"\{\{(\w+)\}\}", mark["titleFormat"]))
         assert named <= labels
 
 
-def test_tables_show_the_labels_that_their_queries_have(panel, tools):
+@each_panel
+def test_tables_show_the_labels_that_their_queries_have(panel):
     renamed = [
         set(step["options"]["renameByName"])
         for step in panel.panel.get("transformations", ())
         if step["id"] == "organize"
     ]
-    labels = set().union(*(labels_of(tools.parse(target["expr"])) for target in panel.panel["targets"]))
+    labels = set().union(*(labels_of(parse(target["expr"])) for target in panel.panel["targets"]))
     for fields in renamed:
         assert {field for field in fields if not field.startswith("Value")} <= labels

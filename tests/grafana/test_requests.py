@@ -1,4 +1,4 @@
-"""What the queries about requests compute, by Prometheus' own tool."""
+"""Results of the queries about requests, by promtool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.rules.shipped import needs
 
-from .conftest import TARGETS, interpolated
+from .shipped import TARGETS, interpolated
 
 pytestmark = needs("promtool")
 
@@ -70,7 +70,7 @@ def _effects(kind, effect):
 
 
 @pytest.mark.parametrize(("effect", "number", "losing"), [("unclear", 0, 0), ("loses", 2, 1)])
-def test_who_loses_is_told_by_the_effect_and_not_by_the_bounds(against, effect, number, losing):
+def test_losing_kinds_are_shown_by_the_effect_and_not_by_the_bounds(against, effect, number, losing):
     """By a guess of what drafting costs the page calls it unclear, though both bounds are below 1."""
     series = _effects("chat", effect)
     (tile,) = (one for one in TARGETS if one.panel["title"] == "Kinds that lose")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helm import chart_files
 from tests.helm.rendering import CHART, render_chart
 
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
@@ -21,9 +22,15 @@ def pytest_collection_modifyitems(items):
     why = f"NOT TESTED: the chart's tests need {', '.join(missing)}; `make chart` installs them"
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(240))
+            item.add_marker(pytest.mark.timeout(600))
             if missing:
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _chart_files():
+    """Make the chart complete, as its package is."""
+    chart_files.write_copies()
 
 
 def values_of(case):

@@ -12,7 +12,7 @@ OPERATOR = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "P
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads a plain `=` as the text that it is to Kubernetes: YAML 1.1 has a type for it that nobody uses."""
+    """Loader that reads a plain `=` as text, as Kubernetes does; YAML 1.1 has a type for it."""
 
 
 _Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helm.sync import CHART
+from helm.chart_files import CHART
 from spec_decode_exporter import __version__
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -7,10 +7,11 @@ import re
 import pytest
 import yaml
 
-from helm.sync import ROOT
+from helm.chart_files import ROOT
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.target_settings import Scrape
-from spec_decode_exporter.discovery.kubernetes.pods import Pod, PodReader
+from spec_decode_exporter.discovery.kubernetes.pod import Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader
 
 TEXT = (ROOT / "docs" / "kubernetes.md").read_text()
 BLOCKS = [

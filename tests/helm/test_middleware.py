@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helm.sync import ROOT
+from helm.chart_files import ROOT
 from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from tests.helm.rendering import CHART, render_chart
 

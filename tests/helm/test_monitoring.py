@@ -7,12 +7,12 @@ import json
 import pytest
 import yaml
 
-from helm import sync
+from helm import chart_files
 
 
 @pytest.fixture(scope="module")
 def sources():
-    texts = {path: text for path, text in sync.copies().items() if path.suffix == ".yml"}
+    texts = {path: text for path, text in chart_files.copies().items() if path.suffix == ".yml"}
     return [group for path in sorted(texts) for group in yaml.safe_load(texts[path])["groups"]]
 
 
@@ -57,7 +57,7 @@ def test_every_dashboard_is_a_configmap_that_grafana_finds(render):
         if one["metadata"]["labels"].get("grafana_dashboard") == "1"
         for name, text in one["data"].items()
     }
-    sources = {path.name: text for path, text in sync.copies().items() if path.suffix == ".json"}
+    sources = {path.name: text for path, text in chart_files.copies().items() if path.suffix == ".json"}
     assert {name: json.loads(text) for name, text in boards.items()} == {
         name: json.loads(text) for name, text in sources.items()
     }

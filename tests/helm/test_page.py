@@ -1,4 +1,4 @@
-"""What the pod of `helm test` runs, run here against a page that a stand-in serves."""
+"""The command of the `helm test` pod, run against a stand-in's page."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from helm.sync import ROOT
+from helm.chart_files import ROOT
 from tests.helm.pod_security import violations
 
 DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()

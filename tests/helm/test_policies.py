@@ -1,4 +1,4 @@
-"""Who may reach the exporter and whom it may reach, and how many of it may be away."""
+"""NetworkPolicy and PodDisruptionBudget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart tells the exporter is what the exporter takes."""
+"""The exporter accepts the arguments, variables and configuration of the chart."""
 
 from __future__ import annotations
 

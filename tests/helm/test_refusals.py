@@ -1,4 +1,4 @@
-"""What cannot work is refused before anything is installed, and the message says what to do."""
+"""The chart rejects values that cannot work before installation, with a remedy."""
 
 from __future__ import annotations
 

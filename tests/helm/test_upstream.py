@@ -9,7 +9,7 @@ import re
 import pytest
 import yaml
 
-from helm.sync import ROOT
+from helm.chart_files import ROOT
 from tests.helm.rendering import render_chart
 
 VLLM_CHART = os.environ.get("VLLM_CHART")

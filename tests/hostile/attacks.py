@@ -1,4 +1,4 @@
-"""The installed program and each input of the table: the placements that `scene` measures."""
+"""Attacks on the installed program with each input of the table, measured by `scene`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESTARTS: Final = [good_page(polls) for polls in (9, 5, 1)]
 
 
 def _hostile_target(server: Server, **more: Any) -> Attack:
-    """Watch the server as a tenth target."""
+    """Monitor the server as a tenth target."""
     return Attack(server, {"targets": [{"url": "{url}/metrics", "name": "hostile"}], **more})
 
 
@@ -85,7 +85,7 @@ PLACES: Final[Mapping[str, Place]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An attack with an input of the table, or with several inputs together."""
+    """Attack with one or several inputs of the table."""
 
     row: str
     case: str
@@ -95,7 +95,7 @@ class Trial:
 
 
 def trials() -> list[Trial]:
-    """Return every input that can be placed, and combinations of inputs."""
+    """Return the attacks with all inputs, and with combinations of inputs."""
     placed = [
         Trial(name, case, _placed(name, make), within)
         for name in PLACES
@@ -110,7 +110,7 @@ def _placed(name: str, make: Callable[[], bytes]) -> Callable[[], Attack]:
 
 
 def _many_engines_behind_many_names() -> Attack:
-    """List 1,000 pages of one server, each with as many engines as a page may show."""
+    """List 1,000 pages of one server, each with the maximum number of engines."""
     paths = [f"/metrics/{number}" for number in range(1_000)]
     groups = [{"targets": [OWN_ADDRESS], "labels": {"__metrics_path__": path}} for path in paths]
     pages = [_engines(polls) for polls in range(1, 5)]

@@ -1,4 +1,4 @@
-"""Untrusted inputs of the port by which clients connect and say who they are; the environment's variables."""
+"""Untrusted inputs of connections and authentication, and the environment's variables."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from pydantic import SecretStr
 
 from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.web.security.check_queue import MOST_WAITING, CheckQueueFullError
+from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
 from spec_decode_exporter.web.security.guard import _credentials
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.security.passwords import Passwords
-from spec_decode_exporter.web.server import listen
-from spec_decode_exporter.web.server.connection_limiter import (
+from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
+from spec_decode_exporter.web.server.handshake import (
     BEGUN_HANDSHAKE_SECONDS,
     HANDSHAKE_SECONDS,
-    MOST_CONNECTIONS,
-    MOST_HANDSHAKES,
-    MOST_HANDSHAKES_PER_CLIENT,
+    MAX_HANDSHAKES,
+    MAX_HANDSHAKES_PER_CLIENT,
+    WithoutTls,
 )
-from spec_decode_exporter.web.server.listen import Plain
+from spec_decode_exporter.web.server.http_server import MAX_LINE_BYTES
 from tests.hostile.port import answered, exchange, header, request, served
 from tests.hostile.row import RejectedError, Row
 
 _KIB: Final = 2**10
-_LINE: Final = listen._MOST_LINE
+_LINE: Final = MAX_LINE_BYTES
 _ALLOWED: Final = "exporter.example.com"
 
 
@@ -42,7 +43,7 @@ def _users() -> dict[str, SecretStr]:
 
 
 async def _authorized(data: bytes) -> bool:
-    """Check ``Authorization`` headers that come at once from one address, one a line; the last must pass."""
+    """Check simultaneous ``Authorization`` headers of one address, one a line; the last must pass."""
     passwords, checks = Passwords(), []
     for line in data.decode("latin-1").splitlines():
         given = _credentials(line)
@@ -50,7 +51,7 @@ async def _authorized(data: bytes) -> bool:
             raise RejectedError("Unauthorized")
         checks.append(asyncio.create_task(passwords.match(_users(), *given, "10.0.0.1")))
     *_, last = await asyncio.gather(*checks, return_exceptions=True)
-    if isinstance(last, CheckQueueFullError):
+    if isinstance(last, QueueFullError):
         raise RejectedError("Too many passwords wait to be checked")
     if last is not True:
         raise RejectedError("Unauthorized")
@@ -66,20 +67,20 @@ _AUTHORIZATION: Final = Row(
     kind="header",
     controlled_by="a client of the port",
     bytes=f"{_LINE}; 72 of the password count",
-    items=f"{MOST_WAITING} passwords wait, one is checked at a time; addresses and user names take turns",
-    time="bcrypt in a thread, without the interpreter's lock",
+    items=f"{MAX_CHECKS} waiting passwords, checked one at a time, fairly by address and user name",
+    time="bcrypt in a thread, without the GIL",
     addresses="nothing",
-    beyond_bounds="401, or 503 for the address with most that wait; no log line",
+    beyond_bounds="401, or 503 for the address with the most waiting passwords; no log line",
     read=_authorized,
     worst={
         "the longest password": lambda: _basic(b"r" * 6000),
         "a right password behind as many guesses as wait": lambda: (
-            b"".join(_basic(b"%d" % guess) for guess in range(MOST_WAITING - 1)) + _basic(b"r" * 72)
+            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS - 1)) + _basic(b"r" * 72)
         ),
     },
     beyond={
         "passwords that wait": lambda: (
-            b"".join(_basic(b"%d" % guess) for guess in range(MOST_WAITING)) + _basic(b"r" * 72)
+            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS)) + _basic(b"r" * 72)
         ),
         "another scheme": lambda: b"Bearer " + b"a" * 8000 + b"\n",
     },
@@ -88,7 +89,7 @@ _AUTHORIZATION: Final = Row(
 _HOSTS: Final = Row(
     name="Host, Origin and Sec-Fetch-Site",
     kind="header",
-    controlled_by="a browser that a page of another site makes send requests",
+    controlled_by="a browser, by a page of another site",
     bytes=f"{_LINE}; a name of 253",
     items="one Host",
     time="10 µs",
@@ -115,7 +116,7 @@ async def _connected(data: bytes) -> int:
     """Open a number of silent connections, in decimal, from one address.
 
     Raises:
-        RejectedError: one of them was ended.
+        RejectedError: The server closed one of them.
     """
     async with served() as port:
         clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(int(data))]
@@ -123,7 +124,7 @@ async def _connected(data: bytes) -> int:
             for _ in range(200):
                 await asyncio.sleep(0)
             # One more that asks shows that connections are taken; it ends one if there is no room.
-            if int(data) < MOST_CONNECTIONS and not await exchange(port, request()):
+            if int(data) < MAX_CONNECTIONS and not await exchange(port, request()):
                 raise RejectedError("a connection was not taken")
             ended = sum(reader.at_eof() for reader, _ in clients)
         finally:
@@ -139,18 +140,18 @@ _CONNECTIONS: Final = Row(
     kind="socket",
     controlled_by="a client of the port",
     bytes="10 KiB a connection, 280 KiB with TLS",
-    items=f"{MOST_CONNECTIONS}, and as many of unix sockets",
+    items=f"{MAX_CONNECTIONS}, and as many of unix sockets",
     time="one accepted in each round of the event loop",
     addresses="nothing",
-    beyond_bounds="the address with most connections makes room: connections_full, once",
+    beyond_bounds="a connection of the address with the most is closed: connections_full, once",
     read=_connected,
-    worst={"as many as are taken": lambda: b"%d" % MOST_CONNECTIONS},
-    beyond={"connections": lambda: b"%d" % (MOST_CONNECTIONS + 1)},
+    worst={"as many as are taken": lambda: b"%d" % MAX_CONNECTIONS},
+    beyond={"connections": lambda: b"%d" % (MAX_CONNECTIONS + 1)},
 )
 
 
-class _Tls(Plain):
-    """TLS with a certificate of an authority that was made for this."""
+class _Tls(WithoutTls):
+    """TLS with a certificate of a temporary authority."""
 
     @cache  # noqa: B019  one for the process
     def context(self) -> ssl.SSLContext:
@@ -190,12 +191,12 @@ _HANDSHAKE: Final = Row(
     name="TLS handshake",
     kind="socket",
     controlled_by="a client of the port, with TLS",
-    bytes="16 KiB a record, as OpenSSL has it",
-    items=f"{MOST_HANDSHAKES} at a time, {MOST_HANDSHAKES_PER_CLIENT} of one address; the others wait in turn",
+    bytes="16 KiB a record, the limit of OpenSSL",
+    items=f"{MAX_HANDSHAKES} at a time, {MAX_HANDSHAKES_PER_CLIENT} of one address; the others wait in order",
     time=f"2 ms in one go for the server's signature; {BEGUN_HANDSHAKE_SECONDS:.0f} s from its turn on, "
     f"{HANDSHAKE_SECONDS:.0f} s for all of it",
     addresses="nothing",
-    beyond_bounds="the connection is ended; no log line",
+    beyond_bounds="the connection is closed; no log line",
     read=_greeted,
     worst={"a hello": _client_hello, "a hello with 70 names": partial(_client_hello, 70)},
     beyond={
@@ -222,11 +223,11 @@ _ENVIRONMENT: Final = Row(
     name="SPEC_DECODE_EXPORTER_* variables",
     kind="environment",
     controlled_by="the operator",
-    bytes="as many as the system allows in a variable: 128 KiB",
+    bytes="the system's limit for a variable: 128 KiB",
     items="one value, or values with commas between them",
     time="read once, at the start",
-    addresses="what the flags may: targets, files, listen addresses",
-    beyond_bounds="the program ends with status 1 and a line that names the variable or the flag",
+    addresses="like flags: targets, files, listen addresses",
+    beyond_bounds="the program ends with status 1 and the name of the variable or flag",
     read=_environment,
     worst={
         "as many hosts as a variable holds": _variable("WEB_ALLOWED_HOSTS", "a.b," * 32_000),

@@ -1,4 +1,4 @@
-"""Entries that discovery finds, and labels from every source: addresses, URLs, annotations, names on pages."""
+"""Untrusted entries of discoveries, and labels of all sources."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSetti
 from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
 from spec_decode_exporter.core.cooperative_yield import cooperatively, finish
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
+from spec_decode_exporter.discovery.kubernetes.api_access import Access
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
-from spec_decode_exporter.discovery.kubernetes.pods import MOST_PORTS, Pod, PodReader, UnusablePodError
-from spec_decode_exporter.discovery.kubernetes.pods_api import Access
-from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES, FleetLabels
-from spec_decode_exporter.discovery.page_url import MOST_PARAMETER_CHARACTERS, MOST_PARAMETERS, ip_and_port
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.kubernetes.pod import Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS, FleetLabels
+from spec_decode_exporter.discovery.page_url import MAX_PARAMETER_CHARACTERS, MAX_PARAMETERS, ip_and_port
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAME, MOST_NAMES_TOGETHER
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.hostile.row import RejectedError, Row
@@ -52,7 +53,7 @@ def _text(text: str) -> Callable[[], bytes]:
 
 
 def _logged(read: Callable[[], Any]) -> Any:
-    """Return what ``read`` does; a label that it drops is a rejection."""
+    """Return the result of ``read``; a dropped label is a rejection."""
     with capture_logs() as logs:
         found = read()
     if logs:
@@ -77,7 +78,7 @@ async def _list_labels(data: bytes) -> object:
 
 
 async def _pod(data: bytes) -> object:
-    """Read a pod with some of its fields in place of the usual ones."""
+    """Read a pod with some fields replaced."""
     fields = json.loads(data)
     labels = {name.split("/")[-1]: name for name in fields.get("annotations", {}) if name.startswith("x/")}
     pod = Pod.model_validate(
@@ -95,7 +96,7 @@ async def _pod(data: bytes) -> object:
 
 
 async def _all_labels(data: bytes) -> object:
-    """Read groups, each as a number of targets with their labels, together with a pod."""
+    """Read groups, each with a number of targets and labels, together with a pod."""
     pod = Target("http://p:1/m", "p", (("namespace", "n"), ("pod", "p")), discovery="kubernetes")
     found = []
     for group, (number, labels) in enumerate(json.loads(data)):
@@ -109,12 +110,12 @@ async def _configured_labels(data: bytes) -> object:
     try:
         return TargetSettings.model_validate({"url": "http://a", "labels": json.loads(data)})
     except ValidationError as error:
-        told = explain(error.errors(include_url=False)[0], TargetSettings)
-        raise RejectedError("; ".join(message for _, message in told)) from None
+        problems = explain(error.errors(include_url=False)[0], TargetSettings)
+        raise RejectedError("; ".join(message for _, message in problems)) from None
 
 
 async def _addresses(data: bytes) -> object:
-    """Read the answers to A and AAAA questions, one on a line."""
+    """Read the responses to A and AAAA queries, one a line."""
     try:
         hosts = {ip_and_port(line, 8000) for line in data.decode().split("\n")}
     except ValueError as error:
@@ -175,7 +176,7 @@ def _numbers(number: int) -> str:
 
 
 _FITTING = "x" * (MOST_LABEL_CHARACTERS // MOST_LABELS - len("l00000"))
-_PARAMETERS = {f"__param_{number}": "" for number in range(MOST_PARAMETERS)}
+_PARAMETERS = {f"__param_{number}": "" for number in range(MAX_PARAMETERS)}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 _FOREIGN: Final = {
     "userinfo": "host.test@evil.example",
@@ -227,8 +228,8 @@ ROWS: tuple[Row, ...] = (
         name="`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
         kind="label",
         controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes=f"{MOST_PATH:,} characters of a path, {MOST_PARAMETER_CHARACTERS:,} of parameters",
-        items=f"{MOST_PARAMETERS} parameters",
+        bytes=f"{MOST_PATH:,} characters of a path, {MAX_PARAMETER_CHARACTERS:,} of parameters",
+        items=f"{MAX_PARAMETERS} parameters",
         time="read once for each group of a list",
         addresses=_ADDRESSED,
         beyond_bounds=_NO_LIST,
@@ -236,9 +237,9 @@ ROWS: tuple[Row, ...] = (
         worst={
             "the longest path": _written({"__metrics_path__": "/" + "m" * (MOST_PATH - 1)}),
             "the most parameters": _written(_PARAMETERS),
-            "the longest parameter": _written({"__param_x": "x" * (MOST_PARAMETER_CHARACTERS - 2)}),
+            "the longest parameter": _written({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 2)}),
             "only what is percent-encoded": _written(
-                {"__param_x": "\0" * ((MOST_PARAMETER_CHARACTERS - 2) // 3)}
+                {"__param_x": "\0" * ((MAX_PARAMETER_CHARACTERS - 2) // 3)}
             ),
         },
         beyond={
@@ -250,7 +251,7 @@ ROWS: tuple[Row, ...] = (
             "a line end": _written({"__metrics_path__": "/m HTTP/1.1\r\nHost: evil.example"}),
             "a longer path": _written({"__metrics_path__": "/" + "m" * MOST_PATH}),
             "one more parameter": _written({**_PARAMETERS, "__param_more": ""}),
-            "a longer parameter": _written({"__param_x": "x" * (MOST_PARAMETER_CHARACTERS - 1)}),
+            "a longer parameter": _written({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 1)}),
             "a parameter of 1 MiB": _written({"__param_x": "x" * 2**20}),
         },
     ),
@@ -295,20 +296,20 @@ ROWS: tuple[Row, ...] = (
         kind="annotation",
         controlled_by="users who may create pods in a watched namespace",
         bytes=f"{MOST_PATH:,} characters of a path",
-        items=f"{MOST_PORTS} ports of a pod",
+        items=f"{MAX_PORTS} ports of a pod",
         time=_BY_POD,
         addresses="ports of the pod's own IP address; credentials reach no other host",
         beyond_bounds=_NO_POD,
         read=_pod,
         worst={
             "the most ports with the longest path": _annotated(
-                port=_numbers(MOST_PORTS), path="m" * (MOST_PATH - 1), scheme="https"
+                port=_numbers(MAX_PORTS), path="m" * (MOST_PATH - 1), scheme="https"
             ),
         },
         beyond={
-            "one more port": _annotated(port=_numbers(MOST_PORTS + 1)),
+            "one more port": _annotated(port=_numbers(MAX_PORTS + 1)),
             "256 KiB of commas": _annotated(port="," * 2**18),
-            "a port that is none": _annotated(port="80@evil.example"),
+            "an invalid port": _annotated(port="80@evil.example"),
             "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
             "a longer path": _annotated(path="m" * MOST_PATH),
             "a path of a host": _annotated(path="//evil.example/"),
@@ -321,7 +322,7 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="the API server, and users who may create pods in a watched namespace",
         bytes="an IP address without a zone, a port",
-        items=f"{MOST_PORTS} ports of a pod by their name",
+        items=f"{MAX_PORTS} ports of a pod by their name",
         time=_BY_POD,
         addresses="the pod's own IP address",
         beyond_bounds=_NO_POD,
@@ -330,12 +331,12 @@ ROWS: tuple[Row, ...] = (
             "the most ports of one name": _written(
                 {
                     "annotations": {"prometheus.io/port": "http"},
-                    "ports": [{"name": "http", "containerPort": number + 1} for number in range(MOST_PORTS)],
+                    "ports": [{"name": "http", "containerPort": number + 1} for number in range(MAX_PORTS)],
                 }
             ),
             "one port 20,000 times": _written(
                 {
-                    "annotations": {"prometheus.io/port": ",".join(["http"] * MOST_PORTS)},
+                    "annotations": {"prometheus.io/port": ",".join(["http"] * MAX_PORTS)},
                     "ports": [{"name": "http", "containerPort": 1}] * 20_000,
                 }
             ),
@@ -348,7 +349,7 @@ ROWS: tuple[Row, ...] = (
                 {
                     "annotations": {"prometheus.io/port": "http"},
                     "ports": [
-                        {"name": "http", "containerPort": number + 1} for number in range(MOST_PORTS + 1)
+                        {"name": "http", "containerPort": number + 1} for number in range(MAX_PORTS + 1)
                     ],
                 }
             ),
@@ -394,7 +395,7 @@ ROWS: tuple[Row, ...] = (
         name="labels of all discovered targets together",
         kind="label",
         controlled_by="discovery of every kind",
-        bytes=f"{MOST_LABEL_CHARACTERS:,} characters for each target, {CHARACTERS_OF_NAMES:,} of all names",
+        bytes=f"{MOST_LABEL_CHARACTERS:,} characters for each target, {MAX_NAME_CHARACTERS:,} of all names",
         items=f"{MOST_LABELS} names: configured ones and those in use first",
         time=_SLICED,
         addresses="nothing",
@@ -436,7 +437,7 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="the name servers of `discovery.dns`",
         bytes="an IP address without a zone",
-        items="the records of one answer, 64 KiB",
+        items="the records of one response, 64 KiB",
         time=_SLICED,
         addresses="the IP address of the record at the configured port",
         beyond_bounds=_NO_LIST,
@@ -449,8 +450,8 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="the name servers of `discovery.dns`",
         bytes="253 characters of a host, a port",
-        items="the records of one answer, 64 KiB",
-        time="read in a thread, some 0.2 s for 64 KiB, which shares the interpreter; its targets in slices",
+        items="the records of one response, 64 KiB",
+        time="read in a thread, some 0.2 s for 64 KiB under the GIL; its targets in slices",
         addresses="the host and port of the record",
         beyond_bounds=_NO_LIST,
         read=_services,
@@ -470,26 +471,26 @@ ROWS: tuple[Row, ...] = (
         name="names of models and engines on a page",
         kind="label",
         controlled_by="the server of a target",
-        bytes=f"{MOST_NAME:,} characters of a name, {MOST_NAMES_TOGETHER:,} of all engines of a target",
-        items=f"{MOST_ENGINES} engines of a target",
-        time="slices of the page, in every poll whose layout is another",
+        bytes=f"{MAX_NAME:,} characters of a name, {MAX_NAMES_TOTAL:,} of all engines of a target",
+        items=f"{MAX_ENGINES} engines of a target",
+        time="slices of the page, in every poll with a new layout",
         addresses="nothing",
         beyond_bounds="the poll fails as `malformed`: `target_failing`, once by reason",
         read=_page,
         worst={
             "the longest names": _engines(
-                *(f"{n:03}".ljust(MOST_NAME - 1, "m") for n in range(MOST_NAMES_TOGETHER // MOST_NAME))
+                *(f"{n:03}".ljust(MAX_NAME - 1, "m") for n in range(MAX_NAMES_TOTAL // MAX_NAME))
             ),
             "the most engines": _engines(
-                *(f"{n:03}".ljust(MOST_NAMES_TOGETHER // MOST_ENGINES - 1, "m") for n in range(MOST_ENGINES))
+                *(f"{n:03}".ljust(MAX_NAMES_TOTAL // MAX_ENGINES - 1, "m") for n in range(MAX_ENGINES))
             ),
             "names with terminal escapes and a zero byte": _engines("a\0\x1b[2J\u202e"),
         },
         beyond={
-            "a longer name": _engines("m" * (MOST_NAME + 1)),
-            "one more engine": _engines(*map(str, range(MOST_ENGINES + 1))),
+            "a longer name": _engines("m" * (MAX_NAME + 1)),
+            "one more engine": _engines(*map(str, range(MAX_ENGINES + 1))),
             "longer names together": _engines(
-                *(f"{n:03}".ljust(MOST_NAME, "m") for n in range(MOST_NAMES_TOGETHER // MOST_NAME))
+                *(f"{n:03}".ljust(MAX_NAME, "m") for n in range(MAX_NAMES_TOTAL // MAX_NAME))
             ),
         },
     ),
@@ -501,7 +502,7 @@ ROWS: tuple[Row, ...] = (
         items="one host and one port",
         time="read for each connection to the API",
         addresses="the host and port that they name: the token of the service account is sent there",
-        beyond_bounds="the API is not asked, the targets stay: `discovery_failed`, once by reason",
+        beyond_bounds="no request to the API, the targets stay: `discovery_failed`, once by reason",
         read=_environment,
         worst={
             "the longest name": _text(f"{_LONG_HOST} {HIGHEST_PORT}"),

@@ -26,13 +26,13 @@ _HEADINGS: Final = (
 
 
 def table() -> str:
-    """Return the table in Markdown, a line for each input."""
+    """Return the table in Markdown, one line for each input."""
     lines = [_line(_HEADINGS), _line(["---"] * len(_HEADINGS)), *(_line(_cells(row)) for row in TABLE)]
     return "\n".join(lines) + "\n"
 
 
 def written(text: str) -> str:
-    """Return the text of the document with the table in its place."""
+    """Return the text of the document with the table."""
     before, _, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not end:

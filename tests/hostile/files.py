@@ -1,4 +1,4 @@
-"""Files that are read as a whole: at their bounds, and just beyond them."""
+"""Files that are read as a whole: inputs at their bounds, and just beyond them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
-from spec_decode_exporter.config.values import LARGEST_SECRET
+from spec_decode_exporter.config.values import MAX_SECRET_BYTES
 from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
-from spec_decode_exporter.config.yaml_tree import LARGEST as LARGEST_YAML
+from spec_decode_exporter.config.yaml_tree import MAX_BYTES as LARGEST_YAML
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.monitor.persistence.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.persistence.state_file import MAX_VALUES as MOST_STATE_VALUES
@@ -120,7 +120,7 @@ def _rows_of_configuration() -> Iterator[Row]:
         controlled_by="the author of the configuration, who is trusted",
         bytes=sizes,
         items=items,
-        time="at the start; at a reload beside the event loop, with single calls of up to a second",
+        time="at the start; at a reload in a thread, with single calls of up to a second",
         addresses="everything: it names the hosts, files and secrets",
         beyond_bounds="at the start the program ends with the reason; at a reload the old one stays: `reload_failed`",
         read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
@@ -133,7 +133,7 @@ def _rows_of_configuration() -> Iterator[Row]:
         controlled_by="the author of the web configuration, who is trusted",
         bytes=sizes,
         items=items,
-        time="at the start; after a change beside the event loop, with single calls of up to a second",
+        time="at the start; after a change in a thread, with single calls of up to a second",
         addresses="the certificates and keys that it names",
         beyond_bounds="at the start the program ends with the reason; later the old one stays: "
         "`web_config_reload_failed`",
@@ -145,15 +145,15 @@ def _rows_of_configuration() -> Iterator[Row]:
         name="secret file",
         kind="file",
         controlled_by="the author of the file, who is trusted",
-        bytes=f"{LARGEST_SECRET // MIB} MiB",
+        bytes=f"{MAX_SECRET_BYTES // MIB} MiB",
         items="one line",
         time="read once after each change; else one `stat` a request",
         addresses="nothing",
         beyond_bounds="the request is not sent: the poll fails with `refused`",
         read=in_file(_secret, PollError),
-        worst={"one line": filled(b"", b"x", b"", LARGEST_SECRET)},
+        worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
         beyond={
-            "bytes": filled(b"", b"x", b"", LARGEST_SECRET + 1),
+            "bytes": filled(b"", b"x", b"", MAX_SECRET_BYTES + 1),
             "two lines": lambda: b"a\nb",
             "a byte that is not ASCII": lambda: b"\xff",
         },
@@ -165,17 +165,17 @@ def _rows_of_documents() -> Iterator[Row]:
         name="reference file",
         kind="file",
         controlled_by="the author of the file, who is trusted",
-        bytes=f"{reference.LARGEST // MIB} MiB",
-        items=f"{reference.MOST_VALUES:,} values",
-        time="at the start, at a reload beside the event loop",
+        bytes=f"{reference.MAX_BYTES // MIB} MiB",
+        items=f"{reference.MAX_VALUES:,} values",
+        time="at the start, at a reload in a thread",
         addresses="nothing",
-        beyond_bounds="the configuration that names it is rejected, with the reason",
+        beyond_bounds="the configuration with it is rejected, with the reason",
         read=in_file(reference.read, reference.ReferenceFileError),
         worst={"engines": lambda: _reference(1_000)},
         beyond={
-            "bytes": filled(b"", b" ", b"", reference.LARGEST + 1),
+            "bytes": filled(b"", b" ", b"", reference.MAX_BYTES + 1),
             "values": filled(b"[", b"{},", b"{}]"),
-            "nesting": lambda: b"[" * reference.MOST_VALUES,
+            "nesting": lambda: b"[" * reference.MAX_VALUES,
             "a text": filled(b'["', b"x", b'"]'),
         },
     )
@@ -185,7 +185,7 @@ def _rows_of_documents() -> Iterator[Row]:
         controlled_by="the exporter itself, and users who may write to its directory",
         bytes=f"{LARGEST_STATE // MIB} MiB",
         items=f"{MOST_STATE_VALUES:,} values",
-        time="before the first poll; beside the event loop where a reload names another file",
+        time="before the first poll; in a thread where a reload names another file",
         addresses="nothing",
         beyond_bounds="it is renamed to `<name>.corrupt`: `state_file_set_aside`; the exporter starts without",
         read=in_file(_state),
@@ -202,7 +202,7 @@ def _rows_of_documents() -> Iterator[Row]:
         controlled_by="the author of the model's folder",
         bytes=f"{checkpoint.CONFIG.bytes // MIB} MiB",
         items=f"{checkpoint.CONFIG.values:,} values",
-        time="a command of its own: `plan`",
+        time="in the separate command `plan`",
         addresses="nothing",
         beyond_bounds="the command ends with the reason",
         read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
@@ -223,7 +223,7 @@ def _rows_of_documents() -> Iterator[Row]:
         controlled_by="the author of the model's folder",
         bytes="8 bytes: its length",
         items="nothing else is read",
-        time="a command of its own: `plan`",
+        time="in the separate command `plan`",
         addresses="nothing",
         beyond_bounds="the weights are counted from config.json instead",
         read=in_file(_safetensors, ModelError, name="model.safetensors"),

@@ -1,7 +1,7 @@
-"""Send the same bytes to a port again and again: ``python -m tests.hostile.knock PORT CONNECTIONS ADDRESS FILE…``.
+"""Send the same bytes to a port repeatedly: ``python -m tests.hostile.knock PORT CONNECTIONS ADDRESS FILE…``.
 
-Each connection sends one of the files, reads what comes and repeats; it connects again when it is closed. It is
-the loop of an attacker, bounded by the process that ends it.
+Each connection sends one of the files, reads the response and repeats; a closed connection is reopened. The
+loop runs until the process ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def _converse(port: int, request: bytes, address: str) -> None:
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> None:
-    """Read one answer with a Content-Length, or whatever comes."""
+    """Read one response with a Content-Length, or until the connection closes."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):

@@ -12,29 +12,29 @@ from aiohttp import web
 
 from spec_decode_exporter.config.schema import HttpDiscovery, Scrape
 from spec_decode_exporter.config.yaml_loader import MOST_NODES_OF_A_LIST, MOST_NODES_OF_AN_ITEM, MOST_TEXT
-from spec_decode_exporter.discovery.file_sd import MOST_BYTES_TOGETHER, MOST_FILES, FileDiscovery
+from spec_decode_exporter.discovery.file_sd import MAX_FILES, MAX_PATTERN_BYTES, FileDiscovery
 from spec_decode_exporter.discovery.group_reader import (
-    MOST_BYTES,
-    MOST_CHARACTERS,
-    MOST_GROUP_LABELS,
-    MOST_GROUPS,
-    MOST_LABELS,
-    MOST_TARGETS,
+    MAX_GROUP_LABELS,
+    MAX_GROUPS,
+    MAX_LIST_BYTES,
+    MAX_LIST_LABELS,
+    MAX_TARGETS,
+    MAX_TEXT_CHARACTERS,
 )
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.protocol import DiscoveryError
-from spec_decode_exporter.discovery.target_groups import MOST_URL_CHARACTERS
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
+from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS
 from tests.hostile import files, pods
 from tests.hostile.making import MIB, NO_LIST, as_json, filled, repeated, served
 from tests.hostile.row import Read, RejectedError, Row
 
 _LIST_ITEMS: Final = (
-    f"{MOST_GROUPS:,} groups, {MOST_TARGETS:,} targets, {MOST_GROUP_LABELS} labels of a group and "
-    f"{MOST_LABELS:,} of all"
+    f"{MAX_GROUPS:,} groups, {MAX_TARGETS:,} targets, {MAX_GROUP_LABELS} labels of a group and "
+    f"{MAX_LIST_LABELS:,} of all"
 )
 _ENTRIES: Final = "the hosts of its entries"
 _HOLDER: Final = "the author of the file"
-_THREAD: Final = "beside the event loop; no call holds it up for more than a few milliseconds"
+_THREAD: Final = "in a thread; no call holds it up for more than a few milliseconds"
 
 
 def _hosts(number: int) -> list[str]:
@@ -43,20 +43,20 @@ def _hosts(number: int) -> list[str]:
 
 def _group_of_all() -> list[object]:
     labels = {f"label{number:02}": "v" * 1024 for number in range(64)}
-    return [{"targets": _hosts(MOST_TARGETS), "labels": labels}]
+    return [{"targets": _hosts(MAX_TARGETS), "labels": labels}]
 
 
-def _groups_of_one(labels: int = MOST_LABELS // MOST_GROUPS) -> list[object]:
+def _groups_of_one(labels: int = MAX_LIST_LABELS // MAX_GROUPS) -> list[object]:
     return [
         {"targets": [host], "labels": {f"l{place}": f"{number}-{place}" for place in range(labels)}}
-        for number, host in enumerate(_hosts(MOST_GROUPS))
+        for number, host in enumerate(_hosts(MAX_GROUPS))
     ]
 
 
 def _groups_of_one_page() -> list[object]:
     return [
         {"targets": ["host.test:8000"], "labels": {f"l{number}_{place}": "x" for place in range(5)}}
-        for number in range(MOST_GROUPS)
+        for number in range(MAX_GROUPS)
     ]
 
 
@@ -93,30 +93,30 @@ _JSON_WORST: Final = {
     "one group with every target, 64 labels of 1,024 characters": as_json(_group_of_all),
     "a group for every target, with as many labels as a list may have": as_json(_groups_of_one),
     "one page in every group, each time with other labels": as_json(_groups_of_one_page),
-    "groups without anything": as_json(lambda: [{}] * MOST_GROUPS),
+    "groups without anything": as_json(lambda: [{}] * MAX_GROUPS),
     "nothing but spaces": filled(b"[", b" ", b"]"),
     "escapes": as_json(
-        lambda: [{"labels": {f"l{n}": "\0" * (MOST_CHARACTERS // 6 - 9) for n in range(200)}}]
+        lambda: [{"labels": {f"l{n}": "\0" * (MAX_TEXT_CHARACTERS // 6 - 9) for n in range(200)}}]
     ),
     "texts of the longest kind": as_json(
-        lambda: [{"labels": {f"l{n}": "x" * (MOST_CHARACTERS - 9) for n in range(250)}}]
+        lambda: [{"labels": {f"l{n}": "x" * (MAX_TEXT_CHARACTERS - 9) for n in range(250)}}]
     ),
 }
 
 _JSON_BEYOND: Final = {
-    "bytes": filled(b"[", b" ", b"]", MOST_BYTES + 1),
-    "groups": as_json(lambda: [{}] * (MOST_GROUPS + 1)),
+    "bytes": filled(b"[", b" ", b"]", MAX_LIST_BYTES + 1),
+    "groups": as_json(lambda: [{}] * (MAX_GROUPS + 1)),
     "bytes full of empty groups": filled(b"[", b"{},", b"{}]"),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]"),
     "bytes full of lists in a target": filled(b'[{"targets":[[', b"[],", b"[]]]}]"),
-    "targets": as_json(lambda: [{"targets": ["a:1"] * (MOST_TARGETS + 1)}]),
-    "targets of all groups": as_json(lambda: [{"targets": ["a:1"] * 9}] * (MOST_TARGETS // 9 + 1)),
-    "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MOST_GROUP_LABELS + 1)}}]),
-    "labels": as_json(lambda: _groups_of_one(MOST_LABELS // MOST_GROUPS + 1)),
+    "targets": as_json(lambda: [{"targets": ["a:1"] * (MAX_TARGETS + 1)}]),
+    "targets of all groups": as_json(lambda: [{"targets": ["a:1"] * 9}] * (MAX_TARGETS // 9 + 1)),
+    "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MAX_GROUP_LABELS + 1)}}]),
+    "labels": as_json(lambda: _groups_of_one(MAX_LIST_LABELS // MAX_GROUPS + 1)),
     "characters of all URLs": as_json(
-        lambda: [{"targets": _hosts(MOST_TARGETS), "labels": {"__metrics_path__": "x" * 1000}}]
+        lambda: [{"targets": _hosts(MAX_TARGETS), "labels": {"__metrics_path__": "x" * 1000}}]
     ),
-    "characters of a text": as_json(lambda: [{"targets": ["x" * MOST_CHARACTERS]}]),
+    "characters of a text": as_json(lambda: [{"targets": ["x" * MAX_TEXT_CHARACTERS]}]),
     "one text": filled(b'["', b"x", b'"]'),
     "one text of escapes": filled(b'["', b"\\u0000", b'"]'),
     "one number": filled(b"[", b"9", b"]"),
@@ -131,23 +131,23 @@ _YAML_WORST: Final = {
     "a group for every target, with as many labels as a list may have": lambda: _yaml_groups(
         _groups_of_one()
     ),
-    "groups without anything": repeated("- {}\n", MOST_GROUPS),
+    "groups without anything": repeated("- {}\n", MAX_GROUPS),
     "a comment": filled(b"# ", b"x ", b""),
     "empty lines": filled(b"", b"\n", b"[]"),
-    "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MOST_GROUPS)),
+    "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_GROUPS)),
     "a long text": lambda: b"- {labels: {a: '" + b"x " * (MOST_TEXT // 2 - 2100) + b"'}}",
 }
 
 _YAML_BEYOND: Final = {
-    "bytes": filled(b"# ", b"x", b"", MOST_BYTES + 1),
-    "groups": repeated("- {}\n", MOST_GROUPS + 1),
+    "bytes": filled(b"# ", b"x", b"", MAX_LIST_BYTES + 1),
+    "groups": repeated("- {}\n", MAX_GROUPS + 1),
     "bytes full of empty groups": filled(b"", b"- {}\n", b""),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]"),
     "values of a group": repeated("- [" + "x," * MOST_NODES_OF_AN_ITEM + "]", 1),
     "values in groups with anchors": lambda: b"".join(
         b"- &a%d {targets: [%s]}\n" % (number, b"a:1," * 900) for number in range(18)
     ),
-    "values of a list": lambda: _yaml_groups(_groups_of_one(MOST_NODES_OF_A_LIST // MOST_GROUPS // 2)),
+    "values of a list": lambda: _yaml_groups(_groups_of_one(MOST_NODES_OF_A_LIST // MAX_GROUPS // 2)),
     "targets that aliases repeat": repeated("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50, 1),
     "values that merges repeat": lambda: (
         b"- &g {labels: {"
@@ -171,8 +171,8 @@ def _rows_of_lists() -> Iterator[Row]:
         name="http_sd list",
         kind="socket",
         controlled_by="the server of `discovery.http`",
-        bytes=f"{MOST_BYTES // MIB} MiB after decompression; {MOST_CHARACTERS // 2**10} KiB of one text; "
-        f"{MOST_URL_CHARACTERS // MIB} MiB of all URLs",
+        bytes=f"{MAX_LIST_BYTES // MIB} MiB after decompression; {MAX_TEXT_CHARACTERS // 2**10} KiB of one text; "
+        f"{MAX_URL_CHARACTERS // MIB} MiB of all URLs",
         items=_LIST_ITEMS,
         time="slices of a millisecond or two",
         addresses=_ENTRIES,
@@ -181,12 +181,12 @@ def _rows_of_lists() -> Iterator[Row]:
         worst=_JSON_WORST,
         beyond=_JSON_BEYOND,
     )
-    files = f"; {MOST_FILES:,} files of a pattern with {MOST_BYTES_TOGETHER // MIB} MiB together"
+    files = f"; {MAX_FILES:,} files of a pattern with {MAX_PATTERN_BYTES // MIB} MiB together"
     yield Row(
         name="file_sd list in JSON",
         kind="file",
         controlled_by=_HOLDER,
-        bytes=f"{MOST_BYTES // MIB} MiB; {MOST_CHARACTERS // 2**10} KiB of one text{files}",
+        bytes=f"{MAX_LIST_BYTES // MIB} MiB; {MAX_TEXT_CHARACTERS // 2**10} KiB of one text{files}",
         items=_LIST_ITEMS,
         time=_THREAD,
         addresses=_ENTRIES,
@@ -199,7 +199,7 @@ def _rows_of_lists() -> Iterator[Row]:
         name="file_sd list in YAML",
         kind="file",
         controlled_by=_HOLDER,
-        bytes=f"{MOST_BYTES // MIB} MiB; {MOST_TEXT // 2**10} KiB of one text{files}",
+        bytes=f"{MAX_LIST_BYTES // MIB} MiB; {MOST_TEXT // 2**10} KiB of one text{files}",
         items=f"{_LIST_ITEMS}; {MOST_NODES_OF_AN_ITEM:,} values of a group and {MOST_NODES_OF_A_LIST:,} of all",
         time=f"{_THREAD}; then a pause of ten times as long",
         addresses=_ENTRIES,

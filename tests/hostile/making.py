@@ -1,4 +1,4 @@
-"""Make the bytes of hostile inputs, and give them to the program by a file or a server."""
+"""Make the bytes of hostile inputs, and pass them to the program by a file or a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from spec_decode_exporter.discovery.group_reader import (
-    MOST_BYTES,
+    MAX_LIST_BYTES,
 )
 from tests.hostile.row import Read, RejectedError
 
@@ -24,8 +24,8 @@ NO_LIST: Final = "the list is rejected, its targets stay: `discovery_failed`, on
 Server = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def filled(begin: bytes, unit: bytes, end: bytes, size: int = MOST_BYTES) -> Callable[[], bytes]:
-    """Return what repeats ``unit`` until there are ``size`` bytes, and then spaces."""
+def filled(begin: bytes, unit: bytes, end: bytes, size: int = MAX_LIST_BYTES) -> Callable[[], bytes]:
+    """Return a function that repeats ``unit`` up to ``size`` bytes, filled with spaces."""
     return lambda: (begin + unit * ((size - len(begin) - len(end)) // len(unit)) + end).ljust(size)
 
 
@@ -50,7 +50,7 @@ async def served(answer: Server) -> Any:
 
 
 def in_file(read: Callable[[Path], object], *errors: type[Exception], name: str = "file") -> Read:
-    """Return what gives the bytes to ``read`` as a file, in a thread as in the program."""
+    """Return a function that passes the bytes to ``read`` as a file, in a thread as in the program."""
 
     async def read_file(data: bytes) -> object:
         with TemporaryDirectory() as folder:

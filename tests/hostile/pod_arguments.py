@@ -1,4 +1,4 @@
-"""Command lines and environments that say how a server speculates, at their bounds. Nothing of them is run."""
+"""Command lines and environments with speculation settings, at their bounds. They are never executed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Mapping
 from typing import Final
 
 from spec_decode_exporter.discovery.vllm_command_line import (
-    MOST_SCRIPT,
-    MOST_TEXT,
-    MOST_WORDS,
+    MAX_COMMAND_CHARACTERS,
+    MAX_SCRIPT,
+    MAX_WORDS,
     config_speculation,
     pod_speculation,
 )
-from spec_decode_exporter.scrape.poll.batch_schedule import KEY, MOST_RANGES
+from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES, SCHEDULE_KEY
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import KIB
 from tests.hostile.server_details import ranges
 
 
 def pod(words: list[str], environ: Mapping[str, str] | None = None) -> bytes:
-    """Return what a container's spec says, as ``read_pod`` takes it."""
+    """Return the words and the environment of a container for ``read_pod``."""
     return json.dumps({"words": words, "environ": environ or {}}).encode()
 
 
-SAID: Final = ("-sc", '{"method":"mtp"}')
+SETTINGS: Final = ("-sc", '{"method":"mtp"}')
 
 
 async def read_pod(spec: bytes) -> object:
-    """Find out how a container's server speculates."""
+    """Read the speculation settings of a container."""
     found = pod_speculation(**json.loads(spec))
     if found is None or found.problem:
         raise RejectedError(found.problem if found else "not read: nothing about speculation")
@@ -36,15 +36,15 @@ async def read_pod(spec: bytes) -> object:
 
 
 async def read_speculative_config(text: bytes) -> object:
-    """Read what ``--speculative.config`` is given."""
+    """Read the value of ``--speculative.config``."""
     try:
         return config_speculation(text.decode())
     except ValueError as error:
         raise RejectedError(str(error)) from None
 
 
-def script(filling: str, size: int = MOST_SCRIPT) -> str:
-    """Return a script of a size that says at its end how a server speculates."""
+def script(filling: str, size: int = MAX_SCRIPT) -> str:
+    """Return a script of a size with speculation settings at its end."""
     head, tail = "x ", '-sc \'{"method":"mtp"}\''
     room = size - len(head) - len(tail)
     return head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail
@@ -55,39 +55,39 @@ ROWS: Final = (
         name="command line of a pod",
         kind="socket",
         controlled_by="users who may create pods",
-        bytes=f"{MOST_TEXT // KIB} KiB with the environment, {MOST_SCRIPT // KIB} KiB a word or script",
-        items=f"{MOST_WORDS:,} words and variables, {MOST_RANGES} ranges of a schedule",
-        time="one slice; every character is looked at a fixed number of times",
-        addresses="nothing: it is never run, only read",
-        beyond_bounds="is not read; a schedule counts as none, `server_details_not_used` once",
+        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the environment, {MAX_SCRIPT // KIB} KiB a word or script",
+        items=f"{MAX_WORDS:,} words and variables, {MAX_RANGES} ranges of a schedule",
+        time="one slice; every character is read a fixed number of times",
+        addresses="nothing: it is only read, never executed",
+        beyond_bounds="not read; a schedule is ignored, `server_details_not_used` once",
         read=read_pod,
         worst={
-            "words": lambda: pod([*["-sc", "1"] * (MOST_WORDS // 2 - 1), *SAID]),
-            "references": lambda: pod([*["$(A)" * 4000] * 3, *SAID], {"A": "1"}),
-            "nesting": lambda: pod([*["-sc", "[" * 15_000] * 4, *SAID]),
+            "words": lambda: pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SETTINGS]),
+            "references": lambda: pod([*["$(A)" * 4000] * 3, *SETTINGS], {"A": "1"}),
+            "nesting": lambda: pod([*["-sc", "[" * 15_000] * 4, *SETTINGS]),
             "a script of marks": lambda: pod(["sh", "-c", script("; ")]),
             "a script of quotes": lambda: pod(["sh", "-c", script("'' ")]),
         },
         beyond={
-            "words": lambda: pod([*SAID, *[""] * MOST_WORDS]),
-            "characters": lambda: pod([*SAID, "x" * MOST_TEXT]),
-            "characters of a script": lambda: pod(["sh", "-c", script(" ", MOST_SCRIPT + 1)]),
-            "ranges": lambda: pod(["-sc", json.dumps({KEY: [[1, 1, 1]] * (MOST_RANGES + 1)})]),
+            "words": lambda: pod([*SETTINGS, *[""] * MAX_WORDS]),
+            "characters": lambda: pod([*SETTINGS, "x" * MAX_COMMAND_CHARACTERS]),
+            "characters of a script": lambda: pod(["sh", "-c", script(" ", MAX_SCRIPT + 1)]),
+            "ranges": lambda: pod(["-sc", json.dumps({SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)})]),
         },
     ),
     Row(
         name="environment variables of a pod",
         kind="environment",
         controlled_by="users who may create pods",
-        bytes=f"{MOST_TEXT // KIB} KiB with the command line, {MOST_SCRIPT // KIB} KiB with all that a script's variables hold",
-        items=f"{MOST_WORDS:,} variables and words",
-        time="one slice; every character is looked at a fixed number of times",
+        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the command line, {MAX_SCRIPT // KIB} KiB with all that a script's variables hold",
+        items=f"{MAX_WORDS:,} variables and words",
+        time="one slice; every character is read a fixed number of times",
         addresses="nothing",
         beyond_bounds="is not read",
         read=read_pod,
         worst={
             "the most variables": lambda: pod(
-                [*SAID], {f"V{number}": "x" for number in range(MOST_WORDS - 2)}
+                [*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}
             ),
             "a script of short words": lambda: pod([], {"V": script("a ")}),
             "one that is put in again and again": lambda: pod(
@@ -95,8 +95,8 @@ ROWS: Final = (
             ),
         },
         beyond={
-            "variables": lambda: pod([*SAID], {f"V{number}": "x" for number in range(MOST_WORDS)}),
-            "characters": lambda: pod([*SAID], {"V": "x" * MOST_TEXT}),
+            "variables": lambda: pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS)}),
+            "characters": lambda: pod([*SETTINGS], {"V": "x" * MAX_COMMAND_CHARACTERS}),
             "characters that are put in": lambda: pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
         },
     ),
@@ -104,21 +104,25 @@ ROWS: Final = (
         name="`--speculative.config`",
         kind="environment",
         controlled_by="the pod that a sidecar is injected into",
-        bytes=f"{MOST_TEXT // KIB} KiB",
-        items=f"{MOST_WORDS:,} words, {MOST_RANGES} ranges of a schedule",
+        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB",
+        items=f"{MAX_WORDS:,} words, {MAX_RANGES} ranges of a schedule",
         time="at the start only",
         addresses="nothing",
-        beyond_bounds="`variable_not_understood`, and it counts as not said; of the flag itself an error at the start",
+        beyond_bounds="`variable_not_understood`, and it counts as absent; the flag itself is an error at the start",
         read=read_speculative_config,
         worst={
             "an object of many keys": lambda: json.dumps(
                 {"method": "mtp", **{f"{key:x}": {} for key in range(1400)}}
             ).encode(),
-            "the longest schedule": lambda: json.dumps({"method": "mtp", KEY: list(ranges())}).encode(),
+            "the longest schedule": lambda: json.dumps(
+                {"method": "mtp", SCHEDULE_KEY: list(ranges())}
+            ).encode(),
         },
         beyond={
-            "bytes": lambda: b"{" + b" " * MOST_TEXT + b'"method":"mtp"}',
-            "ranges": lambda: json.dumps({"method": "mtp", KEY: [[1, 1, 1]] * (MOST_RANGES + 1)}).encode(),
+            "bytes": lambda: b"{" + b" " * MAX_COMMAND_CHARACTERS + b'"method":"mtp"}',
+            "ranges": lambda: json.dumps(
+                {"method": "mtp", SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)}
+            ).encode(),
         },
     ),
 )

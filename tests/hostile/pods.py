@@ -11,13 +11,14 @@ from aiohttp import web
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.discovery.group_reader import (
-    MOST_TARGETS,
+    MAX_TARGETS,
 )
-from spec_decode_exporter.discovery.kubernetes.api_objects import MOST_CHARACTERS as MOST_POD_CHARACTERS
-from spec_decode_exporter.discovery.kubernetes.pod_discovery import MOST_PODS, PodDiscovery
-from spec_decode_exporter.discovery.kubernetes.pods_api import LARGEST_PAGE, LONGEST_LINE
-from spec_decode_exporter.discovery.protocol import DiscoveryError
-from spec_decode_exporter.scrape.http.response import LEAST_PIECES, PIECE
+from spec_decode_exporter.discovery.kubernetes.api_objects import MAX_CHARACTERS as MOST_POD_CHARACTERS
+from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
+from spec_decode_exporter.discovery.kubernetes.pod_targets import MAX_PODS
+from spec_decode_exporter.discovery.kubernetes.pods_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
+from spec_decode_exporter.scrape.http.response import MIN_PIECES, PIECE_BYTES
 from tests.hostile.making import MIB, NO_LIST, Server, as_json, filled, served
 from tests.hostile.row import RejectedError, Row
 
@@ -53,7 +54,7 @@ async def _pod_list(data: bytes) -> object:
 
 
 async def _pod_events(data: bytes) -> object:
-    """Watch the bytes, and then the event of a new pod, which ends the look."""
+    """Watch the bytes, then the event of a new pod, which ends the refresh."""
     last = json.dumps({"type": "ADDED", "object": _pod("last")}).encode()
     async with served(_pods(_EMPTY, data + b"\n" + last + b"\n")) as url:
         found = _discovery(url)
@@ -66,7 +67,7 @@ async def _pod_events(data: bytes) -> object:
 
 def _list(begin: bytes, unit: bytes, end: bytes) -> Callable[[], bytes]:
     head = b'{"metadata":{"resourceVersion":"1"},"items":['
-    return filled(head + begin, unit, end + b"]}", LARGEST_PAGE)
+    return filled(head + begin, unit, end + b"]}", MAX_PAGE_BYTES)
 
 
 _BEGIN_OF_POD: Final = json.dumps(_pod("p"))[:-1].encode()
@@ -77,10 +78,10 @@ def _rows_of_pods() -> Iterator[Row]:
         name="Kubernetes list of pods",
         kind="socket",
         controlled_by="the API server of `discovery.kubernetes`, and users who may create pods",
-        bytes=f"{LARGEST_PAGE // MIB} MiB of one response, in {LEAST_PIECES:,} pieces and one more for every "
-        f"{PIECE:,} bytes; "
+        bytes=f"{MAX_PAGE_BYTES // MIB} MiB of one response, in {MIN_PIECES:,} pieces and one more for every "
+        f"{PIECE_BYTES:,} bytes; "
         f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
-        items=f"{MOST_PODS:,} pods, {MOST_TARGETS:,} targets",
+        items=f"{MAX_PODS:,} pods, {MAX_TARGETS:,} targets",
         time="slices of a millisecond or two, one pod at a time; lists at least 5 s apart",
         addresses="the addresses of the pods",
         beyond_bounds=NO_LIST,
@@ -89,7 +90,7 @@ def _rows_of_pods() -> Iterator[Row]:
             "pods": as_json(
                 lambda: {
                     "metadata": {"resourceVersion": "1"},
-                    "items": [_pod(f"p{n}") for n in range(MOST_TARGETS)],
+                    "items": [_pod(f"p{n}") for n in range(MAX_TARGETS)],
                 }
             ),
             "a pod with a large part that is not read": _list(_BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}"),
@@ -102,11 +103,11 @@ def _rows_of_pods() -> Iterator[Row]:
             ),
         },
         beyond={
-            "bytes": filled(b"[", b" ", b"]", LARGEST_PAGE + 1),
+            "bytes": filled(b"[", b" ", b"]", MAX_PAGE_BYTES + 1),
             "targets": as_json(
                 lambda: {
                     "metadata": {"resourceVersion": "1"},
-                    "items": [_pod(f"p{n}") for n in range(MOST_TARGETS + 1)],
+                    "items": [_pod(f"p{n}") for n in range(MAX_TARGETS + 1)],
                 }
             ),
             "bytes full of empty pods": _list(b"", b"{},", b"{}"),
@@ -121,28 +122,28 @@ def _rows_of_pods() -> Iterator[Row]:
         name="Kubernetes watch event",
         kind="socket",
         controlled_by="the API server of `discovery.kubernetes`, and users who may create pods",
-        bytes=f"{LONGEST_LINE // MIB} MiB of one event; "
+        bytes=f"{MAX_LINE_BYTES // MIB} MiB of one event; "
         f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
-        items=f"{MOST_TARGETS:,} targets",
+        items=f"{MAX_TARGETS:,} targets",
         time="slices of a millisecond or two, one event at a time; a pause of 1 s after each change of a target",
         addresses="the address of the pod",
         beyond_bounds=NO_LIST,
         read=_pod_events,
         worst={
             "an event with a large part that is not read": filled(
-                b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}}", LONGEST_LINE
+                b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}}", MAX_LINE_BYTES
             ),
             "many events": lambda: b"\n".join(
                 [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}'] * 20_000
             ),
-            "empty lines": filled(b"", b"\n", b"", LONGEST_LINE),
+            "empty lines": filled(b"", b"\n", b"", MAX_LINE_BYTES),
         },
         beyond={
             "bytes": filled(
                 b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[',
                 b"[],",
                 b"[]]}}",
-                LONGEST_LINE + MIB,
+                MAX_LINE_BYTES + MIB,
             ),
             "an event that is no object": lambda: b"[]",
         },

@@ -1,4 +1,4 @@
-"""Requests to the port as bytes, and the answers of the application behind its real server."""
+"""Requests to the port as bytes, and the responses of the application behind its real server."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 from spec_decode_exporter.requests.request_batch import Batch
 from spec_decode_exporter.requests.request_batch import read as read_body
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import request_ingest
-from spec_decode_exporter.web.server.connection_limiter import Tls
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.handshake import Tls
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 from spec_decode_exporter.web.state import AppState
 from tests.hostile.row import RejectedError
-from tests.web.conftest import NOTHING_TO_TELL, plain_state
+from tests.web.conftest import plain_state
 
 _LOOPBACK: Final = "127.0.0.1:0"
 
 
 class _Taker:
-    """Reads bodies as the exporter does, and keeps nothing of them."""
+    """Read bodies like the exporter, and discard them."""
 
     async def take(self, body: bytes, *, lines: bool, unsent: object) -> Batch:
         del unsent
         return await read_body(body, lines=lines, salt=None)
 
-    def turned_away(self, status: int) -> None:
+    def reject_body(self, status: int) -> None:
         del status
 
 
@@ -38,7 +38,7 @@ async def _reload() -> None:
 
 
 def _state(**given: Any) -> AppState:
-    state: AppState = plain_state(api=replace(NOTHING_TO_TELL, receiver=_Taker), reload=_reload, **given)
+    state: AppState = plain_state(receiver=_Taker, reload=_reload, **given)
     return state
 
 
@@ -64,10 +64,10 @@ async def exchange(port: int, data: bytes) -> bytes:
 
 
 async def answered(data: bytes, **given: Any) -> bytes:
-    """Send a request and return the answer.
+    """Send a request and return the response.
 
     Raises:
-        RejectedError: the status is 400 or more, or there is no answer.
+        RejectedError: The status is 400 or more, or there is no response.
     """
     async with served(**given) as port:
         answer = await exchange(port, data)
@@ -105,5 +105,5 @@ def array(record: bytes, count: int) -> bytes:
     return b"[" + b",".join([record] * count) + b"]"
 
 
-def padded(body: bytes, size: int = request_ingest.MOST_BODY) -> bytes:
+def padded(body: bytes, size: int = request_ingest.MAX_BODY_BYTES) -> bytes:
     return body + b" " * (size - len(body))

@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 Kind: TypeAlias = Literal["socket", "file", "header", "label", "annotation", "environment"]
 
 Read: TypeAlias = Callable[[bytes], Awaitable[object]]
-"""Gives an input to the code that the program uses; raises ``Rejected`` if that code rejects it."""
+"""Passes an input to the program's code; raises ``RejectedError`` if that code rejects it."""
 
 
 class RejectedError(Exception):
-    """The program rejected an input; the text is the reason that a user sees, in the log or in an answer."""
+    """Rejection of an input; the text is the reason in the log or in a response."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from tests.e2e.conftest import PROGRAM, free_port
 GOOD_TARGETS = 9
 SIDECAR_MEMORY = 128 * 2**20
 """Bytes: the limit that docs/kubernetes.md recommends for a sidecar."""
-MOST_GAP = 2.0
+MAX_GAP = 2.0
 """Seconds between two polls of a good target; the interval is 1 s."""
-MOST_HEALTHY = 0.5
+MAX_HEALTHY = 0.5
 """Seconds for /-/healthy."""
-MOST_METRICS = 1.0
+MAX_METRICS = 1.0
 """Seconds for /metrics."""
 STARTED_WITHIN = 60.0
 _PROBED_EVERY = 0.1
@@ -39,7 +39,7 @@ Routes = Mapping[str, Sequence[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A hostile server: the bodies of each path are answered in turn."""
+    """Hostile server: each path returns its bodies in turn."""
 
     routes: Routes
     headers: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One hostile source, and how the exporter meets it."""
+    """Hostile source, with the exporter's settings for it."""
 
     server: Server | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Cost of an attack: the greatest times in seconds, and the greatest memory in bytes."""
+    """Cost of an attack: maximum times in seconds, and maximum memory in bytes."""
 
     gap: float
     healthy: float
@@ -78,11 +78,11 @@ class Measured:
     """True if every probe and scrape was answered with status 200."""
 
     def misses(self, share: float = 1.0) -> list[str]:
-        """Name the goals that are missed; times may be ``share`` times as long, for a busy machine."""
+        """Return the names of missed goals; ``share`` scales the time limits for a busy machine."""
         times = (
-            ("gap", self.gap, MOST_GAP),
-            ("/-/healthy", self.healthy, MOST_HEALTHY),
-            ("/metrics", self.metrics, MOST_METRICS),
+            ("gap", self.gap, MAX_GAP),
+            ("/-/healthy", self.healthy, MAX_HEALTHY),
+            ("/metrics", self.metrics, MAX_METRICS),
         )
         missed = [f"{name} {value:.2f} s" for name, value, most in times if value > most * share]
         if self.resident > SIDECAR_MEMORY:
@@ -91,7 +91,7 @@ class Measured:
 
 
 def watched(attack: Attack, folder: Path, seconds: float) -> Measured:
-    """Run the exporter with the attack for some seconds; return what was seen."""
+    """Run the exporter with the attack for some seconds; return the cost."""
     spec = {f"good{number}": {"/metrics": {"files": ["good"]}} for number in range(GOOD_TARGETS)}
     with contextlib.ExitStack() as stack:
         good = stack.enter_context(_served(folder / "good", spec, {}))
@@ -192,7 +192,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Files:
-    """Writes the hostile files again and again, so that the exporter reads them each time."""
+    """Write the hostile files repeatedly, so that the exporter reads them each time."""
 
     def __init__(self, folder: Path, files: Mapping[str, bytes]) -> None:
         self._folder = folder
@@ -218,7 +218,7 @@ def _started(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def _probed(port: int, seconds: float, files: _Files) -> dict[str, Any]:
-    """Probe and scrape as the kubelet and Prometheus do, each from a thread of its own."""
+    """Probe and scrape like the kubelet and Prometheus, in separate threads."""
     end = threading.Event()
     loops = [
         _Loop(f"http://127.0.0.1:{port}/-/healthy", _PROBED_EVERY, end),
@@ -242,7 +242,7 @@ def _probed(port: int, seconds: float, files: _Files) -> dict[str, Any]:
 
 
 class _Loop(threading.Thread):
-    """Asks for a page again and again; remembers the longest answer and the failures."""
+    """Request a page repeatedly; record the longest response time and the failures."""
 
     def __init__(self, url: str, every: float, end: threading.Event) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Serve the answers that a folder names, in a process of its own: ``python -m tests.hostile.serve FOLDER``.
+"""Serve the responses in a folder, in a separate process: ``python -m tests.hostile.serve FOLDER``.
 
 ``spec.json`` maps ports' names to routes: ``{"name": {"/path": {"files": ["0.bin"], "headers": ["Content-Type: a"]}}}``.
 The files of a route are answered in turn; the route `*` is that of every other path. ``ports.json`` appears once all listen; ``asked.txt`` gets a line
@@ -48,7 +48,7 @@ def good_page(polls: int, model: str = "good") -> bytes:
 
 
 class _Route:
-    """The answers of one path, in turn."""
+    """Responses of one path, in turn."""
 
     def __init__(self, route: dict[str, list[str]], folder: Path) -> None:
         self._headers = "".join(f"{header}\r\n" for header in route.get("headers", ()))

@@ -1,4 +1,4 @@
-"""HTTP answers as a server may write them: headers, packets, compressed bodies; and the code that takes them in."""
+"""HTTP responses of a server: headers, packets and compressed bodies."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.poll_settings import Poll
-from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, LEAST_PIECES, PIECE, AnswerParser
+from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, MIN_PIECES, PIECE_BYTES, ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 
-MOST_BODY: Final = Poll().max_body
+MAX_BODY: Final = Poll().max_body
 KIB: Final = 1024
 FAILED: Final = "the poll fails with its reason; `target_failing` once, then polls back off"
 
 
 def answer(body: bytes, *more: str) -> bytes:
-    """Return an answer with a body of a known length."""
+    """Return a response with a Content-Length."""
     lines = ("HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *more, "", "")
     return "\r\n".join(lines).encode() + body
 
 
-def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
-    """Return the body of an answer that comes in pieces; raise ``PollError`` as a poll would."""
-    parser = AnswerParser(most)
+def received(whole: bytes, max_body: int, piece: int = 64 * KIB) -> bytes:
+    """Parse a response in pieces; return its body or raise ``PollError`` as in a poll."""
+    parser = ResponseParser(max_body)
     for start in range(0, len(whole), piece):
         parser.feed(whole[start : start + piece])
     if not parser.complete:
@@ -33,20 +33,20 @@ def received(whole: bytes, most: int, piece: int = 64 * KIB) -> bytes:
 
 
 async def read_answer(whole: bytes, piece: int = 64 * KIB) -> object:
-    """Take in a whole answer, headers and all."""
+    """Parse a whole response."""
     try:
-        return received(whole, MOST_BODY, piece)
+        return received(whole, MAX_BODY, piece)
     except PollError as error:
         raise RejectedError(str(error)) from None
 
 
 async def read_packed(body: bytes) -> object:
-    """Take in a compressed body."""
+    """Parse a response with a compressed body."""
     return await read_answer(answer(body, "Content-Encoding: deflate"))
 
 
 def headers(size: int) -> bytes:
-    """Return an answer with headers of so many bytes together, each as short as can be."""
+    """Return a response with the shortest headers, of ``size`` bytes in total."""
     line = b"a: b\r\n"
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n"
     more = (size - len(head) - 2) // len(line)
@@ -54,18 +54,18 @@ def headers(size: int) -> bytes:
 
 
 def chunks(size: int) -> bytes:
-    """Return an answer whose chunks of one byte take so many bytes besides."""
+    """Return a response in chunks of one byte, of ``size`` bytes in total."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"1\r\nx\r\n" * ((size - len(head) - 5) // 5) + b"0\r\n\r\n"
 
 
 def packed(size: int) -> bytes:
-    """Return a compressed body of so many bytes unpacked."""
+    """Return a compressed body of ``size`` bytes after decompression."""
     return zlib.compress(bytes(size), 9)
 
 
 def empty_blocks(size: int) -> bytes:
-    """Return a compressed body of about so many bytes that unpacks to one."""
+    """Return a compressed body of about ``size`` bytes that decompresses to one byte."""
     whole = zlib.compressobj()
     begin = whole.compress(b"x") + whole.flush(zlib.Z_FULL_FLUSH)
     end = whole.flush()
@@ -78,8 +78,8 @@ ROWS: Final = (
         kind="header",
         controlled_by="the model server, or a proxy before it",
         bytes=f"{FRAMING_LIMIT // KIB} KiB besides the body",
-        items="as many as these bytes hold",
-        time="pieces of 64 KiB, each as it comes; its cost counts for the share of a core",
+        items="limited by the bytes",
+        time="pieces of 64 KiB, each on arrival; its cost counts for the share of a core",
         addresses="nothing: no redirect is followed",
         beyond_bounds=FAILED,
         read=read_answer,
@@ -90,32 +90,32 @@ ROWS: Final = (
         beyond={"bytes": partial(headers, 2 * FRAMING_LIMIT)},
     ),
     Row(
-        name="packets of an answer",
+        name="packets of a response",
         kind="socket",
         controlled_by="the model server, or a proxy before it",
-        bytes="as the answer",
-        items=f"{LEAST_PIECES:,} pieces, and one more for every {PIECE:,} bytes of `poll.max_body`",
-        time="one piece as it comes; its cost counts for the share of a core",
+        bytes="as for the response",
+        items=f"{MIN_PIECES:,} pieces, and one more for every {PIECE_BYTES:,} bytes of `poll.max_body`",
+        time="one piece on arrival; its cost counts for the share of a core",
         addresses="nothing",
         beyond_bounds=FAILED,
         read=partial(read_answer, piece=1),
-        worst={"a byte a packet": lambda: answer(bytes(LEAST_PIECES + MOST_BODY // PIECE - 100))},
-        beyond={"pieces": lambda: answer(bytes(LEAST_PIECES + MOST_BODY // PIECE))},
+        worst={"a byte a packet": lambda: answer(bytes(MIN_PIECES + MAX_BODY // PIECE_BYTES - 100))},
+        beyond={"pieces": lambda: answer(bytes(MIN_PIECES + MAX_BODY // PIECE_BYTES))},
     ),
     Row(
         name="compressed body",
         kind="socket",
         controlled_by="the model server, or a proxy before it",
-        bytes=f"{MOST_BODY // 2**20} MiB, packed and unpacked (`poll.max_body`)",
+        bytes=f"{MAX_BODY // 2**20} MiB, packed and unpacked (`poll.max_body`)",
         items="one body",
-        time="pieces of 64 KiB, each as it comes; its cost counts for the share of a core",
+        time="pieces of 64 KiB, each on arrival; its cost counts for the share of a core",
         addresses="nothing",
         beyond_bounds=FAILED,
         read=read_packed,
         worst={
-            "the best packed": partial(packed, MOST_BODY),
-            "blocks that unpack to nothing": partial(empty_blocks, MOST_BODY),
+            "the best packed": partial(packed, MAX_BODY),
+            "blocks that unpack to nothing": partial(empty_blocks, MAX_BODY),
         },
-        beyond={"unpacked": partial(packed, MOST_BODY + 1), "packed": partial(empty_blocks, MOST_BODY + 20)},
+        beyond={"unpacked": partial(packed, MAX_BODY + 1), "packed": partial(empty_blocks, MAX_BODY + 20)},
     ),
 )

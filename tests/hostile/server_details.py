@@ -1,4 +1,4 @@
-"""Details that a server gives of itself at ``/version`` and ``/server_info``, at its bounds."""
+"""Responses to ``/version`` and ``/server_info``, at their bounds."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Final
 
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.cooperative_yield import Pausing
-from spec_decode_exporter.scrape.http.client import Answer
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import KEY, MOST_BATCH, MOST_RANGES
+from spec_decode_exporter.scrape.http.client import HttpResponse
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.poll.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poller import DETAILS_EVERY, Polled, Poller, PollPace, PollRecord
-from spec_decode_exporter.scrape.poll.server_info import MOST_ANSWER
+from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, Polled, PollRecord
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace
+from spec_decode_exporter.scrape.poll.poller import Poller
+from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
 from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import KIB, MOST_BODY, answer, received
+from tests.hostile.server_answers import KIB, MAX_BODY, answer, received
 from tests.hostile.server_pages import page
 
 
 class _Server:
-    """The client of a server that answers one of its pages with given bytes."""
+    """Client of a server that returns given bytes for one of its pages."""
 
     spent = 0.0
 
@@ -31,16 +33,16 @@ class _Server:
         self._detail = detail
         self._body = body
 
-    async def get(self, address: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
         if "/metrics" in address:
-            return Answer(page(()), "text/plain", 0.001)
+            return HttpResponse(page(()), "text/plain", 0.001)
         if f"/{self._detail}" not in address:
             raise StatusError(HTTPStatus.NOT_FOUND)
-        return Answer(received(answer(self._body), max_body or MOST_BODY), "application/json", 0.001)
+        return HttpResponse(received(answer(self._body), max_body or MAX_BODY), "application/json", 0.001)
 
 
 async def _polled(detail: str, body: bytes) -> PollRecord:
-    """Poll a server once that answers a detail with these bytes; return what is known of it then."""
+    """Poll once a server that returns these bytes for a detail; return the record."""
 
     def receive(_: Polled) -> Pausing[bool]:
         yield
@@ -53,7 +55,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         pace=PollPace(1.0, 10.0, 0.01, 30.0, filtered=True),
         clock=SystemClock(),
         receive=receive,
-        tell=lambda event: reasons.append(str(event.fields.get("reason"))),
+        emit=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,
         record=record,
         budget=PollBudget(SystemClock(), 1),
@@ -66,7 +68,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
 
 
 async def read_version(body: bytes) -> object:
-    """Ask a server for its version."""
+    """Request a server's version."""
     record = await _polled("version", body)
     if not record.version:
         raise RejectedError("no version")
@@ -74,15 +76,15 @@ async def read_version(body: bytes) -> object:
 
 
 async def read_server_info(body: bytes) -> object:
-    """Ask a server how it speculates."""
+    """Request a server's speculation settings."""
     record = await _polled("server_info", body)
     if record.speculation is None:
         raise RejectedError("nothing about speculation")
     return record.speculation
 
 
-def detail(known: str, filling: str, last: str, size: int = MOST_ANSWER) -> bytes:
-    """Return JSON of a size: what is asked for, and a key that is not, filled with repeated JSON."""
+def detail(known: str, filling: str, last: str, size: int = MAX_RESPONSE_BYTES) -> bytes:
+    """Return JSON of a size: the wanted keys, and an unknown key filled with repeated JSON."""
     head, tail = f'{{{known},"x":[', f"{last}]}}"
     room = size - len(head) - len(tail)
     return (head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail).encode()
@@ -97,33 +99,33 @@ FILLINGS: Final = {
 
 
 def details(known: str) -> Mapping[str, Callable[[], bytes]]:
-    """Return the costliest answers of the most bytes that still say something."""
+    """Return the costliest valid responses of the maximum size."""
     return {name: partial(detail, known, *filling) for name, filling in FILLINGS.items()}
 
 
 def speculation(*ranges: tuple[int, int, int]) -> str:
     """Return vLLM's settings with a schedule, as the key of an object."""
-    settings = {"method": "mtp", "num_speculative_tokens": 3, KEY: ranges}
+    settings = {"method": "mtp", "num_speculative_tokens": 3, SCHEDULE_KEY: ranges}
     return f'"vllm_config":{{"speculative_config":{json.dumps(settings)}}}'
 
 
-def ranges(number: int = MOST_RANGES) -> Iterator[tuple[int, int, int]]:
-    """Yield so many ranges that touch."""
-    width = MOST_BATCH // MOST_RANGES
+def ranges(number: int = MAX_RANGES) -> Iterator[tuple[int, int, int]]:
+    """Yield ``number`` adjacent ranges."""
+    width = MAX_BATCH // MAX_RANGES
     return ((1 + place * width, (place + 1) * width, place % 2) for place in range(number))
 
 
-def told(*ranges_: tuple[int, int, int]) -> bytes:
-    """Return an answer to ``/server_info`` with a schedule."""
+def schedule_info(*ranges_: tuple[int, int, int]) -> bytes:
+    """Return a response to ``/server_info`` with a schedule."""
     return f"{{{speculation(*ranges_)}}}".encode()
 
 
 def info_as_text() -> bytes:
-    """Return an answer in text in which the beginning of what is searched for is repeated."""
+    """Return a response in text that repeats the start of the searched pattern."""
     begin, end = "speculative_config=SpeculativeConfig(method='", "mtp', model=None, num_spec_tokens=3)"
     frame = json.dumps({"vllm_config": ""})
     return json.dumps(
-        {"vllm_config": begin * ((MOST_ANSWER - len(frame) - len(end)) // len(begin)) + end}
+        {"vllm_config": begin * ((MAX_RESPONSE_BYTES - len(frame) - len(end)) // len(begin)) + end}
     ).encode()
 
 
@@ -132,15 +134,15 @@ ROWS: Final = (
         name="`/version` of a target",
         kind="socket",
         controlled_by="the model server",
-        bytes=f"{MOST_ANSWER // KIB} KiB",
+        bytes=f"{MAX_RESPONSE_BYTES // KIB} KiB",
         items="1 text of 64 printable characters",
-        time=f"one slice, at most once in {DETAILS_EVERY:.0f} s",
+        time=f"one slice, at most once in {DETAILS_INTERVAL:.0f} s",
         addresses="nothing",
         beyond_bounds="counts as unknown; `server_details_not_used` once if it is too large",
         read=read_version,
         worst=details('"version":"1"'),
         beyond={
-            "bytes": partial(detail, '"version":"1"', "1,", "1", MOST_ANSWER + 1),
+            "bytes": partial(detail, '"version":"1"', "1,", "1", MAX_RESPONSE_BYTES + 1),
             "characters": lambda: json.dumps({"version": "1" * 65}).encode(),
         },
     ),
@@ -148,23 +150,23 @@ ROWS: Final = (
         name="`/server_info` of a target",
         kind="socket",
         controlled_by="the model server",
-        bytes=f"{MOST_ANSWER // KIB} KiB",
-        items=f"{MOST_RANGES} ranges of batch sizes from 1 to {MOST_BATCH:,}, each 0 to {MOST_POSITIONS} tokens",
-        time=f"one slice, at most once in {DETAILS_EVERY:.0f} s; a schedule is looked up by bisection",
+        bytes=f"{MAX_RESPONSE_BYTES // KIB} KiB",
+        items=f"{MAX_RANGES} ranges of batch sizes from 1 to {MAX_BATCH:,}, each 0 to {MAX_POSITIONS} tokens",
+        time=f"one slice, at most once in {DETAILS_INTERVAL:.0f} s; a schedule is looked up by bisection",
         addresses="nothing",
         beyond_bounds="counts as unknown, and a schedule as none; `server_details_not_used` once",
         read=read_server_info,
         worst={
-            "the longest schedule": lambda: told(*ranges()),
+            "the longest schedule": lambda: schedule_info(*ranges()),
             "text that almost matches again and again": info_as_text,
             **details(speculation(*ranges(8))),
         },
         beyond={
-            "bytes": partial(detail, speculation(), "1,", "1", MOST_ANSWER + 1),
-            "ranges": lambda: told(*ranges(MOST_RANGES), (MOST_BATCH, MOST_BATCH, 1)),
-            "batch size": lambda: told((1, MOST_BATCH + 1, 1)),
-            "tokens": lambda: told((1, 2, MOST_POSITIONS + 1)),
-            "overlap": lambda: told((1, 2, 1), (2, 3, 1)),
+            "bytes": partial(detail, speculation(), "1,", "1", MAX_RESPONSE_BYTES + 1),
+            "ranges": lambda: schedule_info(*ranges(MAX_RANGES), (MAX_BATCH, MAX_BATCH, 1)),
+            "batch size": lambda: schedule_info((1, MAX_BATCH + 1, 1)),
+            "tokens": lambda: schedule_info((1, 2, MAX_POSITIONS + 1)),
+            "overlap": lambda: schedule_info((1, 2, 1), (2, 3, 1)),
         },
     ),
 )

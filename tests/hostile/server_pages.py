@@ -1,4 +1,4 @@
-"""Metrics pages at the bounds of what is read."""
+"""Metrics pages at the bounds of the reader."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Final
 
 from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_BUCKETS,
-    MOST_ENGINES,
-    MOST_NAME,
-    MOST_NAMES_TOGETHER,
-    MOST_POSITIONS,
-    MOST_POSITIONS_TOGETHER,
+    MAX_BUCKETS,
+    MAX_ENGINES,
+    MAX_NAME,
+    MAX_NAMES_TOTAL,
+    MAX_POSITIONS,
+    MAX_POSITIONS_TOTAL,
 )
 from spec_decode_exporter.scrape.page.parser import (
-    MOST_LABELS,
-    MOST_LABELS_OF_ONE,
-    MOST_LINE,
-    MOST_LINES,
-    MOST_SERIES,
+    MAX_LINE_BYTES,
+    MAX_LINES,
+    MAX_PAGE_LABELS,
+    MAX_SERIES,
+    MAX_SERIES_LABELS,
     SLICE,
 )
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poll_schedule import LARGEST_SHARE, PROCESSOR_SHARE
+from spec_decode_exporter.scrape.poll.poll_schedule import MAX_WINDOW_SHARE, TARGET_PROCESSOR_SHARE
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import FAILED, KIB, MOST_BODY, answer, received
+from tests.hostile.server_answers import FAILED, KIB, MAX_BODY, answer, received
 
 HISTOGRAMS: Final = (
     "time_to_first_token", "request_time_per_output_token", "inter_token_latency", "e2e_request_latency",
@@ -37,8 +37,8 @@ DRAFTS: Final = "vllm:spec_decode_num_drafts_total"
 PREEMPTIONS: Final = "vllm:num_preemptions_total"
 ENGINE: Final = 'engine="0",model_name="m"'
 CPU: Final = (
-    f"slices of {SLICE} samples; {PROCESSOR_SHARE:.0%} of a core for each target, else a longer interval, "
-    f"of at most 1/{1 / LARGEST_SHARE:.0f} of the shortest window"
+    f"slices of {SLICE} samples; {TARGET_PROCESSOR_SHARE:.0%} of a core for each target, else a longer interval, "
+    f"of at most 1/{1 / MAX_WINDOW_SHARE:.0f} of the shortest window"
 )
 
 
@@ -48,13 +48,13 @@ def page(lines: Iterable[str]) -> bytes:
 
 
 def shuffled(lines: list[str], seed: int = 1) -> bytes:
-    """Return the page in another order for each seed: no layout is known from the page before."""
+    """Return the page in another order for each seed: every layout is new."""
     random.Random(seed).shuffle(lines)
     return page(lines)
 
 
 def engines(number: int, positions: int, model: str = "m{}") -> list[str]:
-    """Return the lines of engines with so many draft positions each."""
+    """Return the lines of engines with a number of draft positions each."""
     stem = "vllm:spec_decode_num_"
     lines = []
     for engine in range(number):
@@ -68,7 +68,7 @@ def engines(number: int, positions: int, model: str = "m{}") -> list[str]:
 
 
 def buckets(engines_: int, number: int) -> list[str]:
-    """Return the lines of every histogram of engines, with so many buckets each."""
+    """Return the lines of all histograms of engines, with a number of buckets each."""
     bounds = [*(f"{bound}.5" for bound in range(number - 1)), "+Inf"]
     return [
         f'vllm:{name}_seconds_bucket{{le="{bound}",engine="{engine}",model_name="m"}} {place}'
@@ -79,84 +79,86 @@ def buckets(engines_: int, number: int) -> list[str]:
 
 
 def labelled(series: int, labels: int) -> list[str]:
-    """Return lines of one counter, each with so many labels of its own."""
+    """Return lines of one counter, each with a number of labels of its own."""
     texts = (",".join(f'l{label}="{number}"' for label in range(labels)) for number in range(series))
     return [f"{PREEMPTIONS}{{{text}}} 1" for text in texts]
 
 
-def long_lines(number: int, filling: str, length: int = MOST_LINE) -> list[str]:
-    """Return lines of a counter of so many bytes each, one label of which is filled."""
+def long_lines(number: int, filling: str, length: int = MAX_LINE_BYTES) -> list[str]:
+    """Return lines of a counter, each filled to a size by one label."""
     room = length - len(f'{PREEMPTIONS}{{n="000000",a=""}} 1')
     text = filling * (room // len(filling)) + "x" * (room % len(filling))
     return [f'{PREEMPTIONS}{{n="{place:06}",a="{text}"}} 1' for place in range(number)]
 
 
 def padded(line: bytes, size: int) -> bytes:
-    """Return a page of one line and a comment that fills it up to a size."""
+    """Return a page of one line, filled to a size by a comment."""
     return line + b"#" * (size - len(line) - 1) + b"\n"
 
 
 async def read_page(body: bytes) -> object:
-    """Read a page with its histograms, as a poll does."""
+    """Read a page with its histograms, as in a poll."""
     try:
-        whole = received(answer(body), MOST_BODY)
+        whole = received(answer(body), MAX_BODY)
         return await cooperatively(SampleReader().read(whole, with_latencies=True))
     except PollError as error:
         raise RejectedError(str(error)) from None
 
 
-EACH: Final = MOST_POSITIONS_TOGETHER // MOST_ENGINES
+EACH: Final = MAX_POSITIONS_TOTAL // MAX_ENGINES
 
 ROWS: Final = (
     Row(
         name="metrics page of a target",
         kind="socket",
         controlled_by="the model server",
-        bytes=f"{MOST_BODY // 2**20} MiB unpacked (`poll.max_body`), {MOST_LINE // KIB} KiB a line that is read",
-        items=f"{MOST_LINES:,} lines, {MOST_SERIES:,} samples that are read, {MOST_LABELS_OF_ONE} labels of one and "
-        f"{MOST_LABELS:,} different ones, {MOST_ENGINES} engines, {MOST_POSITIONS} draft positions of one and "
-        f"{MOST_POSITIONS_TOGETHER:,} of all, {MOST_NAME:,} characters of a name and {MOST_NAMES_TOGETHER:,} of "
-        f"all, {MOST_BUCKETS} buckets of a histogram",
+        bytes=f"{MAX_BODY // 2**20} MiB unpacked (`poll.max_body`), {MAX_LINE_BYTES // KIB} KiB a line that is read",
+        items=f"{MAX_LINES:,} lines, {MAX_SERIES:,} samples that are read, {MAX_SERIES_LABELS} labels of one and "
+        f"{MAX_PAGE_LABELS:,} different ones, {MAX_ENGINES} engines, {MAX_POSITIONS} draft positions of one and "
+        f"{MAX_POSITIONS_TOTAL:,} of all, {MAX_NAME:,} characters of a name and {MAX_NAMES_TOTAL:,} of "
+        f"all, {MAX_BUCKETS} buckets of a histogram",
         time=CPU,
         addresses="nothing: no redirect is followed",
         beyond_bounds=FAILED,
         read=read_page,
         worst={
-            "the most engines with the most positions": lambda: shuffled(engines(MOST_ENGINES - 1, EACH)),
+            "the most engines with the most positions": lambda: shuffled(engines(MAX_ENGINES - 1, EACH)),
             "engines of the most positions": lambda: shuffled(
-                engines(MOST_POSITIONS_TOGETHER // MOST_POSITIONS, MOST_POSITIONS)
+                engines(MAX_POSITIONS_TOTAL // MAX_POSITIONS, MAX_POSITIONS)
             ),
             "the most buckets": lambda: shuffled(
-                buckets((MOST_SERIES - 1) // len(HISTOGRAMS) // MOST_BUCKETS, MOST_BUCKETS)
+                buckets((MAX_SERIES - 1) // len(HISTOGRAMS) // MAX_BUCKETS, MAX_BUCKETS)
             ),
             "the longest names": lambda: shuffled(
-                engines(MOST_NAMES_TOGETHER // 1000 - 1, EACH, f"{{:04}}{'m' * 990}")
+                engines(MAX_NAMES_TOTAL // 1000 - 1, EACH, f"{{:04}}{'m' * 990}")
             ),
-            "the most samples": lambda: shuffled(labelled(MOST_SERIES - 1, 1)),
+            "the most samples": lambda: shuffled(labelled(MAX_SERIES - 1, 1)),
             "the most labels": lambda: shuffled(
-                labelled(MOST_LABELS // MOST_LABELS_OF_ONE - 1, MOST_LABELS_OF_ONE)
+                labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS - 1, MAX_SERIES_LABELS)
             ),
-            "the longest lines, all escapes": lambda: shuffled(long_lines(MOST_BODY // MOST_LINE - 1, "\\n")),
-            "comments": lambda: page(["#"] * (MOST_LINES - 1)),
-            "the most lines that are not read": lambda: page(["x{ 1"] * (MOST_LINES - 1)),
-            "one comment": lambda: padded(page(()), MOST_BODY),
-            "blanks": lambda: page([" " * (MOST_BODY - len(page(())) - 1)]),
+            "the longest lines, all escapes": lambda: shuffled(
+                long_lines(MAX_BODY // MAX_LINE_BYTES - 1, "\\n")
+            ),
+            "comments": lambda: page(["#"] * (MAX_LINES - 1)),
+            "the most lines that are not read": lambda: page(["x{ 1"] * (MAX_LINES - 1)),
+            "one comment": lambda: padded(page(()), MAX_BODY),
+            "blanks": lambda: page([" " * (MAX_BODY - len(page(())) - 1)]),
         },
         beyond={
-            "bytes": lambda: padded(page(()), MOST_BODY + 1),
-            "bytes of a line": lambda: page(long_lines(1, "x", MOST_LINE + 1)),
-            "lines": lambda: page(["#"] * MOST_LINES),
-            "samples": lambda: page(labelled(MOST_SERIES, 1)),
-            "labels of one": lambda: page(labelled(1, MOST_LABELS_OF_ONE + 1)),
-            "labels": lambda: page(labelled(MOST_LABELS // MOST_LABELS_OF_ONE + 1, MOST_LABELS_OF_ONE)),
-            "engines": lambda: page(engines(MOST_ENGINES, 0)),
-            "positions of one": lambda: page(engines(1, MOST_POSITIONS + 1)),
-            "positions": lambda: page(engines(MOST_ENGINES - 1, EACH + 1)),
-            "characters of a name": lambda: page(engines(1, 0, "m" * (MOST_NAME + 1))),
+            "bytes": lambda: padded(page(()), MAX_BODY + 1),
+            "bytes of a line": lambda: page(long_lines(1, "x", MAX_LINE_BYTES + 1)),
+            "lines": lambda: page(["#"] * MAX_LINES),
+            "samples": lambda: page(labelled(MAX_SERIES, 1)),
+            "labels of one": lambda: page(labelled(1, MAX_SERIES_LABELS + 1)),
+            "labels": lambda: page(labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS + 1, MAX_SERIES_LABELS)),
+            "engines": lambda: page(engines(MAX_ENGINES, 0)),
+            "positions of one": lambda: page(engines(1, MAX_POSITIONS + 1)),
+            "positions": lambda: page(engines(MAX_ENGINES - 1, EACH + 1)),
+            "characters of a name": lambda: page(engines(1, 0, "m" * (MAX_NAME + 1))),
             "characters of all names": lambda: page(
-                engines(MOST_NAMES_TOGETHER // 1000 + 1, 0, f"{{:04}}{'m' * 996}")
+                engines(MAX_NAMES_TOTAL // 1000 + 1, 0, f"{{:04}}{'m' * 996}")
             ),
-            "buckets": lambda: page(buckets(1, MOST_BUCKETS + 1)),
+            "buckets": lambda: page(buckets(1, MAX_BUCKETS + 1)),
         },
     ),
 )

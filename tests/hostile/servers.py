@@ -1,4 +1,4 @@
-"""All rows of model servers: their answers, their pods and the environment."""
+"""All rows of model servers: their responses, their pods and the environment."""
 
 from __future__ import annotations
 

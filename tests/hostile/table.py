@@ -1,4 +1,4 @@
-"""ONE table: every untrusted input with its four bounds. docs/threat-model.md shows it, tests iterate over it."""
+"""Table of all untrusted inputs with their four bounds, for docs/threat-model.md and the tests."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from tests.hostile.document import THREAT_MODEL, table
 from tests.hostile.row import Kind, RejectedError
 from tests.hostile.table import BY_NAME, TABLE
 
-LONGEST_REASON = 500
-"""Characters of a line: a reason goes into the log and onto the page."""
-MOST_REASONS = 101
-"""Lines: of a configuration, the first 100 mistakes are reported, and the number of the others."""
+MAX_REASON = 500
+"""Maximum characters of a line: the log and the page show a reason."""
+MAX_REASONS = 101
+"""Maximum lines: a configuration reports the first 100 mistakes and the number of the others."""
 
 WORST = [(row.name, case) for row in TABLE for case in row.worst]
 BEYOND = [(row.name, bound) for row in TABLE for bound in row.beyond]
@@ -51,11 +51,11 @@ async def test_an_input_beyond_a_bound_is_rejected_with_a_short_reason(name, bou
         await row.read(row.beyond[bound]())
     reasons = str(rejected.value).split("\n")
     assert all(reasons)
-    assert len(reasons) <= MOST_REASONS
-    assert max(map(len, reasons)) <= LONGEST_REASON
+    assert len(reasons) <= MAX_REASONS
+    assert max(map(len, reasons)) <= MAX_REASON
     assert all(map(str.isprintable, reasons))
     assert sum(log["log_level"] in {"warning", "error"} for log in logs) <= 1
 
 
-def test_the_table_is_that_of_the_document():
+def test_the_document_has_the_current_table():
     assert table() in THREAT_MODEL.read_text(encoding="utf-8")

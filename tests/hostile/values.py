@@ -13,19 +13,19 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_ENGINES,
-    MOST_POSITIONS,
-    MOST_POSITIONS_TOGETHER,
-    MOST_SECONDS,
+    MAX_ENGINES,
+    MAX_POSITIONS,
+    MAX_POSITIONS_TOTAL,
+    MAX_SECONDS,
 )
-from spec_decode_exporter.scrape.page.parser import MOST_NUMBER, MOST_SERIES, SLICE
-from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT, MOST_REQUESTS
+from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS, MAX_SERIES, SLICE
+from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT, MAX_REQUESTS
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.window.increments import MOST_INCREMENT
+from spec_decode_exporter.window.increments import MAX_INCREMENT
 from tests.conftest import FakeClock
 from tests.hostile.row import RejectedError, Row
 
@@ -44,25 +44,25 @@ _ENGINES: Final = 110
 
 
 class _Server:
-    """Answers with pages of which the last is repeated."""
+    """Client that returns pages in turn; the last is repeated."""
 
     spent = 0.0
 
     def __init__(self, *pages: bytes) -> None:
         self._pages = list(pages)
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         if "metrics" not in url:
             raise PollError("refused", "nothing is here")
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
-        return Answer(page, "text/plain", 0.001)
+        return HttpResponse(page, "text/plain", 0.001)
 
     async def close(self) -> None:
         """Close nothing."""
 
 
 async def _watched(page: bytes) -> TargetMonitor:
-    """Poll the page twice after one whose values are all 0, and read everything that is made of it.
+    """Poll the page twice after one with zeros, and read all output.
 
     Raises:
         RejectedError: A poll failed.
@@ -87,7 +87,7 @@ async def _read(page: bytes) -> object:
 
 
 async def _read_gauges(page: bytes) -> object:
-    """Raise also for a gauge that is absent, though the page has it: its value is rejected, the page is not."""
+    """Raise ``RejectedError`` also for an absent gauge: its value is rejected, the page is not."""
     watch = await _watched(page)
     for engine in watch._engines.monitors.values():
         sample = engine.history.sample
@@ -116,7 +116,7 @@ def _counters(value: object) -> dict[str, object]:
     return dict.fromkeys(_NAMES[Counter], value)
 
 
-def _positions(value: object, number: int = MOST_POSITIONS) -> dict[str, object]:
+def _positions(value: object, number: int = MAX_POSITIONS) -> dict[str, object]:
     return {f'{_POSITION} ,position="{position}"': value for position in range(number)}
 
 
@@ -126,13 +126,14 @@ def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
 
 def _gauges(factor: float) -> dict[str, object]:
     return {
-        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].most for name in _NAMES[Gauge]
+        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].max_value
+        for name in _NAMES[Gauge]
     }
 
 
-_MOST: Final = MOST_COUNT - 1
-_LEAPS: Final = MOST_INCREMENT // 10**9
-_BOUNDS: Final = (*(n / 1000 for n in range(1, 30)), MOST_SECONDS, "+Inf")
+_MOST: Final = MAX_COUNT - 1
+_LEAPS: Final = MAX_INCREMENT // 10**9
+_BOUNDS: Final = (*(n / 1000 for n in range(1, 30)), MAX_SECONDS, "+Inf")
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -140,12 +141,12 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="a model server",
         bytes="`poll.max_body` for the page",
-        items=f"{MOST_SERIES:,} samples, {MOST_ENGINES} engines, {MOST_POSITIONS} draft positions of an engine, "
-        f"{MOST_POSITIONS_TOGETHER:,} of a page; each below 2^{MOST_COUNT.bit_length() - 1}, of {MOST_NUMBER} characters",
+        items=f"{MAX_SERIES:,} samples, {MAX_ENGINES} engines, {MAX_POSITIONS} draft positions of an engine, "
+        f"{MAX_POSITIONS_TOTAL:,} of a page; each below 2^{MAX_COUNT.bit_length() - 1}, of {MAX_NUMBER_CHARACTERS} characters",
         time=f"slices of {SLICE} samples",
         addresses="nothing",
         beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. A leap of "
-        f"2^{MOST_INCREMENT.bit_length() - 1} or more between two polls is a reset",
+        f"2^{MAX_INCREMENT.bit_length() - 1} or more between two polls is a reset",
         read=_read,
         worst={
             "every counter at the most": _page({**_counters(_MOST), **_positions(_MOST)}),
@@ -153,23 +154,21 @@ ROWS: tuple[Row, ...] = (
             "times that leap as far as is counted": _page(_counters(_LEAPS - 1)),
             "fractions below a nanosecond": _page(_counters(1e-320)),
             "numbers that are slow to read": _page(
-                _counters("5" * (MOST_NUMBER - 5) + f"e-{MOST_NUMBER}"), _ENGINES
+                _counters("5" * (MAX_NUMBER_CHARACTERS - 5) + f"e-{MAX_NUMBER_CHARACTERS}"), _ENGINES
             ),
             "tokens without drafts": _page({**_counters(_MOST), _DRAFTS: 0}),
             "drafts without tokens": _page({**_counters(0), _DRAFTS: _MOST}),
         },
         beyond={
-            "value": _page(_counters(MOST_COUNT)),
+            "value": _page(_counters(MAX_COUNT)),
             "sign": _page({_DRAFTS: -1}),
             "number": _page({_DRAFTS: "NaN"}),
-            "characters of a number": _page({_DRAFTS: "5" * MOST_NUMBER + "e-512"}),
+            "characters of a number": _page({_DRAFTS: "5" * MAX_NUMBER_CHARACTERS + "e-512"}),
             "infinity": _page({_DRAFTS: "+Inf"}),
             "sum": _page({_DRAFTS: _MOST, f'{_DRAFTS} ,pod="1"': _MOST}),
-            "draft positions": _page({f'{_POSITION} ,position="{MOST_POSITIONS}"': 1}),
-            "draft positions of all engines": _page(
-                _positions(1), MOST_POSITIONS_TOGETHER // MOST_POSITIONS + 1
-            ),
-            "engines": _page({_DRAFTS: 1}, MOST_ENGINES + 1),
+            "draft positions": _page({f'{_POSITION} ,position="{MAX_POSITIONS}"': 1}),
+            "draft positions of all engines": _page(_positions(1), MAX_POSITIONS_TOTAL // MAX_POSITIONS + 1),
+            "engines": _page({_DRAFTS: 1}, MAX_ENGINES + 1),
         },
     ),
     Row(
@@ -177,8 +176,8 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="a model server",
         bytes="`poll.max_body` for the page",
-        items=f"{MOST_SERIES:,} samples; 0 to {MOST_REQUESTS:,.0f} requests, shares from 0 to 1, lengths from 0 to "
-        f"{GAUGES[Gauge.REPORTED_ACCEPTANCE_LENGTH].most:.0f}",
+        items=f"{MAX_SERIES:,} samples; 0 to {MAX_REQUESTS:,.0f} requests, shares from 0 to 1, lengths from 0 to "
+        f"{GAUGES[Gauge.REPORTED_ACCEPTANCE_LENGTH].max_value:.0f}",
         time=f"slices of {SLICE} samples",
         addresses="nothing",
         beyond_bounds="the gauge is absent; the counters of the page are used, and nothing is logged",
@@ -201,8 +200,8 @@ ROWS: tuple[Row, ...] = (
         kind="socket",
         controlled_by="a model server",
         bytes="`poll.max_body` for the page",
-        items=f"{MOST_SERIES:,} samples; bounds from 0 to {MOST_SECONDS:.0e} s or +Inf, counts below "
-        f"2^{MOST_COUNT.bit_length() - 1}",
+        items=f"{MAX_SERIES:,} samples; bounds from 0 to {MAX_SECONDS:.0e} s or +Inf, counts below "
+        f"2^{MAX_COUNT.bit_length() - 1}",
         time=f"slices of {SLICE} samples; read every `poll.histogram_interval`",
         addresses="nothing",
         beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. Counts that are not "
@@ -212,19 +211,19 @@ ROWS: tuple[Row, ...] = (
             "every bucket at the most": _page(_buckets(_MOST, _BOUNDS)),
             "every bucket at the most, of many engines": _page(_buckets(_MOST, _BOUNDS), _ENGINES // 2),
             "bounds that are hardly a number": _page(
-                _buckets(1000, (0, 5e-324, 1e-320, MOST_SECONDS, "+Inf"))
+                _buckets(1000, (0, 5e-324, 1e-320, MAX_SECONDS, "+Inf"))
             ),
             "counts that are not cumulative": _page(
                 {**_buckets(_MOST, (0.1,)), **_buckets(0, (1,)), **_buckets(1, ("+Inf",))}
             ),
         },
         beyond={
-            "bound": _page(_buckets(1, (2 * MOST_SECONDS, "+Inf"))),
+            "bound": _page(_buckets(1, (2 * MAX_SECONDS, "+Inf"))),
             "sign of the bound": _page(_buckets(1, (-1, "+Inf"))),
             "infinity of the bound": _page(_buckets(1, ("-Inf", "+Inf"))),
             "number in the bound": _page(_buckets(1, ("NaN", "+Inf"))),
             "length of the bound": _page(_buckets(1, ("9" * 400, "-1"))),
-            "count": _page(_buckets(MOST_COUNT, (1, "+Inf"))),
+            "count": _page(_buckets(MAX_COUNT, (1, "+Inf"))),
         },
     ),
 )

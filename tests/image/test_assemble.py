@@ -22,13 +22,13 @@ def tree(tmp_path):
     return tmp_path / "tree"
 
 
-def test_libraries_that_an_extension_loads_are_found(tree):
+def test_libraries_of_an_extension_are_found(tree):
     names = {path.name for path in assemble.needed_libraries([tree])}
     assert "libc.so.6" in names
     assert any(name.startswith("libffi.so") for name in names)
 
 
-def test_the_library_that_ends_threads_comes_along_though_no_file_names_it(tree):
+def test_the_library_that_ends_threads_is_copied_though_no_file_names_it(tree):
     assert "libgcc_s.so.1" in {path.name for path in assemble.needed_libraries([tree])}
 
 
@@ -37,10 +37,10 @@ def test_libraries_inside_a_tree_are_not_copied_again(tree, monkeypatch):
     assert list(assemble.needed_libraries([tree])) == [Path("/lib/other.so")]
 
 
-def test_a_library_that_is_missing_stops_the_build(tmp_path):
+def test_a_missing_library_stops_the_build(tmp_path):
     copy = tmp_path / "module.so"
-    copy.write_bytes(EXTENSION.read_bytes().replace(b"libffi.so.", b"nobody.so."))
-    with pytest.raises(FileNotFoundError, match="nobody"):
+    copy.write_bytes(EXTENSION.read_bytes().replace(b"libffi.so.", b"absent.so."))
+    with pytest.raises(FileNotFoundError, match="absent"):
         list(assemble.loaded_by(copy))
 
 
@@ -51,7 +51,7 @@ def test_directories_are_links_where_they_are_here(tmp_path):
     assert (tmp_path / "lib").resolve().is_relative_to(tmp_path)
 
 
-def test_the_interpreter_comes_without_what_only_developers_use(tmp_path):
+def test_the_interpreter_is_copied_without_developer_files(tmp_path):
     assemble.copy_interpreter(tmp_path)
     prefix = tmp_path / Path(sys.base_prefix).relative_to("/")
     assert (prefix / "bin" / "python3").resolve().is_file()

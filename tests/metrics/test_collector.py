@@ -30,7 +30,7 @@ from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poller import Polled
+from spec_decode_exporter.scrape.poll.poll_record import Polled
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"

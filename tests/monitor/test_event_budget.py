@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.monitor.event_budget import BURST, EVERY, SAID_AGAIN, EventBudget
+from spec_decode_exporter.monitor.event_budget import BURST, EVERY, REPEATED_AFTER, EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
 
 RESET = Event("engine_reset", {"cause": "decrease"})
@@ -43,12 +43,12 @@ async def test_afterwards_events_come_at_a_rate_and_the_omission_is_repeated_eve
     for _ in range(BURST):
         budget.record(RESET, clock.wall(), "a")
     before = len(words(log))
-    for _ in range(int(2 * SAID_AGAIN)):
+    for _ in range(int(2 * REPEATED_AFTER)):
         await clock.advance(1, turns=0)
         for _ in range(256):
             budget.record(RESET, clock.wall(), "a")
     found = words(log)[before:]
-    assert found.count("engine_reset") == pytest.approx(2 * SAID_AGAIN / EVERY, abs=1)
+    assert found.count("engine_reset") == pytest.approx(2 * REPEATED_AFTER / EVERY, abs=1)
     assert found.count("events_omitted") == 2
 
 

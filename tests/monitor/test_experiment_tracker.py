@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.experiments.faster_method import faster_metho
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Known, Ledger
+from spec_decode_exporter.window.ledger import Ledger, PublishedValues
 from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, TIME, member, second_of, times, window_of
 
 SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO}
@@ -56,7 +56,7 @@ def test_a_comparison_of_incomparable_arms_ends_it_at_once():
 
 def test_equal_arms_hardly_ever_have_a_winner_with_repeated_comparisons():
     """Twenty hours of two arms that are the same, looked at once a minute."""
-    known = Known(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
+    known = PublishedValues(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
 
     def hour(seed):
         random, tracker = Random(seed), ExperimentTracker(SETTINGS)

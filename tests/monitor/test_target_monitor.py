@@ -16,13 +16,13 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_engines import FORGOTTEN_AFTER
 from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, TargetMonitor
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_ENGINES,
-    MOST_NAME,
-    MOST_NAMES_TOGETHER,
-    MOST_POSITIONS,
+    MAX_ENGINES,
+    MAX_NAME,
+    MAX_NAMES_TOTAL,
+    MAX_POSITIONS,
 )
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import REASONS, PollError, StatusError
@@ -51,8 +51,8 @@ class Server:
         if self.failure:
             raise self.failure
         if "metrics" not in url:
-            return Answer(b'{"version":"0.32.0"}', "application/json", 0.001)
-        return Answer(self.page().encode(), "text/plain", 0.001)
+            return HttpResponse(b'{"version":"0.32.0"}', "application/json", 0.001)
+        return HttpResponse(self.page().encode(), "text/plain", 0.001)
 
     async def close(self):
         self.closed += 1
@@ -236,19 +236,17 @@ async def test_a_server_that_invents_engines_costs_no_more_than_the_most_that_ar
     watch, clock, server
 ):
     for batch in range(3):
-        server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES)}
+        server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MAX_ENGINES)}
         await polls(watch, clock, 1)
         await clock.advance(1)
     assert {number.split("-")[0] for _, number in findings(watch, clock)} == {"2"}
-    assert len(findings(watch, clock)) == MOST_ENGINES
+    assert len(findings(watch, clock)) == MAX_ENGINES
 
 
 async def test_a_server_that_invents_long_names_has_them_forgotten_sooner(watch, clock, server):
-    most = MOST_NAMES_TOGETHER // MOST_NAME
+    most = MAX_NAMES_TOTAL // MAX_NAME
     for batch in range(4):
-        server.engines = {
-            (f"{batch}-{number:03}".ljust(MOST_NAME - 1, "m"), "0"): 0 for number in range(most)
-        }
+        server.engines = {(f"{batch}-{number:03}".ljust(MAX_NAME - 1, "m"), "0"): 0 for number in range(most)}
         await polls(watch, clock, 1)
         await clock.advance(1)
         assert len(findings(watch, clock)) == most
@@ -258,12 +256,12 @@ async def test_a_server_that_invents_long_names_has_them_forgotten_sooner(watch,
 async def test_engine_churn_is_logged_once_and_new_engines_are_not_logged(watch, clock, server):
     with capture_logs() as logs:
         for batch in range(4):
-            server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES // 2)}
+            server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MAX_ENGINES // 2)}
             await polls(watch, clock, 1)
     words = [log["event"] for log in logs]
-    assert words.count("engine_found") == 3 * (MOST_ENGINES // 2)
+    assert words.count("engine_found") == 3 * (MAX_ENGINES // 2)
     assert words.count("engines_forgotten") == 1
-    assert watch.status().engines_forgotten == MOST_ENGINES
+    assert watch.status().engines_forgotten == MAX_ENGINES
 
 
 async def test_a_page_of_many_engines_yields_to_the_event_loop(watch, clock, server, monkeypatch):
@@ -275,14 +273,14 @@ async def test_a_page_of_many_engines_yields_to_the_event_loop(watch, clock, ser
         return observe(engine, *arguments)
 
     monkeypatch.setattr(EngineMonitor, "observe", noted)
-    server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
+    server.engines = {("m", str(number)): 0 for number in range(MAX_ENGINES)}
     poll = asyncio.ensure_future(watch.poll())
     while not poll.done():
         order.append("other")
         await asyncio.sleep(0)
     slices = "".join("e" if each == "engine" else " " for each in order).split()
     assert max(map(len, slices)) == ENGINES_SLICE
-    assert len(slices) == MOST_ENGINES / ENGINES_SLICE
+    assert len(slices) == MAX_ENGINES / ENGINES_SLICE
 
 
 async def test_a_schedule_of_a_pod_that_is_not_used_is_logged_once(clock, server):
@@ -298,7 +296,7 @@ async def test_a_schedule_of_a_pod_that_is_not_used_is_logged_once(clock, server
 
 
 async def test_counters_that_restart_with_every_poll_do_not_fill_the_log(watch, clock, server):
-    server.engines = {("m", str(number)): 0 for number in range(MOST_ENGINES)}
+    server.engines = {("m", str(number)): 0 for number in range(MAX_ENGINES)}
     with capture_logs() as logs:
         for poll in range(20):
             server.created = clock.wall() + poll
@@ -310,7 +308,7 @@ async def test_counters_that_restart_with_every_poll_do_not_fill_the_log(watch, 
 async def test_engines_of_a_churning_server_have_no_event_when_gone(watch, clock, server):
     with capture_logs() as logs:
         for batch in range(4):
-            server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MOST_ENGINES // 2)}
+            server.engines = {("m", f"{batch}-{number}"): 0 for number in range(MAX_ENGINES // 2)}
             await polls(watch, clock, 1)
             await clock.advance(1)
         await clock.advance(30)
@@ -672,7 +670,7 @@ async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, s
     assert watch.status().engines_forgotten == 0
     words = [event.type for event in events.since().events]
     assert words.count("engines_not_watched") == 1
-    capacity.most = 5
+    capacity.limit = 5
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert len(findings(watch, clock)) == 5
@@ -714,7 +712,7 @@ async def test_engines_with_alternating_positions_are_limited_as_at_once(clock, 
         await polls(watch, clock, 1)
         await clock.advance(1)
         known = [len(found.totals.positions) for found in findings(watch, clock).values()]
-        assert known.count(MOST_POSITIONS) in {1, 2, 3, 4}
+        assert known.count(MAX_POSITIONS) in {1, 2, 3, 4}
     assert watch.status().up
 
 
@@ -723,17 +721,17 @@ async def test_an_engine_with_many_draft_tokens_takes_more_places(clock, server)
     server.engines = {("m", str(number)): 0 for number in range(10)}
     await polls(watch, clock, 2)
     assert len(findings(watch, clock)) == 10
-    server.draft_tokens = 10 * MOST_POSITIONS
+    server.draft_tokens = 10 * MAX_POSITIONS
     await clock.advance(1)
     await polls(watch, clock, 2)
-    assert [found.tokens for found in findings(watch, clock).values()] == [MOST_POSITIONS] * 2
+    assert [found.tokens for found in findings(watch, clock).values()] == [MAX_POSITIONS] * 2
     assert watch.status().engines_not_watched == 8
 
 
 def positions_of(engine):
     """The lines of an engine's accepted tokens by position, of as many positions as there may be."""
     stem = f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{model_name="m",engine="{engine}",position='
-    return "\n".join(f'{stem}"{position}"}} 0' for position in range(MOST_POSITIONS))
+    return "\n".join(f'{stem}"{position}"}} 0' for position in range(MAX_POSITIONS))
 
 
 # Internal errors.

@@ -1,4 +1,4 @@
-"""What is known of metrics and labels, and every expression that is shipped."""
+"""Known metrics and labels, and all shipped expressions."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ import promql_parser
 import pytest
 import yaml
 
+from tests.every import every
+
 from .shipped import ROOT, alerts, needs
 
 PATH = ROOT / "config" / "alertmanager" / "alertmanager.yml"
@@ -84,7 +86,7 @@ def test_alertmanager_reads_it():
         (named("ExporterAbsent", A), named("ExporterDown", {**EXPORTER, **A, "namespace": "inference"})),
     ],
 )  # fmt: skip
-def test_a_cause_silences_what_follows_from_it(source, target):
+def test_a_cause_inhibits_its_consequences(source, target):
     assert silences(source, target)
     assert not silences(target, source)
 
@@ -109,7 +111,7 @@ def test_a_cause_silences_what_follows_from_it(source, target):
         (named("ExporterAbsent", A), named("ExporterDown", {**EXPORTER, "cluster": "b"})),
     ],
 )  # fmt: skip
-def test_what_has_a_cause_of_its_own_is_told(source, target):
+def test_an_alert_with_its_own_cause_is_not_inhibited(source, target):
     assert not silences(source, target)
 
 
@@ -134,7 +136,7 @@ def test_nothing_is_silenced_by_its_like_elsewhere(source, target, label):
     assert not silences({**source, label: "a"}, {**target, label: "b"})
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@every(sorted(NAMES))
 def test_no_alert_silences_itself(name):
     assert not silences({"alertname": name, **ENGINE}, {"alertname": name, **ENGINE})
 
@@ -168,8 +170,8 @@ def test_every_alert_that_is_named_exists():
     assert [one for one in plain | listed if not any(re.fullmatch(one, name) for name in NAMES)] == []
 
 
-def test_a_model_that_dropped_is_told_for_longer_than_the_drops_of_its_engines():
-    """Or the end of the one is told as the beginning of the others."""
+def test_a_model_drop_fires_longer_than_the_drops_of_its_engines():
+    """Otherwise the end of the one looks like the beginning of the others."""
     last = {
         alert["alert"]: promql_parser.parse_duration(alert["keep_firing_for"])
         for alert in alerts()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import promql_parser
-import pytest
+
+from tests.every import every
 
 from .shipped import SETTINGS, alerts, nodes
 
@@ -18,7 +19,7 @@ DASHBOARDS = {
     "spec-decode-exporter",
 }
 
-each = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+each = every(ALERTS, lambda alert: alert["alert"])
 
 
 def test_names_are_unique_and_begin_alike():

@@ -1,4 +1,4 @@
-"""How series of the tests are written down for promtool."""
+"""Notation of the series of promtool tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is committed is what the generator writes, and everything in the settings does something."""
+"""The committed files are current, and every setting has an effect."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from config.prometheus.generate.alerts import ALERTS
 from config.prometheus.generate.cases import ALERT_CASES
 from config.prometheus.generate.rule import expression
 from config.prometheus.generate.settings import filled, load, names_in
+from tests.every import every
 
 from .shipped import PROMETHEUS, SETTINGS
 
 FILES = dict(written())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@every(FILES, lambda path: path.name)
 def test_the_committed_file_is_current(path):
     assert path.read_text(encoding="utf-8") == FILES[path], "run `python -m config.prometheus.generate`"
 
@@ -30,7 +31,7 @@ def test_every_alert_has_settings_and_no_setting_is_left_over():
     assert set(SETTINGS.alerts) == {alert.name for alert in ALERTS}
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+@every(ALERTS, lambda alert: alert.name)
 def test_every_threshold_is_used(alert):
     thresholds = set(SETTINGS.alerts[alert.name]) - {"severity", "for", "keep_firing_for"}
     assert thresholds <= names_in(alert.expr)
@@ -64,7 +65,7 @@ def test_another_scope_and_another_label_of_arms_reach_every_rule(tmp_path):
     assert "{arm" not in text
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+@every(ALERTS, lambda alert: alert.name)
 def test_every_alert_is_tested_for_firing_and_for_silence(alert):
     cases = [case for case in ALERT_CASES if case.alert == alert.name]
     assert {bool(case.fires) for case in cases} == {True, False}

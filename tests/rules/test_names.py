@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.every import every
+
 from .shipped import (
     CONFIGURED,
     PLACE,
@@ -44,8 +46,9 @@ def wrong_names(expression):
     yield from grouped(expression) - LABELS
 
 
-@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
-def test_every_metric_and_label_exists(where, expression):
+@every(EXPRESSIONS, ": ".join)
+def test_every_metric_and_label_exists(named):
+    _, expression = named
     assert list(wrong_names(expression)) == []
 
 
@@ -74,7 +77,7 @@ def test_no_record_is_made_twice():
 
 
 def test_no_ratio_is_of_a_gauge_over_a_window():
-    """Means of ratios weigh an idle engine like a busy one: rules go by the rate of counters.
+    """Means of ratios weight an idle engine like a busy one: rules use the rates of counters.
 
     That a position's ratio is there says that the position is drafted now; its value goes nowhere.
     """

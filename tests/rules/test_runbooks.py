@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import promql_parser
-import pytest
+
+from tests.every import every
 
 from .shipped import RUNBOOKS, alerts, queries_of
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")}
 
-each = pytest.mark.parametrize("name", sorted(PAGES))
+each = every(sorted(PAGES))
 
 
 def test_every_alert_has_one_and_none_is_left_over():

@@ -1,4 +1,4 @@
-"""A server that answers as a test says: well, badly, or not at all; and its TLS."""
+"""Server with responses of the test, valid or faulty, and its TLS certificates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @dataclass
 class FaultServer:
-    """A server on loopback that has every request answered by `respond`; counts what came."""
+    """Server on loopback: `respond` handles each request; it counts connections and requests."""
 
     respond: Streams
     port: int = 0
@@ -47,7 +47,7 @@ class FaultServer:
             await writer.wait_closed()
 
     def hang_up(self) -> None:
-        """Close every connection that is open."""
+        """Close all open connections."""
         for writer in self.open:
             writer.close()
 
@@ -67,7 +67,7 @@ async def _started(server: FaultServer, ssl):
 
 @pytest.fixture
 async def fault_server():
-    """Start servers that answer with the given bytes, or as the given function writes them."""
+    """Start servers that return the given bytes or call the given function."""
     async with AsyncExitStack() as stack:
 
         async def start(respond: Streams | bytes, *, host: str = "127.0.0.1", ssl=None) -> FaultServer:
@@ -84,7 +84,7 @@ async def fault_server():
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority, and a certificate of it for `localhost` and 127.0.0.1; and a key that is not of it."""
+    """Certificate authority, its certificate for `localhost` and 127.0.0.1, and an unrelated key."""
 
     authority: Path
     certificate: Path
@@ -94,7 +94,7 @@ class Certificates:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory) -> Certificates:
-    """Make keys and certificates that last as long as the tests; none is kept."""
+    """Make keys and certificates for the test session."""
     folder = tmp_path_factory.mktemp("certificates")
     found = Certificates(
         *(folder / name for name in ("ca.pem", "localhost.pem", "localhost.key", "other.key"))

@@ -31,14 +31,13 @@ from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.summary_log import Summaries
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.monitor.target_status import ExporterStatus
-from spec_decode_exporter.reports.observe.exit_status import exit_status
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
-from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT
+from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
 from spec_decode_exporter.views.event_view import event_view
@@ -49,10 +48,10 @@ from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.views.target_view import target_view
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
 
-MOST = MOST_COUNT - 1
+MOST = MAX_COUNT - 1
 FAILURES = {
     "analysis_failed",
     "internal_error",
@@ -166,7 +165,7 @@ class Script:
     async def get(self, url, *, max_body=None):
         if "metrics" not in url:
             raise PollError("refused", "not here")
-        return Answer(self.pages[self.place], "text/plain", 0.0)
+        return HttpResponse(self.pages[self.place], "text/plain", 0.0)
 
     async def close(self):
         """Close nothing."""
@@ -236,11 +235,11 @@ class Chain:
         _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
         for group in grouped(taken.engines, ["model_name"]):
             _check_json(group_view(*group).model_dump_json())
-        histories = self.overview.api().histories()
+        histories = self.overview.histories()
         for labels, window in histories.engines:
             for step in (1.0, 10.0):
                 _check_json(history_view(labels, window, histories.offset, step).model_dump_json())
-        for target in self.overview.api().targets():
+        for target in self.overview.targets():
             _check_json(target.model_dump_json())
         for event in self.events.since().events:
             _check_json(event_view(event).model_dump_json())
@@ -250,7 +249,7 @@ class Chain:
         windows = [findings.windows[-1] for _, findings in taken.engines if findings.windows]
         if windows:
             found = [findings.latencies for _, findings in taken.engines if findings.windows]
-            _check_json(measure(together(windows), added(found)).model_dump_json())
+            _check_json(measure(merge_windows(windows), added(found)).model_dump_json())
         for views in lists(taken.requests, self.errors).values():
             for view in views:
                 _check_json(view.model_dump_json())
@@ -277,7 +276,7 @@ class Chain:
             events=tuple(map(event_view, self.events.since().events)),
         )
         _check_json(seen.model_dump_json())
-        exit_status(seen)
+        observation_status(seen)
         _check_json(json_report(seen))
         text = text_report(report(seen), Paint())
         assert "internal error" not in text

@@ -186,10 +186,10 @@ INJECTIONS = {
         "spec_decode_exporter.web.api.responses.experiment_view", lambda name, *_: name == "bad"
     ),
     "requests: summing up a group": failing(
-        "spec_decode_exporter.requests.window_findings._group", lambda group: bad_key(group[0])
+        "spec_decode_exporter.requests.window_findings._group", lambda group, **_: bad_key(group[0])
     ),
     "requests: the sums of a group": failing(
-        "spec_decode_exporter.requests.since_start.SinceStart.totals", bad_object
+        "spec_decode_exporter.requests.group_totals.RunningTotals.snapshot", bad_object
     ),
     "requests: a model": failing(
         "spec_decode_exporter.requests.window_findings.model_findings", lambda name, *_: name == "bad"
@@ -199,10 +199,11 @@ INJECTIONS = {
     ),
     "requests: a group's row": failing("spec_decode_exporter.web.page.request_panel._row", bad_key),
     "requests: a model's section": failing(
-        "spec_decode_exporter.web.page.request_panel._heaps", lambda model, _: model.model_name == "bad"
+        "spec_decode_exporter.web.page.request_panel._distribution",
+        lambda model, _: model.model_name == "bad",
     ),
     "requests: events": failing(
-        "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.tell", lambda *_: True
+        "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.emit", lambda *_: True
     ),
 }
 SENT = [
@@ -253,7 +254,7 @@ async def running(tmp_path, clock, network):
             running = Running(service, logs)
             await running.ask("/api/v1/requests", "POST", json=SENT)
             groups = service._receiver._store._groups.items()
-            BAD_OBJECTS.update(group.since_start for key, group in groups if key.request_type == "bad")
+            BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
             BAD_OBJECTS.update(watches[-1]._engines.monitors.values())
             yield running

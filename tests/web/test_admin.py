@@ -41,15 +41,15 @@ async def test_a_reload_is_done_before_it_is_answered(client_of, method):
     assert done == ["read"]
 
 
-async def test_a_reload_that_fails_says_where_the_mistake_is(client_of):
+async def test_a_failed_reload_reports_the_position_of_the_error(client_of):
     client = await client_of(reload=reload_badly)
     answer = await client.post("/-/reload")
     assert answer.status == 500
     assert "exporter.yml:3" in await answer.text()
-    assert "the old one stays" in await answer.text()
+    assert "the previous one stays active" in await answer.text()
 
 
-async def test_without_the_lifecycle_api_nobody_may_reload(client_of):
+async def test_without_the_lifecycle_api_reload_is_forbidden(client_of):
     client = await client_of(reload=None)
     answer = await client.post("/-/reload")
     assert answer.status == 403
@@ -64,7 +64,7 @@ async def test_reading_does_not_reload(client_of, method):
     assert answer.headers["Allow"] == "POST,PUT"
 
 
-async def test_the_configuration_is_shown_as_text(client_of):
+async def test_the_configuration_is_plain_text(client_of):
     client = await client_of(config_text=lambda: "targets:\n- url: http://<b>/\n")
     answer = await client.get("/config")
     assert answer.content_type == "text/plain"

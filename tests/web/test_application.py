@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.scrape.http.client import AGENT
+from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
 
 CONTENT_TYPES = {format_.content_type for format_ in Format}
@@ -24,7 +24,7 @@ class Broken:
 
 @pytest.fixture
 async def client_of(aiohttp_client):
-    """A function that gives a client of an application; it undoes no encoding."""
+    """Return a function that returns a client of an application; it does not decompress."""
 
     async def make(state):
         return await aiohttp_client(
@@ -34,7 +34,7 @@ async def client_of(aiohttp_client):
     return make
 
 
-async def test_the_page_comes_in_the_format_asked_for(client_of, make_state):
+async def test_the_accept_header_selects_the_format(client_of, make_state):
     client = await client_of(make_state())
     answer = await client.get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
     assert answer.status == 200
@@ -42,7 +42,7 @@ async def test_the_page_comes_in_the_format_asked_for(client_of, make_state):
     assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]
 
 
-async def test_without_any_header_the_page_is_plain_text(client_of, make_state):
+async def test_without_an_accept_header_the_metrics_are_plain_text(client_of, make_state):
     client = await client_of(make_state(series=100))
     answer = await client.get("/metrics")
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -50,14 +50,14 @@ async def test_without_any_header_the_page_is_plain_text(client_of, make_state):
     assert (await answer.text()).startswith("# HELP spec_decode_gauge")
 
 
-async def test_a_header_in_two_lines_is_one_header(client_of, make_state):
+async def test_a_repeated_header_is_joined(client_of, make_state):
     client = await client_of(make_state())
     headers = [("Accept", "text/plain;q=0.1"), ("Accept", "application/openmetrics-text;q=0.2")]
     answer = await client.get("/metrics", headers=headers)
     assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
 
 
-async def test_the_page_is_compressed_for_those_who_take_it(client_of, make_state):
+async def test_the_metrics_are_compressed_if_the_client_accepts_gzip(client_of, make_state):
     client = await client_of(make_state(series=100))
     answer = await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip"
@@ -66,12 +66,12 @@ async def test_the_page_is_compressed_for_those_who_take_it(client_of, make_stat
     assert "Content-Encoding" not in refused.headers
 
 
-async def test_caches_are_told_what_the_page_depends_on(client_of, make_state):
+async def test_vary_lists_the_negotiated_headers(client_of, make_state):
     client = await client_of(make_state())
     assert (await client.get("/metrics")).headers["Vary"] == "Accept, Accept-Encoding"
 
 
-async def test_head_says_what_get_would(client_of, make_state):
+async def test_head_has_the_headers_of_get(client_of, make_state):
     client = await client_of(make_state())
     head, get = await client.head("/metrics"), await client.get("/metrics")
     assert await head.read() == b""
@@ -79,14 +79,14 @@ async def test_head_says_what_get_would(client_of, make_state):
     assert head.headers["Content-Type"] == get.headers["Content-Type"]
 
 
-async def test_another_telemetry_path_takes_the_place_of_metrics(client_of, make_state):
+async def test_the_telemetry_path_replaces_metrics(client_of, make_state):
     client = await client_of(make_state(telemetry_path="/spec-decode/metrics"))
     assert (await client.get("/spec-decode/metrics")).status == 200
     assert (await client.get("/metrics")).status == 404
     assert 'href="./spec-decode/metrics"' in await (await client.get("/")).text()
 
 
-async def test_a_failing_collector_leaves_the_rest_of_the_page(client_of, make_state):
+async def test_a_failing_collector_omits_only_its_metrics(client_of, make_state):
     state = make_state()
     client = await client_of(make_state(collectors=[Broken(), *state.collectors]))
     with capture_logs():
@@ -96,7 +96,7 @@ async def test_a_failing_collector_leaves_the_rest_of_the_page(client_of, make_s
 
 
 async def ask_raw(state, header):
-    """Send a header as it is, which no proper client would, and return status and content type."""
+    """Send a raw header, and return status and content type."""
     async with TestServer(create_app(state)) as server:
         reader, writer = await asyncio.open_connection(server.host, server.port)
         lines = [b"GET /metrics HTTP/1.1", b"Host: x", b"Connection: close"]
@@ -114,7 +114,7 @@ PRINTABLE = st.integers(0x20, 0xFF).filter(lambda byte: byte != 0x7F)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(header=st.lists(PRINTABLE).map(bytes))
-def test_any_accept_header_gets_a_page_of_a_known_type(make_state, header):
+def test_any_accept_header_gets_a_known_content_type(make_state, header):
     status, content_type, encoding = asyncio.run(ask_raw(make_state(series=50), header))
     assert status == "200"
     assert content_type in CONTENT_TYPES
@@ -148,7 +148,7 @@ EVERYWHERE = {
         ("GET", "/-/reload", 405),
     ],
 )
-async def test_every_answer_carries_the_security_headers(client_of, make_state, method, path, status):
+async def test_every_response_has_the_security_headers(client_of, make_state, method, path, status):
     client = await client_of(make_state())
     answer = await client.request(method, path)
     assert answer.status == status
@@ -158,9 +158,9 @@ async def test_every_answer_carries_the_security_headers(client_of, make_state, 
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/history", "/-/healthy"])
-async def test_a_poll_of_an_exporter_is_rejected_before_anything_is_made_for_it(client_of, make_state, path):
+async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client_of, make_state, path):
     client = await client_of(make_state())
-    answer = await client.get(path, headers={"User-Agent": f"{AGENT}1.2.3"})
+    answer = await client.get(path, headers={"User-Agent": f"{USER_AGENT_PREFIX}1.2.3"})
     assert answer.status == 400
     assert "model server" in await answer.text()
 
@@ -180,20 +180,22 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     with capture_logs() as logs:
         answer = await client.get("/")
     assert answer.status == 500
-    assert await answer.text() == "The exporter failed to answer; its log says why.\n"
+    assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
 
 
 @pytest.mark.parametrize("path", ["/", "/config", "/-/healthy", "/-/mine", "/static/metrics"])
-def test_a_telemetry_path_of_another_page_is_refused(make_state, path):
-    with pytest.raises(ValueError, match=r"is that of another page .* choose another --web\.telemetry-path"):
+def test_a_telemetry_path_of_another_page_is_rejected(make_state, path):
+    with pytest.raises(
+        ValueError, match=r"is the path of another page .* choose another --web\.telemetry-path"
+    ):
         create_app(make_state(telemetry_path=path))
 
 
 @pytest.mark.parametrize(
     "path", ["", "metrics", "/{name}", "/me trics", "/metrics?x=1", "/metrics#x", "/méts"]
 )
-def test_a_telemetry_path_that_cannot_be_served_is_refused(make_state, path):
+def test_an_invalid_telemetry_path_is_rejected(make_state, path):
     with pytest.raises(ValueError, match=r"must begin with / .* choose another --web\.telemetry-path"):
         create_app(make_state(telemetry_path=path))

@@ -17,7 +17,7 @@ OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
 
 
 class Counted(Exposition):
-    """An exposition that counts the pages that it renders."""
+    """An exposition that counts its renderings."""
 
     def __init__(self, series=1):
         super().__init__([Gauges(series)])
@@ -39,7 +39,7 @@ class Transport:
 
 @pytest.fixture
 def client_of(aiohttp_client, make_state):
-    """A function that gives a client of an application that renders with ``exposition``."""
+    """Return a function that returns a client of an application with ``exposition``."""
 
     async def make(exposition, numbers=(1,)):
         remaining = list(numbers)
@@ -70,8 +70,8 @@ async def test_a_new_snapshot_is_rendered_again(client_of):
     assert len(exposition.rendered) == 2
 
 
-async def test_who_asked_before_a_newer_snapshot_was_rendered_gets_the_newer_one():
-    """Those who wait for one rendering after the other must not each have theirs made."""
+async def test_a_request_that_waits_gets_the_newer_snapshot():
+    """Requests that wait for successive renderings must share the newest one."""
     exposition = Counted()
     shared = SharedPage(exposition)
     for snapshot in (1, 2, 1, 2, 1):
@@ -79,7 +79,7 @@ async def test_who_asked_before_a_newer_snapshot_was_rendered_gets_the_newer_one
     assert len(exposition.rendered) == 2
 
 
-async def test_a_compressed_page_is_made_once_of_the_plain_one(client_of):
+async def test_a_compressed_page_is_made_once_from_the_plain_one(client_of):
     exposition = Counted(series=500)
     client = await client_of(exposition)
     plain = await (await client.get("/metrics")).read()
@@ -89,7 +89,7 @@ async def test_a_compressed_page_is_made_once_of_the_plain_one(client_of):
     assert len(exposition.rendered) == 1
 
 
-async def test_formats_are_rendered_apart_unless_they_have_the_same_bytes(client_of):
+async def test_formats_share_a_rendering_only_if_their_bytes_are_equal(client_of):
     exposition = Counted()
     client = await client_of(exposition)
     await client.get("/metrics", headers=OPENMETRICS)
@@ -99,14 +99,14 @@ async def test_formats_are_rendered_apart_unless_they_have_the_same_bytes(client
     assert exposition.rendered == [Format.OPENMETRICS_1_0_0, Format.TEXT_0_0_4]
 
 
-async def test_a_rendering_is_not_kept_beyond_its_time(monkeypatch, until):
+async def test_a_rendering_expires(monkeypatch, until):
     monkeypatch.setattr(module, "SHARED_SECONDS", 0)
     shared = SharedPage(Counted())
     await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)
     await until(lambda: not shared.alive)
 
 
-async def test_a_rendering_that_fails_is_made_for_the_next_request():
+async def test_a_failed_rendering_is_repeated_for_the_next_request():
     exposition = Counted()
     render, failing = exposition.render, [ValueError("once")]
 
@@ -123,10 +123,10 @@ async def test_a_rendering_that_fails_is_made_for_the_next_request():
     assert (await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)).size
 
 
-async def test_of_many_renderings_that_nobody_reads_to_the_end_the_oldest_ends():
-    """A client that asks in each second and reads slowly holds no more than the limit."""
+async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
+    """A slow client with a request every second takes at most the limit."""
     size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
-    shared = SharedPage(Counted(), most_bytes=3 * size)
+    shared = SharedPage(Counted(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
         for snapshot in range(6):
@@ -137,9 +137,9 @@ async def test_of_many_renderings_that_nobody_reads_to_the_end_the_oldest_ends()
     assert [each.aborted for each in transports] == [True, True, True, False, False, False]
 
 
-async def test_renderings_that_are_read_take_no_place():
+async def test_renderings_that_were_read_do_not_count_towards_the_limit():
     size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
-    shared = SharedPage(Counted(), most_bytes=3 * size)
+    shared = SharedPage(Counted(), max_bytes=3 * size)
     slow = Transport()
     with (await shared.rendering(0, Format.TEXT_0_0_4, gzip=False)).read_by(slow):
         for snapshot in range(1, 20):
@@ -148,7 +148,7 @@ async def test_renderings_that_are_read_take_no_place():
     assert not slow.aborted
 
 
-async def test_who_does_not_read_in_time_is_hung_up_on(client_of, monkeypatch):
+async def test_a_client_that_does_not_read_in_time_is_disconnected(client_of, monkeypatch):
     monkeypatch.setattr(module, "SEND_SECONDS", 0)
     client = await client_of(Counted(series=200_000))
     with pytest.raises(Exception, match=r"(?i)disconnected|payload|reset"):
@@ -156,7 +156,7 @@ async def test_who_does_not_read_in_time_is_hung_up_on(client_of, monkeypatch):
 
 
 @pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "gzip"}, OPENMETRICS])
-async def test_a_large_page_arrives_whole(client_of, headers):
+async def test_a_large_page_is_complete(client_of, headers):
     exposition = Counted(series=20_000)
     client = await client_of(exposition)
     answer = await client.get("/metrics", headers=headers)

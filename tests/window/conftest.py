@@ -1,4 +1,4 @@
-"""An engine's history, fed by hand."""
+"""History of an engine with samples of the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WALL = 1_790_000_000.0
 
 
 class Fed:
-    """A history and the moment of its newest poll; the clocks run alike."""
+    """History with the time of its newest poll; both clocks run at the same rate."""
 
     def __init__(self, longest=300.0, interval=1.0, *, late_steps=False) -> None:
         self.history = EngineHistory(longest, late_steps=late_steps)
@@ -19,7 +19,7 @@ class Fed:
         self.moment = 0.0
 
     def poll(self, sample, after=None, *, wall=None):
-        """Feed a sample that was read ``after`` seconds, by default an interval after the one before."""
+        """Add a sample ``after`` seconds, by default an interval, after the previous one."""
         self.moment += self.interval if after is None else after
         return self.history.observe(
             sample, self.moment, WALL + self.moment if wall is None else wall, self.interval
@@ -36,5 +36,5 @@ def fed():
 
 @pytest.fixture(scope="session")
 def at():
-    """Unix time of a moment."""
+    """Return the Unix time of a moment."""
     return lambda moment: WALL + moment

@@ -1,4 +1,4 @@
-"""One engine's history: windows, totals, resets, K, and what is remembered of its processes."""
+"""History of one engine: windows, totals, resets, K and processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spec_decode_exporter.window.increments import Reset
 
 @pytest.fixture(scope="module", name="busy")
 def busy_fixture(make_sample):
-    """The sample of a server with K = 4 after so many drafts, of which each had 2 tokens accepted."""
+    """Return the sample of a server with K = 4 after a number of drafts, each with 2 accepted tokens."""
 
     def busy(drafts, *, created=None, positions=None, **more):
         shown = (drafts, drafts, 0, 0) if positions is None else positions
@@ -61,7 +61,7 @@ def test_a_late_poll_shifts_the_window_and_loses_nothing(fed, busy):
     assert (window.polls, window.seconds) == (30, pytest.approx(30.4))
 
 
-def test_a_window_that_filled_only_partly_says_so(fed, busy):
+def test_a_window_that_is_not_filled_is_partial(fed, busy):
     engine = fed()
     for second in range(15):
         engine.poll(busy(second))
@@ -190,7 +190,7 @@ class TestAlternatingServers:
         engine.poll(busy(3, created=at(-1)))
         assert engine.history.alternates
 
-    def test_even_many_servers_are_noticed(self, fed, busy, at):
+    def test_many_alternating_servers_are_detected(self, fed, busy, at):
         engine = fed()
         for round_ in range(2):
             for server in range(20):
@@ -231,7 +231,7 @@ class TestAlternatingServers:
 
 
 class TestNumberOfPositions:
-    """K changes only with a restart; then the windows start anew."""
+    """K changes only with a restart; then the windows are reset."""
 
     def test_another_k_after_a_restart_clears_the_windows(self, fed, make_sample, at):
         engine = fed()
@@ -347,14 +347,14 @@ class TestWhatIsShown:
         engine.history.keep(10.0)
         assert engine.window(10.0).polls == 10
 
-    def test_late_steps_are_not_told_on_windows_under_a_minute(self, fed, busy):
+    def test_late_steps_are_unknown_on_windows_under_a_minute(self, fed, busy):
         engine = fed(late_steps=True)
         for second in range(100):
             engine.poll(busy(second, decode_steps=second))
         assert engine.window(30.0)[Counter.DECODE_STEPS] is None
         assert engine.window(60.0)[Counter.DECODE_STEPS] == 60
 
-    def test_a_server_that_counts_tokens_tells_nothing_of_its_steps(self, fed, busy):
+    def test_the_steps_of_a_server_that_counts_tokens_are_unknown(self, fed, busy):
         engine = fed()
         sample = busy(
             1, decode_steps=1, latencies={Latency.DECODE_STEP: Buckets((1.0, float("inf")), (1, 1))}
@@ -369,7 +369,7 @@ class TestWhatIsShown:
         engine.poll(busy(0))  # a reset: it may be another version
         assert not engine.history.counts_tokens_as_steps
 
-    def test_how_long_a_process_was_watched_begins_with_it(self, fed, busy, at):
+    def test_process_seconds_begin_with_the_process(self, fed, busy, at):
         engine = fed()
         for second in range(10):
             engine.poll(busy(second, created=at(-100)))
@@ -388,7 +388,7 @@ class TestWhatIsShown:
 class TestSpeculationThatIsSwitched:
     """A restart without speculation, or with it again, is a restart with another K."""
 
-    def test_without_it_the_windows_begin_again(self, fed, busy, make_sample, at):
+    def test_a_restart_without_speculation_resets_the_windows(self, fed, busy, make_sample, at):
         engine = fed()
         for second in range(1, 6):
             engine.poll(busy(second, created=at(0), decode_steps=second))
@@ -397,7 +397,7 @@ class TestSpeculationThatIsSwitched:
         assert (window.polls, window[Counter.DECODE_STEPS], window[Counter.DRAFTS]) == (1, 7, None)
         assert window.positions == ()
 
-    def test_with_it_again_the_windows_begin_again(self, fed, busy, make_sample, at):
+    def test_a_restart_with_speculation_again_resets_the_windows(self, fed, busy, make_sample, at):
         engine = fed()
         for second in range(1, 6):
             engine.poll(make_sample(created=at(0), decode_steps=second))
@@ -422,12 +422,12 @@ class TestConfiguredTokens:
             engine.poll(busy(second, created=at(0)))
         return engine
 
-    def test_another_k_begins_the_windows_again(self, engine):
+    def test_another_configured_k_resets_the_windows(self, engine):
         assert engine.history.tokens == 6
         engine.history.configure_tokens(7)
-        assert (engine.history.beginnings, engine.window(30.0).polls) == (1, 0)
+        assert (engine.history.window_resets, engine.window(30.0).polls) == (1, 0)
 
-    def test_that_nobody_says_any_more_does_not(self, engine):
+    def test_a_removed_configured_k_does_not(self, engine):
         engine.history.configure_tokens(0)
         assert engine.history.tokens < 6
-        assert (engine.history.beginnings, engine.window(30.0).polls) == (0, 4)
+        assert (engine.history.window_resets, engine.window(30.0).polls) == (0, 4)

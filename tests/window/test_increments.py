@@ -1,4 +1,4 @@
-"""From one poll to the next: an increment, a reset, or both."""
+"""Increments and resets between two polls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WALL = 1_790_000_000.0
 
 
 def after(before, sample, *, moment=10.0, then=11.0):
-    """The step from one sample to another, a second later."""
+    """Return the step from one sample to another, a second later."""
     return step(first(before, moment, WALL + moment), sample, then, WALL + then)
 
 
@@ -29,19 +29,19 @@ def test_an_increment_is_the_difference_of_all_counters(make_sample):
     assert taken.increment.positions == (3, 2, 1, 0)
 
 
-def test_a_counter_that_falls_is_a_reset_and_nothing_is_added(make_sample):
+def test_a_counter_that_decreases_is_a_reset_and_nothing_is_added(make_sample):
     taken = after(make_sample(10, 40, 20), make_sample(9, 45, 22))
     assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
     assert taken.counts.counters[:3] == (9, 45, 22)
 
 
 @pytest.mark.parametrize("counter", [one.name.lower() for one in Counter])
-def test_any_counter_that_falls_is_a_reset(make_sample, counter):
+def test_any_counter_that_decreases_is_a_reset(make_sample, counter):
     before, now = make_sample(**{counter: 5}), make_sample(**{counter: 4})
     assert after(before, now).reset is Reset.DECREASE
 
 
-def test_a_position_that_falls_is_a_reset(make_sample):
+def test_a_position_that_decreases_is_a_reset(make_sample):
     taken = after(make_sample(10, 40, 9, positions=(5, 4)), make_sample(11, 44, 9, positions=(6, 3)))
     assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
 
@@ -72,7 +72,7 @@ def test_a_process_older_than_the_last_poll_is_another_server_and_a_starting_poi
 
 
 def test_a_process_created_in_the_future_is_a_starting_point(make_sample):
-    # The server's clock is ahead of ours: nobody can say when its counters began on ours.
+    # The server's clock is ahead: the start time on the exporter's clock is unknown.
     taken = after(make_sample(100, 400, 200, created=WALL), make_sample(5, 20, 8, created=WALL + 11.5))
     assert (taken.reset, taken.increment) == (Reset.RESTART, None)
 
@@ -123,7 +123,7 @@ def test_a_position_that_appears_is_no_reset(make_sample):
 
 
 class TestTornPages:
-    """D, T, A and the positions are raised one after the other while a page is rendered."""
+    """D, T, A and the positions increase one after the other while a page is rendered."""
 
     def test_accepted_tokens_a_little_ahead_of_their_drafts_are_no_reset(self, make_sample):
         taken = after(
@@ -151,7 +151,7 @@ class TestTornPages:
         now = make_sample(1000, 4000, 200, positions=(200, 0, 0, 0), running_requests=64.0)
         assert after(before, now).reset is None
 
-    def test_a_leap_that_no_counter_can_make_is_a_reset(self, make_sample):
+    def test_an_implausible_increment_is_a_reset(self, make_sample):
         leapt = make_sample(decode_nanoseconds=2**62, created=WALL + 10.5)
         taken = after(make_sample(decode_nanoseconds=0), leapt)
         assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
@@ -160,7 +160,7 @@ class TestTornPages:
 
 
 class TestNumberOfPositions:
-    """K is max(positions seen, ⌈T/D⌉), but a torn page adds no position."""
+    """K is max(positions, ⌈T/D⌉), but a torn page adds no position."""
 
     @pytest.mark.parametrize(
         ("drafts", "drafted", "positions", "tokens"),
@@ -171,7 +171,7 @@ class TestNumberOfPositions:
             (10, 35, (), 4),  # no position accepted yet: ⌈3.5⌉
             (10, 50, (), 5),
             (0, 4, (), 0),  # torn: the draft itself is not there yet
-            (200, 1000, (120, 60), 5),  # created one by one: T/D tells of the rest
+            (200, 1000, (120, 60), 5),  # created one by one: T/D includes the rest
             (1, 2**52, (), 128),  # a broken page must not make us draw up a vast list
             (20, 92, (16, 11, 6, 2), 4),  # torn by 3 drafts of 4 tokens: T/D = 4.6
             (5000, 20_012, (16, 11, 6, 2), 4),  # the same later, T/D = 4.0024

@@ -1,16 +1,16 @@
-"""Which increments a window holds, and what it says of them."""
+"""Increments in a window, and its sums."""
 
 from __future__ import annotations
 
 import pytest
 
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.scrape.page.sample_reader import MOST_REQUESTS
+from spec_decode_exporter.scrape.page.sample_reader import MAX_REQUESTS
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import NANO, Known, Ledger, Window
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.ledger import NANO, Ledger, PublishedValues, Window
+from spec_decode_exporter.window.merge import merge_windows
 
-ALL_KNOWN = Known((True,) * len(Counter), (True,) * 3, 2)
+ALL_KNOWN = PublishedValues((True,) * len(Counter), (True,) * 3, 2)
 
 
 def increment(begin, end, *, drafts=1, positions=(1, 0), gauges=(0.0, 0.0, 0.0)):
@@ -74,29 +74,29 @@ def test_under_half_its_length_or_three_increments_a_window_is_partial(seconds, 
     assert Window(30.0, seconds, polls, (), (), ()).partial is partial
 
 
-def test_what_an_engine_does_not_tell_is_none_and_not_0():
-    known = Known(tuple(one is not Counter.DECODE_STEPS for one in Counter), (True, False, True), 2)
+def test_a_value_that_the_engine_lacks_is_none_and_not_0():
+    known = PublishedValues(tuple(one is not Counter.DECODE_STEPS for one in Counter), (True, False, True), 2)
     window = ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known)
     assert window[Counter.DECODE_STEPS] is None
     assert window[Counter.DRAFTS] == 1
     assert window.gauges == (0.0, None, 0.0)
 
 
-def test_decode_steps_that_are_published_late_say_nothing_under_a_minute():
-    known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+def test_late_decode_steps_are_unknown_on_windows_under_a_minute():
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
     ledger = ledger_of(increment(0.0, 59.0))
-    for length, told in ((59.0, False), (60.0, True), (300.0, True)):
+    for length, is_known in ((59.0, False), (60.0, True), (300.0, True)):
         window = ledger.window(length, 1.0, 59.0, known)
-        assert (window[Counter.DECODE_STEPS] is not None) is told
-        assert (window[Counter.DECODE_NANOSECONDS] is not None) is told
+        assert (window[Counter.DECODE_STEPS] is not None) is is_known
+        assert (window[Counter.DECODE_NANOSECONDS] is not None) is is_known
         assert window[Counter.DRAFTS] == 1
 
 
-def test_decode_steps_that_are_published_late_say_nothing_on_a_long_window_that_only_begins_to_fill():
-    known = Known((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
-    for covered, told in ((30.0, False), (53.0, False), (55.0, True)):
+def test_late_decode_steps_are_unknown_on_a_long_window_that_is_not_filled():
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    for covered, is_known in ((30.0, False), (53.0, False), (55.0, True)):
         window = ledger_of(increment(0.0, covered)).window(300.0, 1.0, covered, known)
-        assert (window[Counter.DECODE_STEPS] is not None) is told
+        assert (window[Counter.DECODE_STEPS] is not None) is is_known
 
 
 def test_gauges_are_means_over_the_polls():
@@ -107,7 +107,7 @@ def test_gauges_are_means_over_the_polls():
 
 
 def test_sums_that_64_bits_do_not_hold_start_counts_and_times_together():
-    most = MOST_REQUESTS
+    most = MAX_REQUESTS
     ledger = ledger_of(
         *(increment(float(n), n + 1.0, gauges=(most, most, 1.0)) for n in range(9000)), longest=1e4
     )
@@ -121,13 +121,13 @@ def test_engines_whose_sums_have_more_than_64_bits_together_are_added_up():
     windows = [
         ledger_of(increment(0.0, 1.0, drafts=2**60)).window(300.0, 1.0, 1.0, ALL_KNOWN) for _ in range(9)
     ]
-    whole = together(windows)
+    whole = merge_windows(windows)
     assert whole[Counter.DECODE_STEPS] == 27 * 2**60
     assert whole.increments.counter(Counter.DECODE_STEPS) == [27 * 2**60]
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300])
-def test_a_gauge_that_no_server_can_mean_does_not_break_the_window(value):
+def test_an_implausible_gauge_does_not_break_the_window(value):
     ledger = ledger_of(increment(0.0, 1.0, gauges=(value, 0.0, 0.0)), increment(1.0, 2.0))
     assert ledger.window(30.0, 1.0, 2.0, ALL_KNOWN)[Counter.DRAFTS] == 2
 
@@ -143,7 +143,7 @@ def test_positions_that_are_not_there_again_after_a_restart_add_nothing():
 
 
 def test_every_position_up_to_k_is_there():
-    known = Known((True,) * len(Counter), (True,) * 3, 5)
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 5)
     assert ledger_of(increment(0.0, 1.0)).window(30.0, 1.0, 1.0, known).positions == (1, 0, 0, 0, 0)
 
 
@@ -167,7 +167,7 @@ def test_a_window_without_increments_has_none_to_read():
 
 @pytest.mark.parametrize("count", [1, 29, 30, 31, 59, 60, 61, 300])
 @pytest.mark.parametrize("most", [1, 30, 60])
-def test_neighbours_are_added_up_until_few_enough_remain(count, most):
+def test_neighbours_are_merged_down_to_the_maximum(count, most):
     ledger = ledger_of(*(increment(float(n), n + 1.0, drafts=n + 1) for n in range(count)))
     increments = ledger.window(300.0, 1.0, float(count), ALL_KNOWN).increments
     merged = increments.merged(most)

@@ -1,4 +1,4 @@
-"""Running totals: the sum over any stretch up to now is one subtraction."""
+"""Ring of running totals: each sum up to now is one subtraction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_sum_is_over_the_increments_that_begin_at_the_edge_or_later():
     assert total(ring, 2.0) == [100]
 
 
-def test_no_increment_begins_so_late():
+def test_a_window_after_the_last_increment_is_empty():
     assert len(rows_since(filled([[1], [2]]), 5.0)) == 1
 
 
@@ -55,7 +55,7 @@ def test_it_keeps_no_more_than_what_begins_within_its_length_and_a_margin():
     assert total(ring, 4990.0) == [10]
 
 
-def test_a_shorter_length_forgets_with_the_next_increment():
+def test_a_shorter_length_applies_with_the_next_increment():
     ring = filled([[1]] * 10)
     ring.keep = 3.0
     ring.add(10.0, 11.0, [[1]], 0.5)
@@ -68,17 +68,17 @@ def test_a_column_that_comes_later_was_0_before():
     assert total(ring, 1.0) == [2, 10, 7]
 
 
-def test_a_column_that_stays_away_adds_nothing():
+def test_a_missing_column_adds_nothing():
     assert total(filled([[1, 5], [1]]), 0.0) == [2, 5]
 
 
-def test_it_starts_again_before_totals_leave_64_bits():
+def test_totals_are_reset_before_they_exceed_64_bits():
     ring = filled([[2**61], [2**61], [2**61], [3]])
     # With the third they could leave them with the next one; it and what follows are kept, exactly.
     assert total(ring, 0.0) == [2**61 + 3]
 
 
-def test_cleared_it_has_nothing():
+def test_a_cleared_ring_is_empty():
     ring = filled([[1], [2]])
     ring.clear()
     assert len(ring) == 0
@@ -108,7 +108,7 @@ def test_totals_that_grow_without_end_lose_no_increment():
     assert len(rows_since(ring, 30.0)) == 11
 
 
-def test_a_sum_that_64_bits_cannot_hold_starts_the_ring_again():
+def test_a_sum_beyond_64_bits_resets_the_ring():
     ring = filled([[2**61]] * 9)
     assert len(rows_since(ring, 0.0)) < 9
     assert total(ring, 8.0) == [2**61]
@@ -177,20 +177,20 @@ def test_rows_hold_what_they_were_made_of_with_0_where_one_is_shorter(given_rows
 
 
 @given(st.lists(st.lists(st.integers(), min_size=2, max_size=2), min_size=1), st.data())
-def test_some_of_the_rows_are_had_by_their_places(given_rows, data):
+def test_rows_are_selected_by_their_places(given_rows, data):
     given_rows = [[value % 2**60 for value in row] for row in given_rows]
     places = data.draw(st.lists(st.integers(0, len(given_rows) - 1)))
     assert [list(row) for row in Rows.of(given_rows).at(places)] == [given_rows[place] for place in places]
 
 
-def test_rows_are_told_apart_from_a_row_that_there_is_not():
+def test_a_row_beyond_the_last_raises_an_error():
     rows = Rows.of([[1], [2]])
     assert list(rows[-1]) == [2]
     with pytest.raises(IndexError):
         rows[2]
 
 
-def test_what_was_asked_for_does_not_change_with_what_is_added():
+def test_earlier_views_do_not_change_with_later_increments():
     ring = filled([[1], [2]])
     rows = rows_since(ring, 0.0)
     ring.add(2.0, 3.0, [[4, 5]], 0.5)
@@ -198,7 +198,7 @@ def test_what_was_asked_for_does_not_change_with_what_is_added():
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=60), st.data())
-def test_rows_that_were_asked_for_never_change_whatever_follows(increments, data):
+def test_views_never_change(increments, data):
     ring, asked = Ring(8.0), []
     for second, increment in enumerate(increments):
         ring.add(float(second), second + 1.0, [increment], 0.5)
@@ -207,7 +207,7 @@ def test_rows_that_were_asked_for_never_change_whatever_follows(increments, data
     assert all([list(row) for row in rows] == then for rows, then in asked)
 
 
-def test_the_memory_of_forgotten_rows_is_given_back():
+def test_the_memory_of_removed_rows_is_released():
     ring = filled([[1, 2, 3]] * 5000)
     assert sum(map(len, blocks(ring))) <= 3 * (10 + 1 + 16)
 

@@ -1,7 +1,6 @@
-"""Windows and totals against a slow, straightforward model, over random lives of a server.
+"""Windows and totals compared with a slow, simple model, over random histories of a server.
 
-Time goes in eighths of a second, so that every sum of times is exact in binary and a disagreement is a
-defect, not a rounding.
+Times are multiples of an eighth of a second: sums are exact in binary, so every difference is a bug.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ INTERVAL = 1.0
 
 @dataclass
 class Server:
-    """A server as it would be: it counts drafts, and begins anew when it restarts."""
+    """Simulated server: it counts drafts, and its counters restart with it."""
 
     tokens: int
     created: float
@@ -53,7 +52,7 @@ class Server:
 
 @dataclass
 class Model:
-    """Keeps every increment for ever and adds up, for each window, those that belong."""
+    """Keep all increments; add up those of each window."""
 
     increments: list[tuple] = field(default_factory=list)  # begin, end, D, T, A, positions
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -150,7 +149,7 @@ def test_windows_and_totals_are_those_of_adding_up_one_by_one(make_sample, with_
             moment += value / 8
         elif event == "restart":
             moment += 0.125
-            # Without creation times a restart may go unseen; then nobody could tell another K either.
+            # Without creation times a restart may be undetected; then another K is undetected too.
             server = Server(value if with_creation else tokens, WALL + moment)
         elif event == "same restart":
             moment += 0.125
@@ -180,7 +179,7 @@ def test_windows_and_totals_are_those_of_adding_up_one_by_one(make_sample, with_
         max_size=30,
     )
 )
-def test_whatever_pages_say_our_counters_never_fall_and_nothing_is_raised(make_sample, pages):
+def test_exported_counters_never_decrease_whatever_the_pages(make_sample, pages):
     history = EngineHistory(30.0)
     earlier = history.totals()
     for second, (counters, positions, created, running) in enumerate(pages):

@@ -1,4 +1,4 @@
-"""What a test of rules is: series that were thought up by hand, and what must come of them."""
+"""Test case of rules: input series and the expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""Recording rules and alerts."""
 
 from __future__ import annotations
 

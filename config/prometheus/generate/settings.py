@@ -1,4 +1,4 @@
-"""What ``settings.yml`` says, and how it gets into the text of a rule."""
+"""Settings of ``settings.yml``, and their insertion into the texts of rules."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def common(self) -> Values:
-        """What the text of any rule may ask for."""
+        """Settings that every rule can use."""
         return {
             "short": self.short,
             "long": self.long,

@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values, always, covered, drafting
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.core.number_formats import fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Rule:
         values = self.condition(context) if self.precondition(context) else None
         if values is None:
             return None
-        return Finding(self.name, self.severity, values, self.text.format(**values))
+        return Finding(self.name, self.severity, values, fill(self.text, values))
 
 
 def _broken(name: FindingName, check: Check, text: str) -> Rule:
@@ -212,7 +213,7 @@ RULES = (
         Severity.INFO,
         drafting,
         cost.another_depth,
-        "{recommended_tokens:.0f} draft tokens instead of {tokens:.0f} should make decoding {speedup:.2f} "
+        "{recommended_tokens:plural draft token} instead of {tokens:.0f} should make decoding {speedup:.2f} "
         "times as fast as without speculation, instead of {present_speedup:.2f} times "
         f"(num_speculative_tokens). {_TRY}",
     ),

@@ -16,11 +16,11 @@ from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.target_status import ExporterStatus
+from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.views.target_view import target_view
-from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
 
 
@@ -75,19 +75,21 @@ class FleetSnapshots:
             requests,
         )
 
-    def api(self) -> ApiSource:
-        """Return the data source of the JSON API."""
-        return ApiSource(
-            now=self._clock.wall,
-            labels=lambda: [*ENGINE_LABELS, *self._own_labels()],
-            windows=lambda: [format_duration(length) for length in self._fleet.config.windows],
-            snapshot=self.snapshot,
-            histories=self._histories,
-            targets=self._targets,
-            events=self._events,
-            requests=lambda: self._newest.requests,
-            receiver=lambda: self._receiver if self._receiver.is_open else None,
-        )
+    def labels(self) -> list[str]:
+        """Return the names of the labels that engines have."""
+        return [*ENGINE_LABELS, *self._own_labels()]
+
+    def windows(self) -> list[str]:
+        """Return the configured windows, as in the label ``window``."""
+        return [format_duration(length) for length in self._fleet.config.windows]
+
+    def requests(self) -> RequestFindings:
+        """Return the findings of single requests, taken with the snapshot."""
+        return self._newest.requests
+
+    def receiver(self) -> RequestReceiver | None:
+        """Return the receiver of single requests; None if the configuration disables it."""
+        return self._receiver if self._receiver.is_open else None
 
     def page(self) -> PageData:
         """Return the data of the page at ``/``."""
@@ -95,7 +97,7 @@ class FleetSnapshots:
         return PageData(
             self._clock.wall(),
             (self._shown(*engine, now) for engine in self._newest.engines),
-            self._targets(),
+            self.targets(),
             [event_view(event) for event in self._events.since().events],
             self._newest.requests,
             self._errors,
@@ -107,14 +109,16 @@ class FleetSnapshots:
         shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now))
         return shown or OmittedEngine(labels)
 
-    def _targets(self) -> list[TargetView]:
+    def targets(self) -> list[TargetView]:
+        """Return the view of every target."""
         return list(self._fleet.each("targets", lambda monitor: target_view(monitor.status())))
 
     def _own_labels(self) -> list[str]:
         """Return the names of all labels of targets."""
         return sorted({name for monitor in self._fleet for name, _ in monitor.target.labels})
 
-    def _histories(self) -> Histories:
+    def histories(self) -> Histories:
+        """Return the longest window of every engine."""
         offset = self._clock.wall() - self._clock.monotonic()
         engines = [engine for monitor in self._fleet for engine in monitor.histories()]
         return Histories(offset, self._fleet.config.windows[-1], engines)

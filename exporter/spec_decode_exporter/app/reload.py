@@ -15,9 +15,9 @@ from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.yaml_tree import read_beginning
 from spec_decode_exporter.core.background_tasks import Background
-from spec_decode_exporter.core.batched import Batched
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.single_flight import Batched
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
@@ -57,7 +57,7 @@ class ConfigReloader:
         self._failures = OnceUntilRecovered()
         self._background = Background()
         self.successful = True
-        """Whether the last attempt succeeded."""
+        """True if the last attempt succeeded."""
         self.for_clients = Batched(self.reload, clock)
         """``reload``, at most once a second for all requests."""
 

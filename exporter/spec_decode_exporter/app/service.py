@@ -21,6 +21,7 @@ from spec_decode_exporter.config.redact import redacted
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
@@ -37,7 +38,7 @@ from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
-from spec_decode_exporter.web.server.listen import Server, serve
+from spec_decode_exporter.web.server.http_server import Server, serve
 from spec_decode_exporter.web.state import AppState
 
 _COMPARISON_SECONDS: Final = 5.0
@@ -187,10 +188,18 @@ class Service:
                 PLATFORM_COLLECTOR,
             ),
             version=__version__,
+            now=self._clock.wall,
             prepare=self.prepare,
-            api=self.snapshots.api(),
+            snapshot=self.snapshots.snapshot,
             page=self.snapshots.page,
+            labels=self.snapshots.labels,
+            windows=self.snapshots.windows,
+            targets=self.snapshots.targets,
+            histories=self.snapshots.histories,
+            events=self._events,
             config_text=lambda: self._config_text,
+            requests=self.snapshots.requests,
+            receiver=self.snapshots.receiver,
             reload=self._reloader.for_clients if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
             allowed_hosts=self._options.allowed_hosts,
@@ -251,7 +260,7 @@ class Service:
         known = self._discoverer.found if self._discoverer else {}
         self._discoverer = Discoverer(self._config, self._clock, self.fleet.follow, known)
         self._discovery = self._keep_running("discovery", self._discoverer.run)
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
 
 
 def _freeze() -> None:

@@ -1,4 +1,4 @@
-"""The command ``spec-decode-exporter check-config``: check a configuration file and list every mistake."""
+"""Command ``spec-decode-exporter check-config``: check a configuration file and list every mistake."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from spec_decode_exporter.web.security.load_web_config import read_web_config
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the arguments of the command to its ``parser``."""
-    del environ  # what is checked is a file, whoever asks
+    """Add the arguments of the command."""
+    del environ  # no flag of this command has a variable
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--web", action="store_true", help="FILE is one for --web.config.file")
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    """Say that the file is good; or raise ConfigError, which names every mistake."""
+    """Print that the file is valid, or raise ConfigError with every mistake."""
     if arguments.web:
         read_web_config(arguments.file)
-        print(f"{arguments.file}: good")  # noqa: T201
+        print(f"{arguments.file}: valid")  # noqa: T201
         return 0
     config = load_config(arguments.file, environ=os.environ)
     targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
-    found = " and what discovery finds" if config.discovery.ways else ""
-    print(f"{arguments.file}: good, watches {targets}{found}")  # noqa: T201
+    discovered = " and those of discovery" if config.discovery.ways else ""
+    print(f"{arguments.file}: valid, {targets}{discovered}")  # noqa: T201
     return 0

@@ -1,4 +1,4 @@
-"""An embedded simulated vLLM, for the commands that watch servers."""
+"""Simulated vLLM inside the process, for commands with ``--simulate``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 async def simulated(
     name: str, answered: Callable[[Answer], None] | None = None
 ) -> AsyncIterator[dict[str, object]]:
-    """Serve a simulated vLLM inside this process; yields it as a target, with what drafting costs.
+    """Serve a simulated vLLM; yield it as a target, with the cost of a draft token.
 
-    ``answered`` is told what each response says of its request.
+    ``answered`` receives the request metrics of each response.
     """
     from spec_decode_exporter.simulator.ground_truth import target_settings
     from spec_decode_exporter.simulator.scenario_library import load_scenario

@@ -1,4 +1,4 @@
-"""The event loop that the commands run on."""
+"""Event loop of the commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run on uvloop where it is installed, else on asyncio's own loop."""
+    """Run on uvloop if it is installed, else on asyncio's own loop."""
     if find_spec("uvloop") is None:
         return asyncio.run(coroutine)
     import uvloop
@@ -21,10 +21,10 @@ def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return result
 
 
-class Unwaited(ThreadPoolExecutor):
-    """Threads that nobody waits for when the program ends: what they still do is of no use then."""
+class DetachedThreadPool(ThreadPoolExecutor):
+    """Threads that do not delay the end of the program: a DNS look-up may hang for minutes."""
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Let them be, whatever ``wait`` asks for."""
+        """Cancel waiting work and return, whatever ``wait`` is."""
         del wait
         super().shutdown(wait=False, cancel_futures=cancel_futures)

@@ -1,4 +1,4 @@
-"""Flags that can also come from the environment."""
+"""Flags that may also be set by environment variables."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _SWITCH: Final = {
 
 
 class UsageError(Exception):
-    """The flags cannot be used as they are."""
+    """The flags contradict each other, or cannot be used."""
 
 
-def _as_given(text: str) -> str:
+def unchanged(text: str) -> str:
+    """Return the text of a flag as it is."""
     return text
 
 
 class Flags:
-    """Adds flags that can also come from the environment."""
+    """Adds flags that may also be set by environment variables."""
 
     def __init__(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
         self._parser = parser
@@ -37,16 +38,16 @@ class Flags:
         metavar: str,
         text: str,
         default: str | None = None,
-        read: Callable[[str], str] = _as_given,
+        read: Callable[[str], str] = unchanged,
     ) -> None:
-        """Add a flag with one value. A variable that holds nothing is as good as none."""
+        """Add a flag with one value. An empty variable counts as absent."""
         default = self._value(name) or default
         self._parser.add_argument(
             name, dest=destination(name), metavar=metavar, default=default, help=text, type=read
         )
 
     def several(self, name: str, metavar: str, text: str) -> None:
-        """Add a flag that may be repeated; given on the command line, it replaces its variable's values."""
+        """Add a flag that may be repeated; flags replace the values of the variable."""
         parts = _parts(self._value(name))
         self._parser.add_argument(
             name, dest=destination(name), metavar=metavar, help=text, action=_Replace, default=parts
@@ -55,26 +56,26 @@ class Flags:
     def switch(self, name: str, text: str) -> None:
         """Add a flag without a value, and its --no- counterpart."""
         variable = _variable(name)
-        text_value = self._environ.get(variable, "").lower()
-        if text_value not in _SWITCH:
-            raise UsageError(f"{variable} is {text_value!r}; it is a switch, set it to true or false")
+        value = self._environ.get(variable, "").lower()
+        if value not in _SWITCH:
+            raise UsageError(f"{variable} is {value!r}; it is a switch, set it to true or false")
         self._parser.add_argument(
             name,
             dest=destination(name),
             action=argparse.BooleanOptionalAction,
-            default=_SWITCH[text_value],
+            default=_SWITCH[value],
             help=text,
         )
 
     def _value(self, name: str) -> FromVariable | None:
-        """Return what the flag's variable holds; None if that is nothing."""
+        """Return the value of the flag's variable; None if it is empty or not set."""
         variable = _variable(name)
         value = self._environ.get(variable)
         return FromVariable.of(value, variable) if value else None
 
 
 class _Replace(argparse.Action):
-    """Collects a flag's values; the first one drops those that came from the environment."""
+    """Collects the values of a flag; the first one drops those of the variable."""
 
     def __call__(
         self,
@@ -83,11 +84,11 @@ class _Replace(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Take one more value."""
+        """Append a value."""
         del parser, option_string
-        given = getattr(namespace, self.dest)
-        fresh = given is self.default
-        setattr(namespace, self.dest, [*([] if fresh else given), values])
+        collected = getattr(namespace, self.dest)
+        is_default = collected is self.default
+        setattr(namespace, self.dest, [*([] if is_default else collected), values])
 
 
 def _parts(value: FromVariable | None) -> list[str]:
@@ -97,9 +98,9 @@ def _parts(value: FromVariable | None) -> list[str]:
 
 
 def _variable(flag: str) -> str:
-    return ENVIRONMENT_PREFIX + flag.removeprefix("--").replace(".", "_").replace("-", "_").upper()
+    return ENVIRONMENT_PREFIX + destination(flag).upper()
 
 
 def destination(flag: str) -> str:
-    """Return the name under which the arguments hold a flag's value."""
+    """Return the name under which the arguments hold the value of a flag."""
     return flag.removeprefix("--").replace(".", "_").replace("-", "_")

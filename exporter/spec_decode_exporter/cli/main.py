@@ -1,4 +1,4 @@
-"""The command line: ONE table of the commands, and how what goes wrong is told."""
+"""Command line: the table of the commands, and the report of errors."""
 
 from __future__ import annotations
 
@@ -21,43 +21,24 @@ class Command:
     """A command of the program."""
 
     module: str
-    """In ``spec_decode_exporter.cli``; imported on use: a sidecar need not load a simulator."""
+    """In ``spec_decode_exporter.cli``; imported on use, so that a sidecar does not load a simulator."""
     text: str
-    """What it does, for the list of the commands."""
-
-
-class CommandModule(Protocol):
-    """What the module of a command has."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-        """Add the command's arguments; ``environ`` has the values of flags that are not given."""
-
-    def handle(self, arguments: argparse.Namespace) -> int:
-        """Do it; return the exit status."""
+    """Its purpose, for the list of the commands."""
 
 
 COMMANDS: Final = {
-    "run": Command("run", "watch servers and serve their metrics"),
+    "run": Command("run", "monitor servers and serve their metrics"),
     "check-config": Command("check_config", "check a configuration file and list every mistake"),
-    "observe": Command("observe", "watch servers for a while and say whether speculation pays"),
+    "observe": Command("observe", "monitor servers for a limited time and report whether speculation pays"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
-    "reference": Command("reference", "measure servers, and compare with it after a change"),
-    "plan": Command("plan", "say whether a draft fits beside its target, and when it would pay"),
+    "reference": Command("reference", "measure servers, and compare them with it after a change"),
+    "plan": Command("plan", "calculate whether a draft fits beside its target, and when it pays"),
     "middleware": Command("middleware", "print the file with which vLLM reports its requests"),
 }
 
 
-class Parser(argparse.ArgumentParser):
-    """Ends with 1 where the command line cannot be used: commands say more with the other numbers."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end."""
-        self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: error: {message}\n")
-
-
 def main() -> None:
-    """Run the command line; the process' exit status is the command's, or 1 for what went wrong."""
+    """Run the command line; the exit status is that of the command, or 1 after an error."""
     try:
         arguments = parse(sys.argv[1:], os.environ)
         sys.exit(arguments.handle(arguments))
@@ -72,37 +53,56 @@ def main() -> None:
 
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
-    """Read the command line; a flag that is not given is taken from its environment variable."""
+    """Parse the command line; the environment variable of a flag is its default."""
     first = words[0] if words else "run"
     if first in ("-h", "--help", "--version"):
         return build_parser(environ).parse_args(list(words))
     if first.startswith("-"):
         words = ["run", *words]
     elif first not in COMMANDS:
-        raise UsageError(f"there is no command {first!r}; the commands are {', '.join(COMMANDS)}")
+        raise UsageError(f"unknown command {first!r}; the commands are {', '.join(COMMANDS)}")
     words = words or ["run"]
     return build_parser(environ, words[0]).parse_args(list(words))
 
 
-def build_parser(environ: Mapping[str, str], asked: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the program, with the arguments of the command that is ``asked`` for."""
+def build_parser(environ: Mapping[str, str], command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the program, with the arguments of one ``command``."""
     parser = Parser(
         prog="spec-decode-exporter",
-        description="Prometheus exporter that says what vLLM's speculative-decoding counters mean now.",
-        epilog="Without a command, run. Each flag of it is also an environment variable: "
+        description="Prometheus exporter that evaluates vLLM's speculative decoding over sliding windows.",
+        epilog="The default command is run. Each of its flags is also an environment variable: "
         f"--web.listen-address is {ENVIRONMENT_PREFIX}WEB_LISTEN_ADDRESS, with commas between values.",
     )
     version = f"%(prog)s {__version__} (revision {REVISION}, Python {sys.version.split()[0]})"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(required=True, metavar=f"{{{','.join(COMMANDS)}}}")
-    for name, command in COMMANDS.items():
-        # The rest keeps its letters, as in vLLM.
-        sentence = f"{command.text[0].upper()}{command.text[1:]}."
-        own = commands.add_parser(name, help=command.text, description=sentence)
-        own.add_argument("--version", action="version", version=version)
-        if name == asked:
-            _fill(own, command, environ)
+    subparsers = parser.add_subparsers(required=True, metavar=f"{{{','.join(COMMANDS)}}}")
+    for name, entry in COMMANDS.items():
+        # Not capitalize(): names such as vLLM keep their letters.
+        sentence = f"{entry.text[0].upper()}{entry.text[1:]}."
+        subparser = subparsers.add_parser(name, help=entry.text, description=sentence)
+        subparser.add_argument("--version", action="version", version=version)
+        if name == command:
+            _fill(subparser, entry, environ)
     return parser
+
+
+class CommandModule(Protocol):
+    """Interface of a command's module."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+        """Add the command's arguments; ``environ`` has the values of flags that are not set."""
+
+    def handle(self, arguments: argparse.Namespace) -> int:
+        """Execute the command; return the exit status."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Exits with 1 after a wrong command line: commands have other meanings for 2 and more."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{self.prog}: error: {message}\n")
 
 
 def _fill(parser: argparse.ArgumentParser, command: Command, environ: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The command ``spec-decode-exporter middleware``: print the file that vLLM loads to report its requests."""
+"""Command ``spec-decode-exporter middleware``: print the file with which vLLM reports its requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.resources import files
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add nothing: the file takes its settings from the environment of vLLM."""
+    """Add no arguments: the file takes its settings from the environment of vLLM."""
     del parser, environ
 
 

@@ -1,4 +1,4 @@
-"""The command ``spec-decode-exporter observe``: watch servers for a while and say what was seen."""
+"""Command ``spec-decode-exporter observe``: monitor servers for a limited time and write a report."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from io import StringIO, TextIOWrapper
+from io import StringIO
 from math import inf
 from typing import Final
 
 from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import Unwaited, run_loop
-from spec_decode_exporter.cli.flags import Flags, UsageError
-from spec_decode_exporter.cli.observe_config import TOKEN, read_config
+from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.flag_values import duration
+from spec_decode_exporter.cli.flags import Flags
+from spec_decode_exporter.cli.observe_config import TOKEN, add_settings, read_config
 from spec_decode_exporter.cli.observe_requests import (
     PASSWORD,
     NotReadError,
@@ -25,49 +26,48 @@ from spec_decode_exporter.cli.observe_requests import (
     http_settings,
     read_requests,
 )
-from spec_decode_exporter.cli.run_config import SPECULATIVE_CONFIG
+from spec_decode_exporter.cli.output import require_stdout
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.units import format_duration, parse_duration
+from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.reports.observe.exit_status import exit_status
+from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.progress import (
     FORMATS,
-    Meanwhile,
+    FinalReport,
     NotWrittenError,
     Streams,
-    meanwhile_of,
+    output_for,
 )
 from spec_decode_exporter.reports.observe.session import Observation
 from spec_decode_exporter.views.models import ObservationView
 
 _DESCRIPTION: Final = """\
-Watch servers for a while, without serving anything, and say what was seen: whether speculation pays, what to
-change, and what is missing to say so. Ctrl-C ends it with the report of what was seen until then, a second
-Ctrl-C at once.
+Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
+change, and which data is missing. Ctrl-C ends the observation with a report; a second Ctrl-C ends it at once.
 """
 _EPILOG: Final = f"""\
-exit status, by the worst of all engines; one that does not speculate does not count beside one that does:
-  0  it pays: the verdict is optimal, healthy or marginal, or poor with an estimated speed-up of 1 or more
-  1  a server could not be observed as a whole, or was gone at the end; or the command line is wrong
-  2  it is harmful: slower than without speculation, beyond doubt
-  3  not enough is known: the verdict is insufficient, or has no bounds, or is poor without an estimated
-     speed-up of 1 or more
+exit status, by the worst engine; an engine without speculation counts only if all are without it:
+  0  speculation pays: the verdict is optimal, healthy or marginal, or poor with an estimated speed-up of 1
+     or more
+  1  a server could not be observed for the whole time, or the command line is wrong
+  2  speculation is harmful: slower than without it, statistically significant (95 %)
+  3  unknown: the verdict is insufficient, or has no bounds, or is poor without an estimated speed-up of 1
+     or more
 the order from worst to best is 2, 1, 3, 0.
 
-A token for the servers can also be in the environment variable {TOKEN}, the
-password for the exporter of --requests in {PASSWORD}.
+The environment variable {TOKEN} may hold a token for the servers,
+{PASSWORD} the password for the exporter of --requests.
 """
 _INTERRUPTED: Final = 130
 _ONE_INTERRUPT: Final = 0.5
-"""Seconds within which signals are one interrupt: ``timeout`` sends its own to the process and its group."""
-_SHORTEST: Final = 1.0
-"""Seconds; in less nothing can be seen."""
+"""Seconds within which signals are one interrupt: ``timeout`` signals the process and its group."""
+_MIN_SECONDS: Final = 1.0
 _NOT_WRITTEN: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the arguments of the command to its ``parser``; ``environ`` has the values of flags not given."""
+    """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.set_defaults(simulated=None)
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "urls",
         metavar="URL",
         nargs="*",
-        help="metrics pages (default: localhost:8000); /metrics is the usual path",
+        help="metrics pages (default: localhost:8000); the default path is /metrics",
     )
     parser.add_argument(
         "--for",
@@ -83,70 +83,47 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         metavar="DURATION",
         type=_length,
         default=30.0,
-        help="how long to watch (default: 30s); 0: until interrupted, looking back on an hour at most",
+        help="length of the observation (default: 30s); 0: until interrupted, over the last hour at most",
     )
     parser.add_argument(
         "--every",
         metavar="DURATION",
-        type=_pause,
-        help="show the report so often meanwhile: drawn anew on a terminal, else one after the other "
-        "(default: 5s with --for 0, else only at the end)",
+        type=_interval,
+        help="time between two reports during the observation; a terminal shows the last one, other outputs "
+        "all of them (default: 5s with --for 0, else one report at the end)",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="text", help="how to write the report (default: text)"
+        "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
     )
     parser.add_argument(
-        "--simulate", metavar="SCENARIO", help="watch an embedded simulated vLLM instead of real servers"
+        "--simulate", metavar="SCENARIO", help="monitor an embedded simulated vLLM instead of real servers"
     )
     parser.add_argument(
         "--requests",
         metavar="URL",
         type=exporter_url,
-        help="an exporter that takes requests, such as localhost:7732: what it says of them is in the report",
+        help="an exporter that receives requests, such as localhost:7732; the report includes its findings",
     )
     flags = Flags(parser, environ)
     add_flags(flags)
     add_settings(flags)
 
 
-def add_settings(flags: Flags) -> None:
-    """Add the flags that say which servers there are, how to ask them and what is known of them."""
-    flags.one(
-        "--config.file", "FILE", "a configuration: its targets where no URL is given, its cost and policy"
-    )
-    flags.one(
-        "--poll.interval", "DURATION", "how often a server is asked (default 1s, and six times at least)"
-    )
-    flags.one("--speculative.method", "METHOD", "how the servers speculate, such as eagle3 or ngram")
-    flags.one("--speculative.tokens", "NUMBER", "how many tokens they draft at a time")
-    flags.one("--speculative.draft-model", "NAME", "the name of their draft model")
-    flags.one(SPECULATIVE_CONFIG, "JSON", "or what their vLLM is given as --speculative-config")
-    flags.one("--cost.draft-cost-ratio", "RATIO", "what a draft token costs, in plain decode steps")
-    flags.one("--cost.draft-parameters", "NUMBER", "or the size of the draft model, such as 500M …")
-    flags.one("--cost.target-parameters", "NUMBER", "… beside that of the model that is served, such as 8B")
-    flags.one("--authorization.credentials-file", "FILE", "a file that holds a bearer token for the servers")
-    flags.one("--tls-config.ca-file", "FILE", "the authorities to trust for https")
-    flags.switch("--tls-config.insecure-skip-verify", "trust any certificate")
-
-
 def handle(arguments: argparse.Namespace) -> int:
-    """Observe; then the process ends, with a status that says what came of it."""
-    if sys.stdout is None:  # closed, as the shell's >&- does
-        raise UsageError("there is no standard output to write the report to")
-    configure_log("critical", "logfmt")  # what happens is in the report
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold what cannot be written
+    """Observe; then end the process with the status of the worst engine."""
+    require_stdout("report")
+    configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
     except NotWrittenError as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
         status = _NOT_WRITTEN
-    # A name look-up that hangs has its thread hang too, and the interpreter would wait for it.
+    # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(status)
 
 
 async def _observe(arguments: argparse.Namespace) -> int:
-    asyncio.get_running_loop().set_default_executor(Unwaited())
+    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
@@ -154,32 +131,32 @@ async def _observe(arguments: argparse.Namespace) -> int:
         observation = Observation(read_config(arguments, os.environ), SystemClock())
         stack.push_async_callback(observation.close)
         streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
-        meanwhile = meanwhile_of(arguments.format, arguments.seconds, arguments.every, streams)
+        progress = output_for(arguments.format, arguments.seconds, arguments.every, streams)
         try:
-            await _watched(observation, arguments.seconds, meanwhile)
+            await _poll(observation, arguments.seconds, progress)
         except asyncio.CancelledError:
             return _INTERRUPTED
         finally:
-            meanwhile.end()
-        seen = await _with_requests(observation.observed().view(), arguments.requests, http)
+            progress.end()
+        view = await _with_requests(observation.observed().view(), arguments.requests, http)
         with suppress(BrokenPipeError):
-            meanwhile.report(seen)
-        return exit_status(seen)
+            progress.report(view)
+        return observation_status(view)
 
 
-async def _with_requests(seen: ObservationView, url: str | None, http: HttpSettings) -> ObservationView:
-    """Add what the exporter at ``url`` says of requests; what is wrong with it is told beside the report."""
+async def _with_requests(view: ObservationView, url: str | None, http: HttpSettings) -> ObservationView:
+    """Add the request findings of the exporter at ``url``, or print why they are missing."""
     if url is None:
-        return seen
+        return view
     try:
-        return seen.model_copy(update={"requests": await read_requests(url, http)})
+        return view.model_copy(update={"requests": await read_requests(url, http)})
     except NotReadError as error:
         print(f"spec-decode-exporter: no requests: {error}", file=sys.stderr)  # noqa: T201
-        return seen
+        return view
 
 
-async def _watched(observation: Observation, seconds: float, meanwhile: Meanwhile) -> None:
-    """Watch until it is time, somebody interrupts it, or nobody reads any more."""
+async def _poll(observation: Observation, seconds: float, progress: FinalReport) -> None:
+    """Poll until the time is over, a signal arrives, or the output is closed."""
     stop = asyncio.Event()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     first = -inf
@@ -195,7 +172,7 @@ async def _watched(observation: Observation, seconds: float, meanwhile: Meanwhil
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt)
-    showing = asyncio.ensure_future(_shown(observation, meanwhile, stop))
+    showing = asyncio.ensure_future(_show(observation, progress, stop))
     try:
         await observation.poll(_ended(seconds, stop))
     finally:
@@ -208,32 +185,25 @@ async def _ended(seconds: float, stop: asyncio.Event) -> None:
             await stop.wait()
 
 
-async def _shown(observation: Observation, meanwhile: Meanwhile, stop: asyncio.Event) -> None:
+async def _show(observation: Observation, progress: FinalReport, stop: asyncio.Event) -> None:
     try:
-        await asyncio.sleep(meanwhile.first)
+        await asyncio.sleep(progress.first)
         while True:
-            meanwhile.show(observation.observed().view())
-            await asyncio.sleep(meanwhile.every)
+            progress.show(observation.observed().view())
+            await asyncio.sleep(progress.every)
     except (BrokenPipeError, NotWrittenError):
         stop.set()
 
 
 def _length(text: str) -> float:
-    seconds = _seconds(text)
-    if 0 < seconds < _SHORTEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is shorter than {format_duration(_SHORTEST)}")
+    seconds = duration(text)
+    if 0 < seconds < _MIN_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is shorter than {format_duration(_MIN_SECONDS)}")
     return seconds
 
 
-def _pause(text: str) -> float:
-    seconds = _seconds(text)
+def _interval(text: str) -> float:
+    seconds = duration(text)
     if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time between two reports")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time between two reports")
     return seconds
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None

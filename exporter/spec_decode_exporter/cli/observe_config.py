@@ -1,4 +1,4 @@
-"""The configuration that the flags of ``observe`` ask for."""
+"""Configuration of ``observe`` and ``reference``, from their flags and a file."""
 
 from __future__ import annotations
 
@@ -7,32 +7,53 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, UsageError
-from spec_decode_exporter.cli.run_config import understood
+from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags, UsageError
+from spec_decode_exporter.cli.setting_flags import (
+    GENERAL_FLAGS,
+    TARGET_FLAGS,
+    SettingFlag,
+    add_server_flags,
+    add_setting_flags,
+    overrides,
+    sections,
+    vllm_speculation,
+)
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.reports.observe.session import LEAST_POLLS, LONGEST, observed_config, seconds_of
+from spec_decode_exporter.reports.observe.observation_config import (
+    MAX_WINDOW,
+    MIN_POLLS,
+    observed_config,
+    seconds_of,
+)
 
 TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
-"""The environment variable that holds a token for the servers; a flag would show it to everybody."""
+"""The environment variable of the servers' token: a flag would be visible to every user of the machine."""
 
-_OVERRIDES: Final = {
-    "poll_interval": "poll.interval",
-    "cost_draft_cost_ratio": "cost.draft_cost_ratio",
-    "cost_draft_parameters": "cost.draft_parameters",
-    "cost_target_parameters": "cost.target_parameters",
-}
-"""Flags that stand for a key of the configuration."""
+_CREDENTIAL_FLAGS: Final = (
+    SettingFlag(
+        "--authorization.credentials-file",
+        "FILE",
+        "a file with a bearer token for the servers",
+        "authorization.credentials_file",
+    ),
+    SettingFlag(
+        "--tls-config.ca-file", "FILE", "certificate authorities to trust for https", "tls_config.ca_file"
+    ),
+)
 
-_OF_TARGETS: Final = {
-    "speculative_method": ("speculative", "method"),
-    "speculative_tokens": ("speculative", "tokens"),
-    "speculative_draft_model": ("speculative", "draft_model"),
-    "authorization_credentials_file": ("authorization", "credentials_file"),
-    "tls_config_ca_file": ("tls_config", "ca_file"),
-}
-"""Flags that stand for a key of every target that is named by its address."""
+
+def add_settings(flags: Flags) -> None:
+    """Add the flags about the servers: addresses, credentials, speculation and cost."""
+    flags.one(
+        "--config.file",
+        "FILE",
+        "a configuration with cost and policy, and with targets if no URL is given",
+    )
+    add_server_flags(flags)
+    add_setting_flags(flags, _CREDENTIAL_FLAGS)
+    flags.switch("--tls-config.insecure-skip-verify", "trust any certificate")
 
 
 def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:
@@ -40,40 +61,34 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
 
     Raises:
         ConfigError: It has mistakes.
-        UsageError: Flags are given that do not go together.
+        UsageError: Flags contradict each other.
     """
     path = Path(arguments.config_file) if arguments.config_file else None
     targets = _targets(arguments, environ)
-    overrides = {
-        key: getattr(arguments, flag)
-        for flag, key in _OVERRIDES.items()
-        if getattr(arguments, flag) is not None
-    }
+    values = overrides(arguments, GENERAL_FLAGS)
     _check_interval(arguments)
-    config = observed_config(targets, arguments.seconds, path=path, environ=environ, overrides=overrides)
+    config = observed_config(targets, arguments.seconds, path=path, environ=environ, overrides=values)
     if not config.targets:
-        raise UsageError(
-            f"{path} names no targets one by one; what discovery finds is not observed: give URLs"
-        )
+        raise UsageError(f"{path} lists no targets, and this command does not use discovery: give URLs")
     return config
 
 
 def _check_interval(arguments: argparse.Namespace) -> None:
-    """Refuse an interval in which too little is seen; what is no duration the configuration refuses."""
-    interval, most = seconds_of(arguments.poll_interval), (arguments.seconds or LONGEST) / LEAST_POLLS
-    if interval > most:
+    """Reject an interval that leaves too few polls; the configuration rejects an invalid duration."""
+    interval, limit = seconds_of(arguments.poll_interval), (arguments.seconds or MAX_WINDOW) / MIN_POLLS
+    if interval > limit:
         raise UsageError(
             f"--poll.interval {arguments.poll_interval} is too long for --for "
-            f"{format_duration(arguments.seconds)}: a server is asked {LEAST_POLLS} times at least, so give "
-            f"{format_duration(most)} at most"
+            f"{format_duration(arguments.seconds)}: an observation needs {MIN_POLLS} polls of a server, "
+            f"so give {format_duration(limit)} at most"
         )
 
 
 def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the targets that the command line names; none for those of the file."""
+    """Return the targets of the command line; empty for those of the file."""
     if arguments.simulate:
         if arguments.urls or arguments.config_file:
-            raise UsageError("--simulate brings its own target; it is for use without URLs and --config.file")
+            raise UsageError("--simulate brings its own target; use it without URLs and --config.file")
         return [arguments.simulated]
     settings = _settings(arguments, environ)
     if arguments.config_file and not arguments.urls:
@@ -82,12 +97,12 @@ def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what the flags say of every server."""
+    """Return the keys that the flags set for every server."""
     settings: dict[str, dict[str, Any]] = {}
-    said = understood(arguments.speculative_config)
-    if said:
-        settings["speculative"] = said
-    for section, keys in sections(arguments, _OF_TARGETS).items():
+    speculation = vllm_speculation(arguments.speculative_config)
+    if speculation:
+        settings["speculative"] = speculation
+    for section, keys in sections(arguments, (*TARGET_FLAGS, *_CREDENTIAL_FLAGS)).items():
         settings.setdefault(section, {}).update(keys)
     if arguments.tls_config_insecure_skip_verify:
         settings.setdefault("tls_config", {})["insecure_skip_verify"] = True
@@ -95,15 +110,3 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict
     if token and "authorization" not in settings:
         settings["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
     return settings
-
-
-def sections(
-    arguments: argparse.Namespace, flags: Mapping[str, tuple[str, str]]
-) -> dict[str, dict[str, Any]]:
-    """Return what is given of ``flags``, each of which stands for a key of a section."""
-    said: dict[str, dict[str, Any]] = {}
-    for flag, (section, key) in flags.items():
-        value = getattr(arguments, flag)
-        if value is not None:
-            said.setdefault(section, {})[key] = value
-    return said

@@ -1,4 +1,4 @@
-"""What an exporter says of single requests, for the report of ``observe``: the servers do not tell it."""
+"""Request findings of an exporter, for the report of ``observe``: servers do not export them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from yarl import URL
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags
-from spec_decode_exporter.cli.observe_config import sections
+from spec_decode_exporter.cli.setting_flags import SettingFlag, add_setting_flags, sections
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.source import FLAGS, Source
@@ -24,36 +24,49 @@ from spec_decode_exporter.views.request_models import RequestsView
 
 _PATH: Final = "api/v1/requests"
 _TIMEOUT: Final = 10.0
-_LARGEST: Final = 16 * 2**20
-_MOST_VALUES: Final = 500_000
+_MAX_BODY: Final = 16 * 2**20
+_MAX_VALUES: Final = 500_000
 
 PASSWORD: Final = f"{ENVIRONMENT_PREFIX}REQUESTS_BASIC_AUTH_PASSWORD"
-"""The environment variable that holds the password; a flag would show it to everybody."""
+"""The environment variable of the password: a flag would be visible to every user of the machine."""
 
-_SETTINGS: Final = {
-    "requests_basic_auth_username": ("basic_auth", "username"),
-    "requests_basic_auth_password_file": ("basic_auth", "password_file"),
-    "requests_authorization_credentials_file": ("authorization", "credentials_file"),
-    "requests_tls_config_ca_file": ("tls_config", "ca_file"),
-}
-"""Flags that stand for a key of how the exporter is asked."""
+_FLAGS: Final = (
+    SettingFlag(
+        "--requests.basic-auth.username", "NAME", "user name for that exporter", "basic_auth.username"
+    ),
+    SettingFlag(
+        "--requests.basic-auth.password-file", "FILE", "a file with its password", "basic_auth.password_file"
+    ),
+    SettingFlag(
+        "--requests.authorization.credentials-file",
+        "FILE",
+        "or a file with a bearer token for it",
+        "authorization.credentials_file",
+    ),
+    SettingFlag(
+        "--requests.tls-config.ca-file",
+        "FILE",
+        "certificate authorities to trust if its URL is https",
+        "tls_config.ca_file",
+    ),
+)
 
 
-class _Flags(Section):
-    """The flags' part that says how the exporter is asked."""
+class _RequestsSection(Section):
+    """The flags as a configuration, so that a mistake has a path."""
 
     requests: HttpSettings
 
 
 class NotReadError(Exception):
-    """An exporter that does not say it; the text says why."""
+    """An exporter did not return its request findings; the text is the reason."""
 
 
 def exporter_url(text: str) -> str:
-    """Return the address of what an exporter says of requests; ``http://`` need not be written.
+    """Return the URL of an exporter's request findings; ``http://`` may be omitted.
 
     Raises:
-        ArgumentTypeError: It is no URL of an exporter.
+        ArgumentTypeError: It is not the URL of an exporter.
     """
     try:
         url = URL(text if "://" in text else f"http://{text}")
@@ -61,60 +74,53 @@ def exporter_url(text: str) -> str:
         url = URL()
     if url.user or url.password:
         raise argparse.ArgumentTypeError(
-            "the URL holds a user or password; give them by --requests.basic-auth.username and …password-file"
+            "the URL holds a user or password; use --requests.basic-auth.username and …password-file"
         )
     if url.scheme not in {"http", "https"} or not url.host:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no exporter's URL: write one such as http://localhost:7732"
+            f"{text!r} is not an exporter's URL: write one such as http://localhost:7732"
         )
     return str(url / _PATH)
 
 
 def add_flags(flags: Flags) -> None:
-    """Add the flags that say how the exporter is asked; those for the servers do not hold for it."""
-    flags.one(
-        "--requests.basic-auth.username", "NAME", "who asks that exporter, where its pages take a password"
-    )
-    flags.one("--requests.basic-auth.password-file", "FILE", "a file that holds that password")
-    flags.one(
-        "--requests.authorization.credentials-file", "FILE", "or a file that holds a bearer token for it"
-    )
-    flags.one("--requests.tls-config.ca-file", "FILE", "the authorities to trust where its URL is https")
+    """Add the credentials for the exporter; those for the servers are not sent to it."""
+    add_setting_flags(flags, _FLAGS)
 
 
 def http_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> HttpSettings:
-    """Return how the exporter is asked.
+    """Return the HTTP settings for the exporter.
 
     Raises:
-        ConfigError: The flags say what cannot be used.
+        ConfigError: The flags cannot be used.
     """
-    said = sections(arguments, _SETTINGS)
+    settings = sections(arguments, _FLAGS)
     password = environ.get(PASSWORD)
-    if password and "password_file" not in said.get("basic_auth", ()):
-        said.setdefault("basic_auth", {})["password"] = Expanded.of(password, f"${{{PASSWORD}}}")
-    source = Source(FLAGS, data={"requests": said})
-    settings = source.validated(_Flags, Context(Path())).requests
-    mistake = credential_mistake(settings)
+    if password and "password_file" not in settings.get("basic_auth", ()):
+        settings.setdefault("basic_auth", {})["password"] = Expanded.of(password, f"${{{PASSWORD}}}")
+    source = Source(FLAGS, data={"requests": settings})
+    http = source.validated(_RequestsSection, Context(Path())).requests
+    mistake = credential_mistake(http)
     if mistake is not None:
         source.complain(("requests",), mistake)
     source.refuse()
-    return settings
+    return http
 
 
 async def read_requests(url: str, http: HttpSettings) -> RequestsView:
-    """Ask an exporter what the requests say.
+    """Request the findings of an exporter.
 
     Raises:
-        NotReadError: It does not answer, or in another way than this version does.
+        NotReadError: The exporter does not answer, or its format is that of another version.
     """
-    client = Client(http, timeout=_TIMEOUT, max_body=_LARGEST)
+    client = Client(http, timeout=_TIMEOUT, max_body=_MAX_BODY)
     try:
-        answer = await client.get(url)
-        check_values(answer.body, _MOST_VALUES)
-        return RequestsView.model_validate_json(answer.body)
+        response = await client.get(url)
+        check_values(response.body, _MAX_VALUES)
+        return RequestsView.model_validate_json(response.body)
     except PollError as error:
         raise NotReadError(f"{url}: {error}") from None
     except (TooManyValuesError, ValidationError):
-        raise NotReadError(f"{url}: the answer is not what this version of the exporter says") from None
+        raise NotReadError(f"{url}: the response is not in the format of this version") from None
     finally:
         await client.close()

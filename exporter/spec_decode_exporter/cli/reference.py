@@ -1,4 +1,4 @@
-"""The command ``spec-decode-exporter reference``: measure servers, and compare with it after a change."""
+"""Command ``spec-decode-exporter reference``: measure servers, and compare them after a change."""
 
 from __future__ import annotations
 
@@ -11,83 +11,77 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.analysis.comparison.comparison import Outcome
 from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import Unwaited, run_loop
+from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.flags import Flags, UsageError
-from spec_decode_exporter.cli.observe import add_settings
-from spec_decode_exporter.cli.observe_config import read_config
-from spec_decode_exporter.config.units import format_duration, parse_duration
+from spec_decode_exporter.cli.observe_config import add_settings, read_config
+from spec_decode_exporter.cli.output import write_stdout
+from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
+from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
-from spec_decode_exporter.reports.reference.comparison_report import markdown, text
+from spec_decode_exporter.reports.reference.comparison_report import report
 from spec_decode_exporter.reports.reference.pairing import Compared, compared
 from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
 from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
 from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
+from spec_decode_exporter.reports.terminal import Paint, paint_for
+from spec_decode_exporter.reports.terminal_report import text_report
 
-LEAST: Final = 5.0
-LONGEST: Final = 86_400.0
+MIN_SECONDS: Final = 5.0
+MAX_SECONDS: Final = 86_400.0
 
-FORMATS: Final[Mapping[str, Callable[[Compared], str]]] = {
-    "text": text,
-    "json": as_json,
-    "markdown": markdown,
+FORMATS: Final[Mapping[str, Callable[[Compared, Paint], str]]] = {
+    "text": lambda comparison, paint: text_report(report(comparison), paint),
+    "json": lambda comparison, _: as_json(comparison),
+    "markdown": lambda comparison, paint: markdown_report(report(comparison), paint),
 }
-
-SAVED: Final = 0
-NOT_MEASURED: Final = 1
-NOT_ENOUGH: Final = 3
-STATUS: Final[Mapping[Outcome, int]] = {
-    Outcome.BETTER: 0,
-    Outcome.SAME: 0,
-    Outcome.LOWER: 0,
-    Outcome.FELL: 2,
-    Outcome.UNCERTAIN: NOT_ENOUGH,
-    Outcome.NOT_COMPARABLE: NOT_ENOUGH,
-}
-"""The exit status of a comparison, for scripts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the arguments of the command to its ``parser``; ``environ`` has the values of flags not given."""
+    """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
     actions = parser.add_subparsers(dest="action", metavar="{save,compare}")
     save = actions.add_parser(
         "save",
-        help="measure servers and keep it in a file",
-        description="Measure servers and keep it in FILE.",
+        help="measure servers and save the result to a file",
+        description="Measure servers and save the result to FILE.",
     )
     _add_common(save, "a new file", environ)
-    save.add_argument("--force", action="store_true", help="replace FILE if it is there already")
+    save.add_argument("--force", action="store_true", help="replace FILE if it exists")
     compare = actions.add_parser(
         "compare",
-        help="measure servers and hold them against a file",
-        description="Measure servers and hold them against FILE. The exit status is 0 if acceptance certainly"
-        " did not fall by more than the threshold, 2 if it certainly did, 3 if nobody can say, 1 if nothing"
-        " could be measured.",
+        help="measure servers and compare them with a file",
+        description="Measure servers and compare them with FILE. The exit status is 0 if the acceptance rate"
+        " did not fall by more than the threshold, 2 if it did, 3 if that is uncertain, 1 if nothing could be"
+        " measured.",
     )
-    _add_common(compare, "a file that save wrote", environ)
+    _add_common(compare, "a file from save", environ)
     compare.add_argument(
         "--threshold",
         type=_points,
         default=5.0,
         metavar="POINTS",
-        help="by how many percentage points the acceptance rate may fall (default: 5)",
+        help="percentage points by which the acceptance rate may fall (default: 5)",
     )
-    compare.add_argument("--format", choices=FORMATS, default="text", help="how to write it (default: text)")
+    compare.add_argument(
+        "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
+    )
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    """Do what was asked for; return the exit status."""
+    """Save or compare; return the exit status."""
     configure_log("error", "logfmt")
     if arguments.action is None:
-        raise UsageError("say what to do: reference save FILE URL…, or reference compare FILE URL…")
+        raise UsageError("an action is missing: reference save FILE URL…, or reference compare FILE URL…")
     try:
         return _save(arguments) if arguments.action == "save" else _compare(arguments)
     except (ReferenceFileError, NotMeasuredError) as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
-        return NOT_MEASURED
+        return ExitStatus.FAILED
 
 
 def _add_common(parser: argparse.ArgumentParser, file: str, environ: Mapping[str, str]) -> None:
@@ -98,10 +92,10 @@ def _add_common(parser: argparse.ArgumentParser, file: str, environ: Mapping[str
     parser.add_argument(
         "--for",
         dest="seconds",
-        type=_duration,
+        type=_length,
         default=300.0,
         metavar="DURATION",
-        help="how long to measure (default: 5m)",
+        help="length of the measurement (default: 5m)",
     )
     parser.add_argument(
         "--simulate", metavar="SCENARIO", help="measure an embedded simulated vLLM instead of real servers"
@@ -114,22 +108,24 @@ def _save(arguments: argparse.Namespace) -> int:
     check_free(arguments.file, overwrite=arguments.force)
     document = _measure(arguments)
     write(arguments.file, document, overwrite=arguments.force)
-    _say(f"{arguments.file}: saved, {_summary(document)}")
-    unsure = [model.model_name for model in document.models if not model.is_sure]
-    for name in unsure:
+    write_stdout(f"{arguments.file}: saved, {_summary(document)}\n")
+    unbounded = [model.model_name for model in document.models if not model.has_bounds]
+    for name in unbounded:
         print(  # noqa: T201
-            f"spec-decode-exporter: too few requests passed through {name!r} to say how sure its acceptance "
-            "is, so nothing can be held against it; measure for longer, or under more load",
+            f"spec-decode-exporter: {name!r} had too few requests for bounds of its acceptance rate, so "
+            "nothing can be compared with it; measure for longer, or under more load",
             file=sys.stderr,
         )
-    return NOT_ENOUGH if unsure else SAVED
+    return ExitStatus.UNKNOWN if unbounded else ExitStatus.GOOD
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     before = read(arguments.file)
-    found = compared(before, _measure(arguments), arguments.threshold / 100)
-    _say(FORMATS[arguments.format](found))
-    return STATUS[found.outcome]
+    comparison = compared(before, _measure(arguments), arguments.threshold / 100)
+    write_stdout(
+        FORMATS[arguments.format](comparison, paint_for(sys.stdout, os.environ)).removesuffix("\n") + "\n"
+    )
+    return COMPARISON[comparison.outcome]
 
 
 def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
@@ -137,24 +133,16 @@ def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
 
 
 async def _measured(arguments: argparse.Namespace, clock: Clock) -> ReferenceDocument:
-    asyncio.get_running_loop().set_default_executor(Unwaited())
+    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
         config = read_config(arguments, os.environ)
-        servers = f"{len(config.targets)} server{'' if len(config.targets) == 1 else 's'}"
+        servers = plural(len(config.targets), "server")
         print(  # noqa: T201
             f"measuring {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
         )
         return await take(config, arguments.seconds, clock)
-
-
-def _say(what: str) -> None:
-    try:
-        print(what, flush=True)  # noqa: T201
-    except BrokenPipeError:
-        # Who read it has read enough. The interpreter would complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _summary(document: ReferenceDocument) -> str:
@@ -165,23 +153,20 @@ def _summary(document: ReferenceDocument) -> str:
     )
 
 
-def _duration(written: str) -> float:
-    try:
-        seconds = parse_duration(written)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{written!r} {error}") from None
-    if not LEAST <= seconds <= LONGEST:
+def _length(text: str) -> float:
+    seconds = duration(text)
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
         raise argparse.ArgumentTypeError(
-            f"{written!r} is not between {format_duration(LEAST)} and {format_duration(LONGEST)}"
+            f"{text!r} is not between {format_duration(MIN_SECONDS)} and {format_duration(MAX_SECONDS)}"
         )
     return seconds
 
 
-def _points(written: str) -> float:
+def _points(text: str) -> float:
     try:
-        points = float(written)
+        points = float(text)
     except ValueError:
         points = -1.0
     if not 0 <= points <= 100:  # noqa: PLR2004  per cent
-        raise argparse.ArgumentTypeError(f"{written!r} is not a number of percentage points, from 0 to 100")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of percentage points, from 0 to 100")
     return points

@@ -1,4 +1,4 @@
-"""The command ``spec-decode-exporter simulate``: serve a simulated vLLM, for demos, drills and tests."""
+"""Command ``spec-decode-exporter simulate``: serve a simulated vLLM, for demos, drills and tests."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.core.background_tasks import cancel, spawn
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
-from spec_decode_exporter.simulator.simulated_server import SimulatedServer, serve
+from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer, serve
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.web.server.listen import ListenAddress, ListenError, parse_listen_address
 
-FASTEST: Final = 1000.0
+MAX_SPEED: Final = 1000.0
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the flags of the command to its ``parser``."""
-    del environ  # a drill is started by hand
+    """Add the flags of the command."""
+    del environ  # no flag of this command has a variable
     parser.add_argument(
         "--scenario",
         default="steady",
         metavar="NAME|FILE",
-        help="what happens: a name from --list, or a YAML file (default: steady)",
+        help="scenario: a name from --list, or a YAML file (default: steady)",
     )
     parser.add_argument(
         "--listen-address",
         default=":8000",
         metavar="HOST:PORT",
-        help="where to serve /metrics (default: :8000)",
+        help="address of /metrics (default: :8000)",
     )
     parser.add_argument(
         "--speed",
         type=_speed,
         default=1.0,
         metavar="FACTOR",
-        help="let simulated time pass this many times as fast (default: 1)",
+        help="factor by which simulated time is faster than real time (default: 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other requests (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the requests (default: 0)")
     parser.add_argument(
         "--requests.url",
         dest="requests_url",
         type=_exporter,
         metavar="URL",
-        help="send what each response says of its request to this exporter, such as http://localhost:7732",
+        help="send the metrics of each request to this exporter, such as http://localhost:7732",
     )
-    parser.add_argument("--list", action="store_true", help="show the scenarios and exit")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -67,16 +67,16 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         sys.stdout.write(_listing())
         return 0
-    sender = RequestSender(_complain) if arguments.requests_url else None
+    sender = RequestSender(_print_error) if arguments.requests_url else None
     try:
         scenario = load_scenario(arguments.scenario)
         simulation = Simulation(scenario, arguments.seed, sender.take if sender else None)
         address = parse_listen_address(arguments.listen_address)
         server = await serve(simulation, address.host, address.port, speed=arguments.speed)
-    except (ConfigError, ListenError) as error:
+    except (ConfigError, ListenError, PortError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(_greeting(arguments, address, server))
+    sys.stdout.write(_started(arguments, address, server))
     sys.stdout.flush()
     sending = spawn(sender.send_for_ever(arguments.requests_url)) if sender else None
     await _until_stopped()
@@ -89,10 +89,10 @@ def _listing() -> str:
     return "".join(f"{name:12}{load_scenario(name).description}\n" for name in scenario_names())
 
 
-def _greeting(arguments: argparse.Namespace, address: ListenAddress, server: SimulatedServer) -> str:
+def _started(arguments: argparse.Namespace, address: ListenAddress, server: SimulatedServer) -> str:
     host = "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
-    what = f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g})"
-    return f"{what} answers at http://{ListenAddress(host, server.port)}/metrics; Ctrl-C ends it.\n"
+    server_text = f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g})"
+    return f"{server_text} serves http://{ListenAddress(host, server.port)}/metrics; Ctrl-C ends it.\n"
 
 
 async def _until_stopped() -> None:
@@ -103,8 +103,8 @@ async def _until_stopped() -> None:
     await stopped.wait()
 
 
-def _complain(trouble: str) -> None:
-    sys.stderr.write(f"{trouble}\n")
+def _print_error(reason: str) -> None:
+    sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
 
 
@@ -115,7 +115,7 @@ def _exporter(text: str) -> str:
         url = URL()
     if url.scheme not in {"http", "https"} or not url.host:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no exporter's URL: write one such as http://localhost:7732"
+            f"{text!r} is not an exporter's URL: write one such as http://localhost:7732"
         )
     return text
 
@@ -125,8 +125,8 @@ def _speed(text: str) -> float:
         speed = float(text)
     except ValueError:
         speed = math.nan
-    if not 0 < speed <= FASTEST:
+    if not 0 < speed <= MAX_SPEED:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a speed: give a number above 0, at most {FASTEST:g}"
+            f"{text!r} is not a speed: give a number above 0, at most {MAX_SPEED:g}"
         )
     return speed

@@ -1,1 +1,1 @@
-"""What the operator writes, checked: the schema, and its loading with every mistake at its place."""
+"""Configuration: the schema, and a loader that reports every mistake with its line."""

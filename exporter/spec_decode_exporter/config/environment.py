@@ -1,4 +1,4 @@
-"""``${NAME}`` in a value stands for an environment variable; ``$$`` for a dollar."""
+"""Environment variables in values: ``${NAME}`` is a variable, ``$$`` a dollar sign."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?
 _WHOLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
-MOST_CHARACTERS: Final = 256 * 1024
-"""The most characters of a value; Linux allows 128 KiB in a variable."""
+MAX_CHARACTERS: Final = 256 * 1024
+"""Characters of a value at most; Linux allows 128 KiB in a variable."""
 
 
 class Expanded(str):
-    """A value with environment variables in it, which remembers how it was written.
+    """A value with environment variables in it, and its original text.
 
-    A secret must be given by one variable and nothing else (``whole``), and no message shows more
-    than ``written``: whatever came from the environment may be a secret.
+    A secret must be one variable and nothing else (``whole``). Messages show only ``written``, because the
+    value of a variable may be a secret.
     """
 
     __slots__ = ("whole", "written")
@@ -30,7 +30,7 @@ class Expanded(str):
 
     @classmethod
     def of(cls, value: str, written: str) -> Self:
-        """Return ``value`` with the text that it was ``written`` as."""
+        """Return ``value`` with its original text."""
         expanded = cls(value)
         expanded.written = written
         expanded.whole = _WHOLE.fullmatch(written) is not None
@@ -38,7 +38,7 @@ class Expanded(str):
 
 
 class FromVariable(str):
-    """The value of an environment variable that stands for a flag; it remembers which."""
+    """The value of a flag from an environment variable, with the name of the variable."""
 
     __slots__ = ("variable",)
 
@@ -46,7 +46,7 @@ class FromVariable(str):
 
     @classmethod
     def of(cls, value: str, variable: str) -> Self:
-        """Return ``value`` with the name of the ``variable`` that holds it."""
+        """Return ``value`` with the name of its ``variable``."""
         named = cls(value)
         named.variable = variable
         return named
@@ -59,15 +59,15 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
         ValueError: A variable is not set, or a reference is not complete.
     """
     size = len(text) + sum(len(environ.get(match["name"] or "", "")) for match in _REFERENCE.finditer(text))
-    if size > MOST_CHARACTERS:
-        raise ValueError(f"has more than {MOST_CHARACTERS} characters with its environment variables")
+    if size > MAX_CHARACTERS:
+        raise ValueError(f"has more than {MAX_CHARACTERS} characters with its environment variables")
     value, references = _REFERENCE.subn(lambda match: _value(match, environ), text)
     return Expanded.of(value, text) if references else text
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     if match["broken"]:
-        raise ValueError("`${` begins no variable here; write `${NAME}`, or `$${` for these two characters")
+        raise ValueError("`${` without a variable; write `${NAME}`, or `$${` for these two characters")
     name = match["name"]
     if name is None:
         return "$"

@@ -1,4 +1,4 @@
-"""Experiments: which targets serve the same work in different ways, and what they are held against."""
+"""Experiments: targets that serve the same work in different ways, and the baseline of the comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spec_decode_exporter.config.labels import label_problem, printable
 from spec_decode_exporter.config.values import NotEmpty, matches
 
 OWN_LABELS: Final = frozenset({"name", "model_name", "method"})
-"""What arms can be matched by besides the labels of targets."""
+"""Labels that match arms besides the labels of targets."""
 
 Name = Annotated[
     str, matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "is not a name: use up to 64 letters, digits, `_.-`")
@@ -33,25 +33,25 @@ MatchValue = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(
 
 
 class ArmSettings(Section):
-    """The engines that serve in one way."""
+    """The engines of one arm."""
 
     match: Annotated[Mapping[MatchLabel, MatchValue], NotEmpty] = Field(
-        description="What an engine of the arm has, all of it: `name` (of its target), `model_name`, "
+        description="Labels that an engine of the arm must all have: `name` (of its target), `model_name`, "
         "`method` (`off` for an engine that does not speculate), or any label of its target. Two arms "
         "need a label in common with different values, so that no engine belongs to both."
     )
 
 
 class ExperimentSettings(Section):
-    """Arms that serve the same work in different ways, each held against the baseline.
+    """Arms that serve the same work in different ways, each compared with the baseline.
 
-    See [experiments.md](experiments.md). One exporter must watch all of them: it is refused with
+    See [experiments.md](experiments.md). One exporter must monitor all arms: experiments are rejected with
     `discovery.shard.count` above 1.
     """
 
     name: Name = Field(description="The value of the label `experiment`.")
-    arms: Mapping[Name, ArmSettings] = Field(description="The arms by name, two or more.")
-    baseline: Name = Field(description="The arm that the others are held against.")
+    arms: Mapping[Name, ArmSettings] = Field(description="The arms by name, at least two.")
+    baseline: Name = Field(description="The arm that the others are compared with.")
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> Self:
@@ -64,15 +64,15 @@ class ExperimentSettings(Section):
         return self
 
     def _too_few(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        if len(self.arms) < 2:  # noqa: PLR2004  one has nothing beside it
-            yield ("arms",), "needs two arms or more; name the baseline too"
+        if len(self.arms) < 2:  # noqa: PLR2004  one arm has no counterpart
+            yield ("arms",), "needs two arms or more, the baseline included"
 
     def _overlapping(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield each arm that an engine could belong to besides an earlier one."""
+        """Yield each arm that may have an engine in common with an earlier arm."""
         for (first, one), (second, other) in combinations(self.arms.items(), 2):
             if not _exclude(one.match, other.match):
                 message = (
-                    f"may match what `{first}` matches too; give both a label in common with different values"
+                    f"may match the engines of `{first}`; give both a label in common with different values"
                 )
                 yield ("arms", second, "match"), message
 
@@ -83,8 +83,8 @@ def _exclude(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 def unlike_names(experiments: Sequence[ExperimentSettings]) -> Iterator[tuple[tuple[int, str], str]]:
     """Yield each name that an earlier experiment has."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, experiment in enumerate(experiments):
-        if experiment.name in seen:
-            yield (index, "name"), "is the name of another experiment too; give each its own"
-        seen.add(experiment.name)
+        if experiment.name in names:
+            yield (index, "name"), "is also the name of another experiment; give each its own"
+        names.add(experiment.name)

@@ -1,4 +1,4 @@
-"""What a mistake that pydantic found is called in plain words."""
+"""Translate errors of pydantic into plain messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.errors import Path
 
 _KEY: Final = "[key]"
-"""What pydantic adds to the path when the key of a mapping is wrong, not its value."""
+"""Step that pydantic appends to the path if the key of a mapping is wrong, not its value."""
 
 _ECHOES: Final = frozenset({"default_factory_not_called"})
-"""Errors that only follow from another, which is told."""
+"""Errors that follow from another one, which is reported."""
 
-_LONGEST_SHOWN: Final = 40
+_MAX_SHOWN: Final = 40
 
 _MESSAGES: Final[dict[str, str]] = {
     "missing": "is missing",
@@ -53,7 +53,7 @@ _MESSAGES: Final[dict[str, str]] = {
     "string_too_short": "must not be empty",
     "string_too_long": "must be at most {max_length} characters long",
 }
-"""By pydantic's type of error; ``input`` is the value as ``_shown`` writes it."""
+"""By pydantic's type of error; ``input`` is the result of ``_shown``."""
 
 
 def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[tuple[Path, str]]:
@@ -76,24 +76,22 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[tuple[Path,
 def _unknown(key: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{name}`' for name in known)}"
-    return f"is not a key that is known here; {hint}"
+    return f"is not a known key here; {hint}"
 
 
 def _shown(value: object) -> str:
-    """Write a value for a message: short, and never what came from the environment."""
+    """Write a value for a message: short, and never the value of an environment variable."""
     if isinstance(value, Expanded):
         return f"the value of {value.written}"
     if isinstance(value, str):
-        return repr(value) if len(value) <= _LONGEST_SHOWN else repr(value[:_LONGEST_SHOWN]) + "…"
+        return repr(value) if len(value) <= _MAX_SHOWN else repr(value[:_MAX_SHOWN]) + "…"
     return "a list" if isinstance(value, list) else "a mapping"
 
 
 def known_keys(model: type[BaseModel], path: Path) -> list[str]:
     """Return the keys of the section at ``path`` below ``model``."""
     here: type[BaseModel] | None = model
-    inside = (
-        False  # an element of a list, or a value of a mapping with free keys: the next step only picks one
-    )
+    inside = False  # in a list or a mapping with free keys: the next step selects an element
     for step in path:
         if inside or here is None:
             inside = False
@@ -105,7 +103,7 @@ def known_keys(model: type[BaseModel], path: Path) -> list[str]:
 
 
 def models_in(annotation: object) -> Iterator[type[BaseModel]]:
-    """Yield the sections that a key of this type holds, however deep in lists and mappings."""
+    """Yield the sections in a type, at any depth of lists and mappings."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in typing.get_args(annotation):

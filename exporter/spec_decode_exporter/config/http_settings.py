@@ -1,4 +1,4 @@
-"""How to ask a server: the keys of Prometheus' ``scrape_config``, with its names and its rules."""
+"""HTTP settings of a request: the keys of Prometheus' ``scrape_config``, with its names and rules."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _RESERVED_HEADERS: Final = frozenset(
         "www-authenticate",
     }
 )
-"""Headers that the client sets by itself, or that would change what the request is."""
+"""Headers that the client sets, or that would change the kind of request."""
 
 
 class Section(BaseModel):
-    """A mapping of the configuration: frozen, and a key it does not know is a mistake."""
+    """A mapping of the configuration: frozen, and an unknown key is a mistake."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _not_basic(value: str) -> str:
     if value.lower() == "basic":
-        raise ValueError("cannot be Basic; use `basic_auth` with a username and a password instead")
+        raise ValueError("cannot be Basic; use `basic_auth` with a username and a password")
     return value
 
 
 def _free_header(name: str) -> str:
     if name.lower() in _RESERVED_HEADERS:
         remedy = "use `authorization` or `basic_auth`" if name.lower() == "authorization" else "remove it"
-        raise ValueError(f"is a header that the exporter sets by itself; {remedy}")
+        raise ValueError(f"is a header that the exporter sets itself; {remedy}")
     return name
 
 
@@ -69,11 +69,9 @@ class Authorization(Section):
     type: Annotated[str, Token, AfterValidator(_not_basic)] = Field(
         default="Bearer", description="The scheme of the header."
     )
-    credentials: Secret | None = Field(
-        default=None, description="The token, taken from the environment as `${NAME}`."
-    )
+    credentials: Secret | None = Field(default=None, description="The token, as a variable `${NAME}`.")
     credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = Field(
-        default=None, description="The file that holds the token. It is read again when it changes."
+        default=None, description="A file with the token. Changes are applied without a reload."
     )
 
     @model_validator(mode="after")
@@ -86,15 +84,13 @@ class Authorization(Section):
 class BasicAuth(Section):
     """User and password in the `Authorization` header."""
 
-    username: str | None = Field(default=None, description="The user.")
+    username: str | None = Field(default=None, description="The user name.")
     username_file: Annotated[ReadableFile | None, excludes("username")] = Field(
-        default=None, description="The file that holds the user."
+        default=None, description="A file with the user name."
     )
-    password: Secret | None = Field(
-        default=None, description="The password, taken from the environment as `${NAME}`."
-    )
+    password: Secret | None = Field(default=None, description="The password, as a variable `${NAME}`.")
     password_file: Annotated[ReadableFile | None, excludes("password")] = Field(
-        default=None, description="The file that holds the password. It is read again when it changes."
+        default=None, description="A file with the password. Changes are applied without a reload."
     )
 
     @model_validator(mode="after")
@@ -108,33 +104,34 @@ TlsVersion = Literal["TLS12", "TLS13"]
 
 
 class TlsConfig(Section):
-    """How to trust the server, and how to prove who asks."""
+    """TLS: the authorities to trust, and the client certificate."""
 
-    ca: Annotated[str | None, Field(description="The authorities to trust, as PEM text.")] = None
+    ca: Annotated[str | None, Field(description="The certificate authorities to trust, as PEM text.")] = None
     ca_file: Annotated[ReadableFile | None, excludes("ca")] = Field(
-        default=None, description="The file of the authorities to trust; without one, the system's."
+        default=None,
+        description="A file with the certificate authorities to trust; without one, the system's.",
     )
-    cert: str | None = Field(default=None, description="The client's certificate, as PEM text.")
+    cert: str | None = Field(default=None, description="The client certificate, as PEM text.")
     cert_file: Annotated[ReadableFile | None, excludes("cert")] = Field(
-        default=None, description="The file of the client's certificate."
+        default=None, description="A file with the client certificate."
     )
     key: Secret | None = Field(
-        default=None, description="The client's key as PEM text, taken from the environment as `${NAME}`."
+        default=None, description="The client key as PEM text, as a variable `${NAME}`."
     )
     key_file: Annotated[ReadableFile | None, excludes("key")] = Field(
-        default=None, description="The file of the client's key."
+        default=None, description="A file with the client key."
     )
     server_name: str | None = Field(
         default=None,
-        description="The name that the server's certificate must bear, where it is not the host's.",
+        description="The name in the server certificate, if it is not the host name.",
     )
     insecure_skip_verify: bool = Field(
         default=False,
-        description="Trust any certificate. Anyone on the way can then read and change the page.",
+        description="Trust any certificate. An attacker on the network can then read and change the page.",
     )
-    min_version: TlsVersion = Field(default="TLS12", description="The oldest version to speak.")
+    min_version: TlsVersion = Field(default="TLS12", description="The lowest TLS version.")
     max_version: TlsVersion | None = Field(
-        default=None, description="The newest version to speak; without one, the newest that both know."
+        default=None, description="The highest TLS version; without one, the highest that both support."
     )
 
     @model_validator(mode="after")
@@ -149,14 +146,14 @@ class TlsConfig(Section):
 
 
 class HeaderValues(Section):
-    """The values of one header; several are sent as one list, with commas between."""
+    """The values of one header; several are sent as a list with commas."""
 
-    values: tuple[HeaderText, ...] = Field(default=(), description="Values that anyone may see.")
+    values: tuple[HeaderText, ...] = Field(default=(), description="Public values.")
     secrets: tuple[Secret, ...] = Field(
-        default=(), description="Values that are never shown, each taken from the environment as `${NAME}`."
+        default=(), description="Secret values, each as a variable `${NAME}`."
     )
     files: tuple[ReadableFile, ...] = Field(
-        default=(), description="Files that hold one value each. They are read again when they change."
+        default=(), description="Files with one value each. Changes are applied without a reload."
     )
 
     @model_validator(mode="after")
@@ -167,25 +164,25 @@ class HeaderValues(Section):
 
 
 class HttpSettings(Section):
-    """How to ask a server. ``HttpSettings()`` asks plainly."""
+    """HTTP settings of requests. ``HttpSettings()`` has no credentials."""
 
     authorization: Authorization | None = Field(default=None, description="The `Authorization` header.")
     basic_auth: Annotated[BasicAuth | None, excludes("authorization")] = Field(
-        default=None, description="User and password, in the `Authorization` header."
+        default=None, description="User and password in the `Authorization` header."
     )
-    tls_config: TlsConfig | None = Field(default=None, description="TLS, for https addresses.")
+    tls_config: TlsConfig | None = Field(default=None, description="TLS settings, for https addresses.")
     http_headers: Mapping[HeaderName, HeaderValues] = Field(
-        default_factory=dict, description="Headers to send besides, by name."
+        default_factory=dict, description="Further headers, by name."
     )
 
     @property
     def http(self) -> HttpSettings:
-        """The HTTP keys alone, of a section that has others too."""
+        """The HTTP keys of a section that has further keys."""
         return HttpSettings.model_construct(
             **{name: getattr(self, name) for name in HttpSettings.model_fields}
         )
 
     def __hash__(self) -> int:
-        """Hash the headers as pairs: a mapping has no hash of its own."""
+        """Hash the headers as pairs, because a mapping has no hash."""
         headers = frozenset(self.http_headers.items())
         return hash((self.authorization, self.basic_auth, self.tls_config, headers))

@@ -1,4 +1,4 @@
-"""Which pods of a Kubernetes cluster are watched, and how its API is asked."""
+"""Kubernetes discovery: selection of the pods, and access to the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spec_decode_exporter.config.url import HIGHEST_PORT
 from spec_decode_exporter.config.values import Endpoint, NotEmpty, excludes, matches, written_as
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
-"""The labels that every pod's target has, as the series that Prometheus scrapes from the pod itself."""
+"""Labels of every pod's target, the same as in Prometheus' own series of the pod."""
 
 _PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 
@@ -35,7 +35,7 @@ LabelSelector = Annotated[
     matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"),
     written_as(_SELECTOR),
 ]
-"""As Kubernetes' ``labels.Parse`` takes it."""
+"""The syntax of Kubernetes' ``labels.Parse``."""
 
 PodKey = Annotated[
     str,
@@ -47,7 +47,7 @@ PodKey = Annotated[
 
 
 def port_problem(port: str) -> str | None:
-    """Return what is wrong with a pod's port, by its number or its name; None if it may be one."""
+    """Return the mistake in a pod's port, a number or a name; None if it is valid."""
     if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= HIGHEST_PORT):
         return "is neither the number of a port, such as 8000, nor the name of one, such as http"
     return None
@@ -61,7 +61,7 @@ def _port(port: str) -> str:
 
 
 Port = Annotated[str, AfterValidator(_port), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
-"""The number of a port, or the name that a container gives it."""
+"""The number of a port, or its name in the container."""
 
 
 def _not_a_pod_label(name: str) -> str:
@@ -74,52 +74,52 @@ PodLabelName = Annotated[LabelName, AfterValidator(_not_a_pod_label)]
 
 
 class KubernetesDiscovery(HttpSettings):
-    """Pods of a Kubernetes cluster, listed and watched by its API. HTTP keys here are for asking the API.
+    """Pods of a Kubernetes cluster, listed and watched by its API. The HTTP keys are for the API.
 
-    Without `api_server` it is the API of the cluster that the exporter itself runs in, asked as the service
-    account of its pod. See [Kubernetes discovery](kubernetes-discovery.md).
+    Without `api_server` the exporter uses the API of its own cluster, with the service account of its pod.
+    See [Kubernetes discovery](kubernetes-discovery.md).
     """
 
     namespaces: tuple[Namespace, ...] = Field(
-        default=(), description="The namespaces to look in. Without any, the exporter's own."
+        default=(), description="The namespaces of the pods. By default, the exporter's own."
     )
     all_namespaces: Annotated[bool, excludes("namespaces")] = Field(
-        default=False, description="Look in all namespaces. The service account then needs a ClusterRole."
+        default=False, description="Watch all namespaces. The service account then needs a ClusterRole."
     )
     label_selector: LabelSelector | None = Field(
         default=None,
-        description="Which pods, as for `kubectl get pods --selector`. Without one, all that have a port of "
-        "`ports`.",
+        description="Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods "
+        "with a port of `ports`.",
     )
     ports: Annotated[tuple[Port, ...], NotEmpty] = Field(
         default=("8000",),
-        description="The ports of the metrics pages, by number or by the name that a container gives them; "
-        "each is a target. A pod without a port of that name has no such target.",
+        description="The ports of the metrics pages, by number or by their name in the container. Each is a "
+        "target. A pod without a port of that name has no such target.",
     )
     annotation_prefix: str = Field(
         default="prometheus.io",
-        description="A pod's annotations `<prefix>/port`, `<prefix>/path` and `<prefix>/scheme` go before "
-        "what is configured. Empty: annotations are not heeded.",
+        description="A pod's annotations `<prefix>/port`, `<prefix>/path` and `<prefix>/scheme` override the "
+        "configuration. Empty: annotations are ignored.",
     )
     only_ready: bool = Field(
         default=False,
-        description="Leave out pods that are not ready. An overloaded server may be one of them.",
+        description="Omit pods that are not ready. An overloaded server may be one of them.",
     )
     labels: Mapping[PodLabelName, PodKey] = Field(
         default_factory=dict,
-        description="Labels of the targets besides `namespace` and `pod`, each with the pod's label that "
-        "holds its value.",
+        description="Further labels of the targets, besides `namespace` and `pod`: each with the label of "
+        "the pod that holds its value.",
     )
     annotations: Mapping[PodLabelName, PodKey] = Field(
-        default_factory=dict, description="The same, with the pod's annotation that holds the value."
+        default_factory=dict, description="The same, with the annotation of the pod that holds the value."
     )
     api_server: Endpoint | None = Field(
         default=None,
-        description="The address of the API, for an exporter outside of the cluster. `authorization` and "
-        "`tls_config` are then needed too.",
+        description="The address of the API, for an exporter outside the cluster. `authorization` and "
+        "`tls_config` are then required.",
     )
 
     @property
     def watched(self) -> tuple[str | None, ...]:
-        """The namespaces to look in; empty text is all of them, None the exporter's own."""
+        """The namespaces to watch; empty text is all of them, None the exporter's own."""
         return ("",) if self.all_namespaces else self.namespaces or (None,)

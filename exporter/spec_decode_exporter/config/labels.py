@@ -1,4 +1,4 @@
-"""Labels of targets: which names and values may be used, and how many."""
+"""Labels of targets: valid names and values, and their limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeVar
 from pydantic import AfterValidator, WithJsonSchema
 
 MOST_LABELS: Final = 64
-"""Labels of one target. All targets together have as many names of labels: each series has every name."""
+"""Labels of one target, and label names of all targets together: each series has every name."""
 MOST_LABEL_NAME: Final = 128
 """Characters of a label's name."""
 MOST_LABEL_VALUE: Final = 1_024
@@ -65,17 +65,17 @@ RESERVED_LABELS: Final = frozenset(
         "window",
     }
 )
-"""The labels that metrics of this exporter carry."""
+"""Labels of this exporter's own metrics."""
 
 
 def label_problem(name: str) -> str | None:
-    """Return what is wrong with a label's name and the remedy; None if a target may carry it."""
+    """Return the mistake in a label's name and the remedy; None if it is valid."""
     if len(name) > MOST_LABEL_NAME:
         return f"has a name of more than {MOST_LABEL_NAME} characters; choose a shorter one"
     if not _NAME.fullmatch(name):
         return "is not a label name; use letters, digits and underscores, and no digit first"
     if name.startswith("__"):
-        return "begins with two underscores, which Prometheus keeps for itself; choose another name"
+        return "begins with two underscores, which Prometheus reserves; choose another name"
     if name in _OF_PROMETHEUS:
         return "is a label that Prometheus sets; choose another name"
     if name in RESERVED_LABELS:
@@ -94,17 +94,17 @@ LabelName = Annotated[str, AfterValidator(_checked)]
 
 
 def value_problem(value: str) -> str | None:
-    """Return what is wrong with a label's value and the remedy; None if a target may carry it."""
+    """Return the mistake in a label's value and the remedy; None if it is valid."""
     if len(value) > MOST_LABEL_VALUE:
         return f"has a value of more than {MOST_LABEL_VALUE:,} characters; shorten it"
-    # Half a surrogate pair is not printable either: no page could be encoded with it.
+    # Half a surrogate pair is not printable either: it cannot be encoded.
     if not value.isprintable():
         return "has a value with a character that cannot be printed, such as a line break; remove it"
     return None
 
 
 def printable(value: str) -> str:
-    """Return a text that may be the value of a label; ValueError for any other."""
+    """Return a text that is a valid label value; raise ValueError for any other."""
     problem = value_problem(value)
     if problem is not None:
         raise ValueError(problem)
@@ -116,7 +116,7 @@ LabelValue = Annotated[
     AfterValidator(printable),
     WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MOST_LABEL_VALUE, "title": "text"}),
 ]
-"""Printable text. A number in YAML is the text it is written as: 1.10 stays 1.10."""
+"""Printable text. A number in YAML keeps its text: 1.10 stays 1.10."""
 
 Value = TypeVar("Value")
 
@@ -128,4 +128,4 @@ def _not_too_many(labels: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 AtMostLabels = AfterValidator(_not_too_many)
-"""The check that a target can have as many labels."""
+"""Check of the number of labels."""

@@ -1,4 +1,4 @@
-"""From where on speculation is called good or bad: every threshold, with its default."""
+"""Policy: every threshold of verdicts, recommendations and findings, with its default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.values import Duration, Quantity, Share
 
 Length = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-"""Tokens a draft gives, the bonus token included: 1 is none accepted."""
+"""Acceptance length, the bonus token included: 1 if no draft token is accepted."""
 
 AnySection = TypeVar("AnySection", bound=Section)
 
@@ -23,14 +23,14 @@ _ASCENDING: Final = (
     ("acceptance", ("poor_ratio", "healthy_ratio", "optimal_ratio")),
     ("depth", ("decrease_below", "increase_above")),
 )
-"""Sections, and keys of theirs that must not decrease."""
+"""Sections, and keys of theirs whose values must not decrease."""
 
 
 class SpeedupPolicy(Section):
-    """The verdict where the cost of drafting is known: by the estimated speed-up."""
+    """Verdict by the estimated speed-up, if the cost of drafting is known."""
 
     harmful: Quantity = Field(
-        default=1.0, description="Harmful, if the speed-up is below this even at its upper bound."
+        default=1.0, description="Harmful if even the upper bound of the speed-up is below this."
     )
     poor: Quantity = Field(default=1.1, description="Poor below this.")
     marginal: Quantity = Field(default=1.3, description="Marginal below this.")
@@ -38,149 +38,150 @@ class SpeedupPolicy(Section):
 
 
 class AcceptancePolicy(Section):
-    """The verdict where the cost of drafting is not known: by the acceptance length and the pooled ratio.
+    """Verdict by acceptance length and pooled ratio, if the cost of drafting is unknown.
 
-    The pooled ratio is the share of the draft tokens that are accepted, of those whose predecessors were.
+    The pooled ratio is the share of draft tokens that are accepted, among those whose predecessors were.
     """
 
     harmful_length: Length = Field(
-        default=1.2, description="Harmful, if the length is below this even at its upper bound."
+        default=1.2, description="Harmful if even the upper bound of the length is below this."
     )
     poor_length: Length = Field(
-        default=1.3, description="Poor, if the length is below this or the ratio below `poor_ratio`."
+        default=1.3, description="Poor if the length is below this, or the ratio below `poor_ratio`."
     )
-    poor_ratio: Share = Field(default=0.40, description="Poor, if the pooled ratio is below this.")
+    poor_ratio: Share = Field(default=0.40, description="Poor if the pooled ratio is below this.")
     healthy_length: Length = Field(
         default=1.5,
-        description="Healthy, if the length is at least this and the ratio at least `healthy_ratio`.",
+        description="Healthy if the length is at least this, and the ratio at least `healthy_ratio`.",
     )
     healthy_length_per_token: Share = Field(
         default=0.5,
-        description="One and this for each token of a draft, where that is less than `healthy_length`.",
+        description="One plus this for each draft token replaces `healthy_length` if it is less.",
     )
-    healthy_ratio: Share = Field(default=0.60, description="The least pooled ratio that is healthy.")
+    healthy_ratio: Share = Field(default=0.60, description="Healthy if the pooled ratio is at least this.")
     optimal_length: Length = Field(
         default=2.0,
-        description="Optimal, if the length is more than this and the ratio more than `optimal_ratio`.",
+        description="Optimal if the length is above this, and the ratio above `optimal_ratio`.",
     )
     optimal_length_per_token: Share = Field(
         default=0.7,
-        description="One and this for each token of a draft, where that is less than `optimal_length`.",
+        description="One plus this for each draft token replaces `optimal_length` if it is less.",
     )
-    optimal_ratio: Share = Field(default=0.70, description="The pooled ratio above which it is optimal.")
+    optimal_ratio: Share = Field(default=0.70, description="Optimal if the pooled ratio is above this.")
 
 
 class DepthPolicy(Section):
-    """How many tokens are recommended."""
+    """Recommended number of draft tokens."""
 
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.03,
-        description="The fewest tokens are recommended whose speed-up is within this part of the best.",
+        description="The recommendation is the fewest tokens whose speed-up is within this share of the "
+        "best.",
     )
     increase_above: Share = Field(
         default=0.30,
-        description="Where the cost is not known: more tokens, if the last position is accepted in more "
-        "than this part of the drafts.",
+        description="If the cost is unknown: more tokens if the last position is accepted in more than this "
+        "share of the drafts.",
     )
     decrease_below: Share = Field(
         default=0.10,
-        description="Where the cost is not known: fewer tokens, if the last position is accepted in less "
-        "than this part of the drafts.",
+        description="If the cost is unknown: fewer tokens if the last position is accepted in less than this "
+        "share of the drafts.",
     )
 
 
 class FindingPolicy(Section):
-    """What is pointed out beside the verdict."""
+    """Thresholds of findings, which explain the verdict."""
 
     low_first_position: Share = Field(
-        default=0.70, description="The first position is accepted in less than this part of the drafts."
+        default=0.70, description="The first position is accepted in less than this share of the drafts."
     )
     cliff_ratio: Share = Field(
         default=0.5,
         description="A position is accepted less often than this, relative to the position before it.",
     )
     wasted_last_position: Share = Field(
-        default=0.10, description="The last position is accepted in less than this part of the drafts."
+        default=0.10, description="The last position is accepted in less than this share of the drafts."
     )
     low_coverage: Share = Field(
-        default=0.5, description="Less than this part of the decode steps had a draft."
+        default=0.5, description="Less than this share of the decode steps had a draft."
     )
     tail_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         default=5.0,
-        description="The slowest decode steps take more than this many times as long as the usual ones.",
+        description="The p99 of the decode step time is more than this multiple of the median.",
     )
-    kv_cache_usage: Share = Field(
-        default=0.9, description="More than this part of the key-value cache is in use."
-    )
+    kv_cache_usage: Share = Field(default=0.9, description="More than this share of the KV cache is in use.")
     repetition_first_position: Share = Field(
         default=0.98,
-        description="The first position is accepted in at least this part of the drafts: the model may be "
+        description="The first position is accepted in at least this share of the drafts: the model may be "
         "repeating itself.",
     )
 
 
 class DropPolicy(Section):
-    """When a fall of the acceptance length is called a drop."""
+    """Detection of drops of the acceptance length."""
 
     ratio: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.15, description="The drop to find, as a part of the usual acceptance length."
+        default=0.15,
+        description="The size of a drop to detect, relative to the baseline of the acceptance length.",
     )
     false_alarm_period: Duration = Field(
         default=7 * 86_400.0,
-        description="How often an alarm without a cause is acceptable. Longer finds drops later.",
+        description="The mean time between two false alarms. A longer time detects drops later.",
     )
     warm_up: Duration = Field(
-        default=60.0, description="How long an engine must have drafted before drops are looked for."
+        default=60.0, description="The time that an engine must have drafted before drops are detected."
     )
 
 
 class Policy(Section):
-    """From where on speculation is called good or bad. A target may set some of it for itself."""
+    """Thresholds of verdicts, recommendations and findings. A target may override some of them."""
 
     min_drafts: Annotated[int, Field(ge=1)] = Field(
-        default=100, description="With fewer drafts in the longest window there is no verdict and no advice."
+        default=100,
+        description="The minimum number of drafts in the longest window for a verdict and a recommendation.",
     )
     max_half_width: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         default=0.25,
-        description="Nor where the bounds of the acceptance length are farther from it than this part of it.",
+        description="The maximum half-width of the acceptance length's bounds for them, relative to it.",
     )
     speedup: SpeedupPolicy = Field(
-        default_factory=SpeedupPolicy, description="The verdict where the cost of drafting is known."
+        default_factory=SpeedupPolicy, description="The verdict if the cost of drafting is known."
     )
     acceptance: AcceptancePolicy = Field(
-        default_factory=AcceptancePolicy, description="The verdict where it is not known."
+        default_factory=AcceptancePolicy, description="The verdict if it is unknown."
     )
-    depth: DepthPolicy = Field(default_factory=DepthPolicy, description="How many tokens are recommended.")
-    findings: FindingPolicy = Field(
-        default_factory=FindingPolicy, description="What is pointed out beside the verdict."
+    depth: DepthPolicy = Field(
+        default_factory=DepthPolicy, description="The recommended number of draft tokens."
     )
+    findings: FindingPolicy = Field(default_factory=FindingPolicy, description="Thresholds of findings.")
     drops: DropPolicy = Field(
-        default_factory=DropPolicy, description="When a fall of the acceptance length is called a drop."
+        default_factory=DropPolicy, description="Detection of drops of the acceptance length."
     )
 
 
 def merged(own: Policy | None, general: Policy) -> Policy:
-    """Return ``general`` with what a target sets itself in its place, key by key."""
+    """Return ``general`` with the keys that a target sets itself replaced."""
     return general if own is None else _over(own, general)
 
 
 def _over(own: AnySection, general: AnySection) -> AnySection:
-    """Put the keys that ``own`` sets in the place of those of ``general``, at any depth."""
+    """Replace the keys of ``general`` that ``own`` sets, at any depth."""
     chosen = {name: _chosen(getattr(own, name), getattr(general, name)) for name in own.model_fields_set}
     return general.model_copy(update=chosen)
 
 
-def _chosen(own: Any, general: Any) -> object:  # noqa: ANN401  a section, or what a key holds
+def _chosen(own: Any, general: Any) -> object:  # noqa: ANN401  a section, or the value of a key
     return _over(own, general) if isinstance(own, Section) else own
 
 
 def misordered(own: Policy, whole: Policy) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the thresholds of ``whole`` that contradict each other, each at a key that ``own`` sets."""
     for section, keys in _ASCENDING:
-        values, given = getattr(whole, section), getattr(own, section).model_fields_set
+        values, own_keys = getattr(whole, section), getattr(own, section).model_fields_set
         for lower, upper in pairwise(keys):
-            least, most = getattr(values, lower), getattr(values, upper)
-            if least > most and upper in given:
-                yield (section, upper), f"is less than `{lower}`, {least:g}; raise it, or lower `{lower}`"
-            elif least > most and lower in given:
-                yield (section, lower), f"is more than `{upper}`, {most:g}; lower it, or raise `{upper}`"
+            low, high = getattr(values, lower), getattr(values, upper)
+            if low > high and upper in own_keys:
+                yield (section, upper), f"is less than `{lower}`, {low:g}; raise it, or lower `{lower}`"
+            elif low > high and lower in own_keys:
+                yield (section, lower), f"is more than `{upper}`, {high:g}; lower it, or raise `{upper}`"

@@ -1,4 +1,4 @@
-"""The keys of ``poll``. Each description here is what docs/configuration.md says about the key."""
+"""The keys of ``poll``. Their descriptions are the text of docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from spec_decode_exporter.config.values import Duration, Size
 
 
 class Poll(Section):
-    """When and how the servers are asked."""
+    """Polling of the servers."""
 
     interval: Duration = Field(
         default=1.0,
-        description="How often a server is asked. At most a third of the shortest window. "
-        "It becomes longer by itself where asking costs the server more than `max_duty_cycle`, or the "
-        "exporter more than 5 % of a core.",
+        description="The time between two polls of a server. At most a third of the shortest window. The "
+        "exporter extends it if polling costs the server more than `max_duty_cycle`, or the exporter more "
+        "than 5 % of a core.",
     )
     histogram_interval: Duration = Field(
         default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)),
-        description="How often the buckets of histograms are asked for besides; they are most of the cost of "
-        "a page. At least `interval`, and at most a third of the longest window.",
+        description="The time between two polls that include histogram buckets, which are most of the cost "
+        "of a page. At least `interval`, and at most a third of the longest window.",
     )
     timeout: Duration = Field(
-        default=5.0, description="How long an answer may take, from the connection to its last byte."
+        default=5.0, description="The maximum time of a poll, from the connection to the last byte."
     )
     max_duty_cycle: float = Field(
         default=0.01,
         gt=0,
         le=1,
-        description="The part of its time that a server may spend on answering the exporter.",
+        description="The maximum share of its time that a server spends on polls of the exporter.",
     )
     max_body: Size = Field(
         default=4 * 2**20,
-        description="How large an answer may be, after it is unpacked. vLLM sends 55 kB for one engine and "
-        "35 kB more for each other: the default holds some 110 engines behind one address.",
+        description="The maximum size of a page after decompression. vLLM sends 55 kB for one engine and "
+        "35 kB more for each further engine: the default is enough for about 110 engines at one address.",
     )
     filter: Literal["auto", "off"] = Field(
         default="auto",
-        description="`auto` asks for just the samples that are needed where the server can do that, and for "
-        "the whole page elsewhere. `off` always asks for the whole page.",
+        description="`auto` requests only the samples that are needed if the server supports that, and the "
+        "whole page otherwise. `off` always requests the whole page.",
     )
 
     @field_validator("histogram_interval")

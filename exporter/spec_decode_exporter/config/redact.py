@@ -1,4 +1,4 @@
-"""The configuration in effect, for people to see."""
+"""The configuration in effect, without its secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def redacted(config: Config) -> str:
 
 
 def _trimmed(value: object) -> object:
-    """Leave out keys that hold nothing, so that what is configured stands out."""
+    """Omit keys without a value."""
     if isinstance(value, dict):
         trimmed = {key: _trimmed(inner) for key, inner in value.items()}
         return {key: inner for key, inner in trimmed.items() if inner not in (None, {}, [])}

@@ -1,4 +1,4 @@
-"""The configuration, key by key. Each description here is what docs/configuration.md says about the key."""
+"""Schema of the configuration. The descriptions are the text of docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from spec_decode_exporter.config.http_settings import (
 )
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import RESERVED_LABELS
-from spec_decode_exporter.config.limit_settings import Limits
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.poll_settings import Poll
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
@@ -72,11 +71,13 @@ __all__ = [
 ]
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
-"""What is watched when nothing is configured: a vLLM beside the exporter, on its default port."""
+"""Default target: a vLLM beside the exporter, on its default port."""
+MAX_FLEET_ENGINES: Final = 10_000
+"""The highest limit that can be configured: one process cannot serve more in a page."""
 
 
 class Group(StrEnum):
-    """Metrics that are switched on and off together."""
+    """Metrics that are enabled and disabled together."""
 
     COUNTERS = "counters"
     ACCEPTANCE = "acceptance"
@@ -94,7 +95,7 @@ class Group(StrEnum):
 
 
 def _known_metric(name: str, info: ValidationInfo) -> str:
-    """Refuse what is neither a group nor a metric, as far as it is known what metrics there are."""
+    """Reject a name that is neither a group nor a metric, if the metrics are known."""
     metrics = info.context.metrics if isinstance(info.context, Context) else ()
     possible = re.fullmatch(r"spec_decode_[a-z0-9_]+", name) and not metrics
     if name in set(Group) or name in metrics or possible:
@@ -105,9 +106,9 @@ def _known_metric(name: str, info: ValidationInfo) -> str:
 
 
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
-    twice = sorted({format_duration(window) for window in windows if windows.count(window) > 1})
-    if twice:
-        raise ValueError(f"holds {', '.join(twice)} more than once; a window needs to be named only once")
+    repeated = sorted({format_duration(window) for window in windows if windows.count(window) > 1})
+    if repeated:
+        raise ValueError(f"holds {', '.join(repeated)} more than once; remove the repetition")
     return tuple(sorted(windows))
 
 
@@ -116,94 +117,103 @@ Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 
 
 class Metrics(Section):
-    """Which metrics are served, by group or by name. A metric's own name outweighs its group's."""
+    """Selection of the metrics, by group or by name. A metric's own name overrides its group."""
 
     enable: tuple[MetricName, ...] = Field(
-        default=(), description="Groups or metrics to serve besides those that are on from the start."
+        default=(), description="Groups or metrics to serve besides the default ones."
     )
-    disable: tuple[MetricName, ...] = Field(default=(), description="Groups or metrics not to serve.")
+    disable: tuple[MetricName, ...] = Field(default=(), description="Groups or metrics to omit.")
 
     @field_validator("disable")
     @classmethod
     def _not_enabled_too(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         both = sorted(set(value) & set(info.data.get("enable", ())))
         if both:
-            raise ValueError(f"names {', '.join(both)}, which `enable` names too; remove one of the two")
+            raise ValueError(f"names {', '.join(both)}, which `enable` also names; remove one of the two")
         return value
 
 
 class StateSettings(Section):
-    """What the exporter remembers over its own restarts: the usual acceptance of each engine."""
+    """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
     file: LocatedFile | None = Field(
         default=None,
-        description="The file to remember it in. Without one, drops are looked for anew after a restart. "
-        "It is replaced as a whole, so its directory must be writable too.",
+        description="The file of the state. Without one, the exporter learns the baselines again after a "
+        "restart. The file is replaced as a whole, so its directory must be writable.",
     )
-    interval: Duration = Field(default=60.0, description="How often the file is written.")
+    interval: Duration = Field(default=60.0, description="The time between two writes of the file.")
 
 
 class Log(Section):
-    """What the exporter writes to its standard error."""
+    """The log, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least severe event to write."
+        default="info", description="The lowest level to log."
     )
-    format: Literal["logfmt", "json"] = Field(default="logfmt", description="How an event is written.")
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="The format of an event.")
     summary_interval: DurationOrOff = Field(
         default=None,
-        description="How often a line sums up each engine, such as `10s` or `1m`, with the fields of vLLM's "
-        "own line and ours beside them; see [log.md](log.md). There is none while an engine drafts nothing.",
+        description="The time between two summaries of each engine, such as `10s` or `1m`, with the fields "
+        "of "
+        "vLLM's own line and further ones; see [log.md](log.md). An engine without drafts has none.",
+    )
+
+
+class Limits(Section):
+    """Limits of the whole process."""
+
+    engines: Annotated[int, Field(ge=1, le=MAX_FLEET_ENGINES)] | None = Field(
+        default=None,
+        description="The maximum number of engines, of all targets together. A target counts as at least one "
+        "engine, an engine with more than 16 draft positions or very long labels as several. Above the "
+        "limit, "
+        "targets of the configuration come first; the others share the rest evenly. The default depends on "
+        "the memory limit of the container, see [kubernetes.md](kubernetes.md#memory): 256 engines at "
+        "128 MiB, 2,000 at most.",
     )
 
 
 class Config(Section):
-    """Everything that can be configured. An empty file is a configuration: all has a default."""
+    """The configuration. An empty file is valid: every key has a default."""
 
     windows: Windows = Field(
         default=(30.0, 300.0),
-        description="How far back the gauges look. Each is a value of the `window` label.",
+        description="The lengths of the sliding windows, the values of the label `window`.",
     )
-    poll: Poll = Field(
-        default_factory=Poll, validate_default=True, description="When and how the servers are asked."
-    )
+    poll: Poll = Field(default_factory=Poll, validate_default=True, description="Polling of the servers.")
     cost: CostSettings | None = Field(
         default=None,
-        description="What drafting costs, on targets that have no `cost` of their own. Without it, it is "
-        "measured where that can be done.",
+        description="The cost of drafting, for targets without their own `cost`. By default the exporter "
+        "measures it if possible.",
     )
     reference: ReferenceSettings | None = Field(
         default=None,
-        description="The acceptance that targets are held against that have no `reference` of their own.",
+        description="The acceptance rate to compare with, for targets without their own `reference`.",
     )
     policy: Policy = Field(
-        default_factory=Policy, description="From where on speculation is called good or bad."
+        default_factory=Policy, description="Thresholds of verdicts, recommendations and findings."
     )
-    discovery: Discovery = Field(
-        default_factory=Discovery, description="Ways to find servers that come and go."
-    )
+    discovery: Discovery = Field(default_factory=Discovery, description="Discovery of servers.")
     targets: tuple[TargetSettings, ...] = Field(
         default=(),
         validate_default=True,
-        description=f"The servers to watch. Without any, and without discovery, `{DEFAULT_URL}` is watched.",
+        description=f"The servers. Without any, and without discovery, the target is `{DEFAULT_URL}`.",
     )
     experiments: tuple[ExperimentSettings, ...] = Field(
-        default=(), description="Targets that are held against each other."
+        default=(), description="Targets that are compared with each other."
     )
-    requests: RequestSettings = Field(
-        default_factory=RequestSettings, description="What is taken of single requests."
-    )
-    metrics: Metrics = Field(default_factory=Metrics, description="Which metrics are served.")
+    requests: RequestSettings = Field(default_factory=RequestSettings, description="Data of single requests.")
+    metrics: Metrics = Field(default_factory=Metrics, description="Selection of the metrics.")
     state: StateSettings = Field(
-        default_factory=StateSettings, description="What the exporter remembers over its own restarts."
+        default_factory=StateSettings, description="State that survives a restart of the exporter."
     )
-    log: Log = Field(default_factory=Log, description="What the exporter logs.")
+    log: Log = Field(default_factory=Log, description="The log.")
     limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
 
     @field_validator("poll")
     @classmethod
     def _often_enough(cls, poll: Poll, info: ValidationInfo) -> Poll:
-        """Refuse polls too rare for the windows: a window of fewer than three says nothing."""
+        """Reject intervals that leave a window fewer than three polls."""
         windows = info.data.get("windows")
         if windows is None:
             return poll
@@ -230,7 +240,7 @@ class Config(Section):
     def _in_order_with_the_general(
         cls, targets: tuple[TargetSettings, ...], info: ValidationInfo
     ) -> tuple[TargetSettings, ...]:
-        """Refuse thresholds of a target that contradict its others, or those that the general policy has."""
+        """Reject thresholds of a target that contradict each other, or the general policy."""
         general = info.data.get("policy")
         mistakes = [
             ((index, "policy", *key), message)
@@ -247,12 +257,12 @@ class Config(Section):
     def _by_one_exporter(
         cls, experiments: tuple[ExperimentSettings, ...], info: ValidationInfo
     ) -> tuple[ExperimentSettings, ...]:
-        """Refuse experiments of which another exporter may watch an arm."""
+        """Reject experiments if another exporter may monitor one of the arms."""
         discovery = info.data.get("discovery")
         if experiments and discovery is not None and discovery.shard.count > 1:
             raise ValueError(
                 f"cannot be compared by one of {discovery.shard.count} exporters that share the targets, "
-                "since each sees only its own; set `discovery.shard.count` to 1, or compare by the recording "
+                "because each monitors only its own; set `discovery.shard.count` to 1, or use the recording "
                 "rules of config/prometheus/rules/arms.yml"
             )
         mistakes = list(unlike_names(experiments))
@@ -265,12 +275,12 @@ class Config(Section):
     def _at_least_the_default(
         cls, targets: tuple[TargetSettings, ...], info: ValidationInfo
     ) -> tuple[TargetSettings, ...]:
-        """Watch the vLLM beside the exporter where nothing else is to be watched."""
+        """Add the vLLM beside the exporter if the configuration names no other server."""
         discovery = info.data.get("discovery")
         nothing = not targets and discovery is not None and not discovery.ways
         return (TargetSettings(url=DEFAULT_URL),) if nothing else targets
 
 
 def _too_rare(which: str, window: float) -> str:
-    most = format_duration(math.floor(window * 1000 / 3) / 1000)
-    return f"is more than a third of the {which} window, {format_duration(window)}; make it at most {most}"
+    limit = format_duration(math.floor(window * 1000 / 3) / 1000)
+    return f"is more than a third of the {which} window, {format_duration(window)}; make it at most {limit}"

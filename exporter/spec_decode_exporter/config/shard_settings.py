@@ -1,4 +1,4 @@
-"""How several exporters share the targets."""
+"""Sharding: several exporters share the targets."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _ORDINAL: Final = re.compile(r".*-([0-9]{1,6})")
 
 
 def _index(value: object) -> object:
-    """Put the ordinal of this replica in the place of ``auto``."""
+    """Replace ``auto`` by the ordinal of this replica."""
     if value != "auto":
         return value
     host = socket.gethostname().partition(".")[0]
-    found = _ORDINAL.fullmatch(host)
-    if found is None:
+    match = _ORDINAL.fullmatch(host)
+    if match is None:
         raise ValueError(
-            f"is auto, but the host's name, {host}, does not end in `-` and a number as in a StatefulSet; "
+            f"is auto, but the host name {host} does not end in `-` and a number as in a StatefulSet; "
             "set the number"
         )
-    return int(found[1])
+    return int(match[1])
 
 
 class ShardSettings(Section):
-    """Which part of the targets is watched, where several exporters share them.
+    """The part of the targets of this exporter, if several exporters share them.
 
-    All of them have the same configuration but for `index`. Each target has one owner, by the hash of its
-    address: the one that `hashmod` of Prometheus gives for `__address__`.
+    All exporters have the same configuration except for `index`. The hash of a target's address selects its
+    exporter, as `hashmod` of Prometheus does for `__address__`.
     """
 
     count: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=1, description="How many exporters share the targets."
+        default=1, description="The number of exporters that share the targets."
     )
     index: Annotated[
         int,
@@ -45,8 +45,9 @@ class ShardSettings(Section):
         WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"}),
     ] = Field(
         default=0,
-        description="Which of them this one is, from 0. `auto` is the number at the end of the host's name, "
-        "as the pods of a StatefulSet have it.",
+        description="The index of this exporter, from 0. `auto` is the number at the end of the host name, "
+        "as "
+        "in the pods of a StatefulSet.",
     )
 
     @model_validator(mode="after")

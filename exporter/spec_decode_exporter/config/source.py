@@ -1,4 +1,4 @@
-"""A file of keys and values, as far as it can be read, and the mistakes that are found in it on the way."""
+"""Configuration source: the readable part of a file, and the mistakes in it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.values import Context
 
 FLAGS: Final = "command line"
-"""The place of a mistake in a flag. One in the variable that stands for a flag has the variable's name."""
+"""The place of a mistake in a flag. The place of a mistake in a variable is its name."""
 
-_MOST_TOLD: Final = 100
-"""Mistakes: nobody reads more of them, and to find the line of each takes its time."""
+_MAX_PROBLEMS: Final = 100
+"""Mistakes that are reported; the search for the line of each takes time."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(slots=True)
 class Source:
-    """A configuration file, as far as it could be read."""
+    """A configuration file, or the part of it that is readable."""
 
     name: str
     root: yaml.Node | None = None
@@ -41,53 +41,53 @@ class Source:
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)
     overridden: list[KeyPath] = field(default_factory=list)
-    untold: int = 0
+    omitted: int = 0
 
     def complain(self, path: KeyPath, message: str, line: int | None = None) -> None:
-        """Note a mistake at its line, unless its value is known to be wrong already."""
-        if len(self.problems) >= _MOST_TOLD:
-            self.untold += 1
+        """Add a mistake at its line, unless the value already has one."""
+        if len(self.problems) >= _MAX_PROBLEMS:
+            self.omitted += 1
             return
         flagged = self.name == FLAGS or any(path[: len(known)] == known for known in self.overridden)
         if line is None and flagged:
-            self.problems.append((0, Problem(_giver(self.data, path), dotted(path), message)))
+            self.problems.append((0, Problem(_origin(self.data, path), dotted(path), message)))
             return
-        node, found = find(self.root, path)
+        node, node_line = find(self.root, path)
         if line is not None or id(node) not in self.broken:
-            place = f"{self.name}:{line or found}" if self.root is not None else self.name
-            self.problems.append((line or found, Problem(place, dotted(path), message)))
+            place = f"{self.name}:{line or node_line}" if self.root is not None else self.name
+            self.problems.append((line or node_line, Problem(place, dotted(path), message)))
 
     def validated(self, model: type[Model], context: Context) -> Model:
-        """Return what was read as a ``model``.
+        """Return the data as a ``model``.
 
         Raises:
-            ConfigError: It is none.
+            ConfigError: It is not valid.
         """
         try:
             return model.model_validate(self.data, context=context)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            self.untold += len(details[_MOST_TOLD:])
-            for detail in details[:_MOST_TOLD]:
+            self.omitted += len(details[_MAX_PROBLEMS:])
+            for detail in details[:_MAX_PROBLEMS]:
                 for path, message in explain(detail, model):
                     self.complain(path, message)
             raise self._error() from None
 
     def refuse(self) -> None:
-        """Raise what was noted; do nothing if all is well."""
+        """Raise ConfigError if there is a mistake."""
         if self.problems:
             raise self._error()
 
     def _error(self) -> ConfigError:
-        """Return what was noted, in the order of the file."""
-        ordered = [problem for _, problem in sorted(self.problems, key=lambda noted: noted[0])]
-        if self.untold:
-            ordered.append(Problem(self.name, "", f"and {self.untold} more mistakes"))
+        """Return the mistakes in the order of the file."""
+        ordered = [problem for _, problem in sorted(self.problems, key=lambda entry: entry[0])]
+        if self.omitted:
+            ordered.append(Problem(self.name, "", f"and {self.omitted} more mistakes"))
         return ConfigError(dict.fromkeys(ordered))
 
 
-def _giver(data: object, path: KeyPath) -> str:
-    """Return what gave the value at ``path``, or the nearest around it: a variable, or the command line."""
+def _origin(data: object, path: KeyPath) -> str:
+    """Return the origin of the value at ``path``, or of the nearest one around it: a variable or a flag."""
     for step in path:
         below = _below(data, step)
         if below is None:
@@ -103,7 +103,7 @@ def _below(data: object, step: str | int) -> object:
 
 
 def _variables(data: object) -> Iterator[str]:
-    """Yield the names of the variables that values in ``data`` come from."""
+    """Yield the names of the variables of the values in ``data``."""
     if isinstance(data, FromVariable):
         yield data.variable
     inside = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
@@ -112,7 +112,7 @@ def _variables(data: object) -> Iterator[str]:
 
 
 def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
-    """Return what the file at ``path`` says, with ``expand`` applied to every text.
+    """Return the content of the file at ``path``, with ``expand`` applied to every text.
 
     Raises:
         ConfigError: It cannot be read at all.

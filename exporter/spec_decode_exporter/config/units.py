@@ -1,4 +1,4 @@
-"""Durations and sizes as Prometheus writes them, ``1h30m``, ``16MiB``; parameters as models do, ``8B``."""
+"""Durations and sizes in Prometheus' syntax, ``1h30m``, ``16MiB``; numbers of parameters, ``8B``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MILLISECONDS: Final = {
     "s": 1000,
     "ms": 1,
 }
-"""Units from large to small, as they must follow each other in a duration."""
+"""Units from large to small, their order in a duration."""
 
 _ONLY_WHOLE: Final = frozenset("ywd")
-"""Units that a duration is written in only if nothing remains: 36h, not 1d12h."""
+"""Units that are written only without a remainder: 36h, not 1d12h."""
 
 _BYTES: Final = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -43,19 +43,19 @@ def parse_duration(text: str) -> float:
     """Return the seconds in ``text``, such as ``1h30m`` or ``500ms``; ``0`` needs no unit.
 
     Raises:
-        ValueError: It is no duration; the message says what one looks like.
+        ValueError: It is not a duration; the message has an example.
     """
     match = _DURATION.fullmatch(text)
     if text == "0":
         return 0.0
     if match is None or not text:
         raise ValueError("is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m")
-    given = match.groupdict(default="0")
-    return sum(int(given[unit]) * size for unit, size in _MILLISECONDS.items()) / 1000
+    counts = match.groupdict(default="0")
+    return sum(int(counts[unit]) * size for unit, size in _MILLISECONDS.items()) / 1000
 
 
 def format_duration(seconds: float) -> str:
-    """Write ``seconds`` as Prometheus does, rounded to a millisecond: ``30s``, ``5m``, ``1h30m``."""
+    """Write ``seconds`` in Prometheus' syntax, rounded to a millisecond: ``30s``, ``5m``, ``1h30m``."""
     rest = round(seconds * 1000)
     written = ""
     for unit, size in _MILLISECONDS.items():
@@ -70,7 +70,7 @@ def parse_size(text: str) -> int:
     """Return the bytes in ``text``, such as ``16MiB`` or ``16MB``: both are 16 * 2**20.
 
     Raises:
-        ValueError: It is no size; the message says what one looks like.
+        ValueError: It is not a size; the message has an example.
     """
     if text == "0":
         return 0
@@ -92,7 +92,7 @@ def parse_parameters(text: str) -> float:
     """Return the number of parameters in ``text``, such as ``8B``, ``500M``, ``1.5b`` or ``8000000000``.
 
     Raises:
-        ValueError: It is no number of parameters; the message says what one looks like.
+        ValueError: It is not a number of parameters; the message has an example.
     """
     match = _PARAMETERS.fullmatch(text)
     if match is None:
@@ -101,6 +101,6 @@ def parse_parameters(text: str) -> float:
 
 
 def format_parameters(count: float) -> str:
-    """Write a number of parameters in the largest unit of which there is a whole one: ``1.5B``."""
+    """Write a number of parameters in the largest unit that is not above it: ``1.5B``."""
     unit, size = next(((unit, size) for unit, size in reversed(_COUNTS.items()) if count >= size), ("", 1))
     return f"{Decimal(f'{count / size:.15g}'):f}{unit}"

@@ -1,4 +1,4 @@
-"""The kinds of value a configuration holds, each with the check that it brings."""
+"""Types of values in a configuration, each with its validation."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SHOWN_SECRET: Final = "<secret>"  # noqa: S105  what stands in place of one
+SHOWN_SECRET: Final = "<secret>"  # noqa: S105  a placeholder
 
 _REFERENCE: Final = r"|.*\$\{.*"
-"""An editor that checks a file by the JSON Schema does not know what a variable holds."""
+"""The JSON Schema accepts any text with a variable, whose value an editor does not know."""
 
 _URL_PATTERN: Final = "^([Hh][Tt][Tt][Pp][Ss]?://[^@#]+" + _REFERENCE + ")$"
-_LONGEST: Final = 366 * 86_400.0
-LARGEST_SECRET: Final = 2**20
-"""The most bytes of a file with a secret, a certificate or a key."""
-_SHORTEST_SUMMARY: Final = 1.0
+_MAX_SECONDS: Final = 366 * 86_400.0
+MAX_SECRET_BYTES: Final = 2**20
+"""Bytes of a file with a secret, a certificate or a key."""
+_MIN_SUMMARY_SECONDS: Final = 1.0
 
 
 ReadRates: TypeAlias = "Callable[[Path, str | None], dict[int | None, float]]"
@@ -65,11 +65,11 @@ class Context:
     taken: dict[str, set[object]] = field(default_factory=dict)
 
     def take(self, kind: str, value: object) -> bool:
-        """Note that ``value`` is in use as a ``kind``; False if it was already."""
-        known = self.taken.setdefault(kind, set())
-        fresh = value not in known
-        known.add(value)
-        return fresh
+        """Reserve ``value`` as a ``kind``; return False if it is reserved already."""
+        values = self.taken.setdefault(kind, set())
+        is_new = value not in values
+        values.add(value)
+        return is_new
 
 
 def context_of(info: ValidationInfo) -> Context | None:
@@ -79,14 +79,14 @@ def context_of(info: ValidationInfo) -> Context | None:
 
 def _seconds(value: object) -> float:
     seconds = value if isinstance(value, int | float) else parse_duration(_text(value))
-    if seconds > _LONGEST:
+    if seconds > _MAX_SECONDS:
         raise ValueError("is longer than a year")
     return seconds
 
 
 def _seconds_or_off(value: object) -> float | None:
     seconds = None if value in (None, "off") else _seconds(value)
-    if seconds is not None and seconds < _SHORTEST_SUMMARY:
+    if seconds is not None and seconds < _MIN_SUMMARY_SECONDS:
         raise ValueError("is less than a second; write `off`, or at least 1s")
     return seconds
 
@@ -100,12 +100,12 @@ def _count(value: object) -> float:
 
 
 def _text(value: object) -> str:
-    """Return a text; what is a list or a mapping is as wrong as a text without a unit."""
+    """Return a text; a list or a mapping is as invalid as a text without a unit."""
     return value if isinstance(value, str) else ""
 
 
 def _file_name(value: Path) -> Path:
-    """Refuse what can never become a file, or should not: writing would put one in the place of a device."""
+    """Reject a directory or a device: writing would replace the device."""
     try:
         mode = value.stat().st_mode
     except FileNotFoundError:
@@ -128,13 +128,13 @@ def _positive(value: float) -> float:
 
 
 def _secret(value: object, info: ValidationInfo) -> object:
-    """Accept a secret that came from the environment; a literal one is never kept, nor repeated."""
+    """Accept a secret from the environment; reject a literal one without repeating it."""
     if isinstance(value, Expanded) and not value:
         raise ValueError(f"is empty: the environment variable in {value.written} holds nothing")
     if isinstance(value, str) and not (isinstance(value, Expanded) and value.whole):
         by_file = "files" if info.field_name == "secrets" else f"{info.field_name}_file"
         raise ValueError(
-            f"is a secret in plain sight; name a file that holds it with `{by_file}`, "
+            f"is a secret in plain text; name a file that holds it with `{by_file}`, "
             "or write `${NAME}` alone to take it from the environment"
         )
     return value
@@ -143,7 +143,7 @@ def _secret(value: object, info: ValidationInfo) -> object:
 def _public(value: object) -> object:
     if isinstance(value, Expanded):
         raise ValueError(  # noqa: TRY004  pydantic turns only this into a mistake
-            "comes from the environment, so it may be a secret; put it under `secrets` instead"
+            "comes from the environment, so it may be a secret; put it under `secrets`"
         )
     return value
 
@@ -154,11 +154,11 @@ def _located(value: Path, info: ValidationInfo) -> Path:
 
 
 def _readable(value: Path, info: ValidationInfo) -> Path:
-    """Refuse a file that cannot be read now: better at the start than at the first poll."""
+    """Reject an unreadable file at the start rather than at the first poll."""
     if context_of(info) is None:
         return value
     try:
-        read_bounded(value, LARGEST_SECRET)
+        read_bounded(value, MAX_SECRET_BYTES)
     except OSError as error:
         raise ValueError(f"names a file that cannot be read: {value}: {error.strerror or error}") from None
     except ValueError:
@@ -175,8 +175,8 @@ def check_file(path: Path) -> None:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError("it is not a plain file")
-    if found.st_size > LARGEST_SECRET:
-        raise OSError(f"it is larger than {size_text(LARGEST_SECRET)}")
+    if found.st_size > MAX_SECRET_BYTES:
+        raise OSError(f"it is larger than {size_text(MAX_SECRET_BYTES)}")
 
 
 def _written(kind: str, pattern: str, **more: object) -> WithJsonSchema:

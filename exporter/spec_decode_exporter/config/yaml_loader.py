@@ -1,6 +1,6 @@
-"""PyYAML's loader with bounds: nodes, depth and the length of one text, checked while the document is read.
+"""PyYAML's loader with limits of nodes, depth and text length, checked while the document is read.
 
-The loader is the one in Python, not libyaml's: it lets other threads run, and its memory is bounded here.
+The loader is the one in Python, not libyaml's: it lets other threads run, and its memory has a limit.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_NODES: Final = 50_000
-"""The most keys and values of a document that is kept as a whole: some 13 MB."""
+"""Keys and values of a document that is kept as a whole: about 13 MB."""
 MOST_NODES_OF_A_LIST: Final = 300_000
-"""The most keys and values of a list that is read item by item: some 6 s of work beside the event loop."""
+"""Keys and values of a list that is read item by item: about 6 s of work beside the event loop."""
 MOST_NODES_OF_AN_ITEM: Final = 15_000
-"""The most keys and values of one item of such a list, and of all items with anchors: these are kept."""
+"""Keys and values of one item of such a list, and of all items with anchors, which are kept."""
 MOST_TEXT: Final = 64 * 1024
-"""The most characters of one text."""
+"""Characters of one text."""
 MOST_DIRECTIVES: Final = 10
-"""The most lines that begin with ``%``."""
-_DEEPEST: Final = 100
-"""The most levels of mappings and lists: twice as many as a configuration may have."""
+"""Lines that begin with ``%``."""
+_MAX_DEPTH: Final = 100
+"""Levels of mappings and lists: twice the limit of a configuration."""
 
 
 class BoundError(yaml.MarkedYAMLError):
-    """The document is beyond a bound. ``problem`` names the bound."""
+    """The document exceeds a limit, which ``problem`` names."""
 
 
 class NotAListError(Exception):
@@ -37,25 +37,25 @@ class NotAListError(Exception):
 
 
 class BoundedLoader(yaml.BaseLoader):
-    """Compose texts, lists and mappings; raise ``BoundError`` as soon as a bound is exceeded.
+    """Compose texts, lists and mappings; raise ``BoundError`` as soon as a limit is exceeded.
 
     Nodes with an anchor have the attribute ``anchored``.
     """
 
     def __init__(self, data: bytes) -> None:
         self._nodes = self._depth = self._directives = 0
-        self._most_nodes = MOST_NODES
+        self._max_nodes = MOST_NODES
         self._text_begin: int | None = None
-        self._place: yaml.Mark | None = None
-        # A stream is decoded and checked part by part, a text in one call that holds the GIL.
+        self._mark: yaml.Mark | None = None
+        # A stream is decoded in parts, a text in one call that holds the GIL.
         super().__init__(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""))
 
     def items(self) -> Iterator[yaml.Node]:
-        """Yield each item of the document's list, and keep none but those with anchors.
+        """Yield each item of the document's list, and keep only those with anchors.
 
         Raises:
-            NotAListError: The document is something else.
-            yaml.YAMLError: It is not one document of YAML, or beyond a bound.
+            NotAListError: The document is not a list.
+            yaml.YAMLError: It is not one document of YAML, or exceeds a limit.
         """
         self._event()  # the beginning of the stream
         if self.check_event(yaml.StreamEndEvent):
@@ -67,7 +67,7 @@ class BoundedLoader(yaml.BaseLoader):
         total = anchored = 0
         while not self.check_event(yaml.SequenceEndEvent):
             self._nodes, anchors = 0, len(self.anchors)
-            self._most_nodes = min(MOST_NODES_OF_AN_ITEM, MOST_NODES_OF_A_LIST - total)
+            self._max_nodes = min(MOST_NODES_OF_AN_ITEM, MOST_NODES_OF_A_LIST - total)
             node = self.compose_node(None, None)
             if node is not None:
                 yield node
@@ -83,12 +83,12 @@ class BoundedLoader(yaml.BaseLoader):
             )
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
-        """Compose a node within the bounds."""
+        """Compose a node within the limits."""
         self._nodes += 1
         self._depth += 1
-        if self._nodes > self._most_nodes:
-            raise self._beyond(f"has more than {self._most_nodes} values")
-        if self._depth > _DEEPEST:
+        if self._nodes > self._max_nodes:
+            raise self._beyond(f"has more than {self._max_nodes} values")
+        if self._depth > _MAX_DEPTH:
             raise self._beyond("is nested too deeply")
         is_alias = self.check_event(yaml.AliasEvent)
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -100,13 +100,13 @@ class BoundedLoader(yaml.BaseLoader):
         return node
 
     def get_mark(self) -> yaml.Mark:
-        """Return the place of the next character: one object for all nodes of a line, to save memory."""
-        if self._place is None or self._place.line != self.line:
-            self._place = super().get_mark()
-        return self._place
+        """Return the position of the next character: one object for all nodes of a line, to save memory."""
+        if self._mark is None or self._mark.line != self.line:
+            self._mark = super().get_mark()
+        return self._mark
 
     def update(self, length: int) -> None:
-        """Read on in the stream, which happens every 4,096 characters or more often."""
+        """Read more of the stream, at least every 4,096 characters."""
         begin = self.index if self._text_begin is None else self._text_begin
         if length > MOST_TEXT or self.index - begin > MOST_TEXT:
             raise self._beyond(f"has a text of more than {MOST_TEXT} characters")

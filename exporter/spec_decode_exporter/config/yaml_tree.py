@@ -1,8 +1,8 @@
-"""YAML as a tree whose every value knows its line.
+"""YAML as a tree with the line of every value.
 
-Values are kept as they are written: ``1.10`` is the text ``1.10`` and ``off`` the text ``off`` until the
-schema says what they ought to be, so that nothing turns into a number or a boolean by surprise. Only an empty
-value, ``~`` and ``null`` are nothing.
+Values keep their text: ``1.10`` is the text ``1.10`` and ``off`` the text ``off`` until the schema converts
+them, so that no value becomes a number or a boolean by surprise. Only an empty value, ``~`` and ``null`` are
+absent.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PLAIN_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")
 )
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_DEEPEST: Final = 50
-_LONGEST_SHOWN: Final = 200
-MOST_FLAWS: Final = 1_000
-"""The most flaws that are collected."""
-_MOST_BROUGHT: Final = 100_000
-"""Values that aliases bring, each counted as often as it is brought: some bytes of YAML can make billions."""
-LARGEST: Final = 4 * 2**20
-"""The most bytes of a file."""
+_MAX_DEPTH: Final = 50
+_MAX_SHOWN: Final = 200
+MAX_FLAWS: Final = 1_000
+"""Flaws that are collected."""
+_MAX_ALIASED: Final = 100_000
+"""Values that aliases repeat, each counted at every repetition: a few bytes of YAML can make billions."""
+MAX_BYTES: Final = 4 * 2**20
+"""Bytes of a file."""
 
 
 class YamlError(ValueError):
@@ -53,27 +53,27 @@ class Flaw:
     message: str
 
 
-def read_file(path: Path, largest: int = LARGEST) -> bytes:
-    """Return what is in a file, which may be a pipe or a device too.
+def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, which may also be a pipe or a device.
 
     Raises:
-        YamlError: It is larger than so many bytes.
+        YamlError: It is larger than ``max_bytes``.
         OSError: It cannot be read.
     """
-    data = read_beginning(path, largest)
-    if len(data) > largest:
-        raise YamlError(None, f"is larger than {size_text(largest)}")
+    data = read_beginning(path, max_bytes)
+    if len(data) > max_bytes:
+        raise YamlError(None, f"is larger than {size_text(max_bytes)}")
     return data
 
 
-def read_beginning(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the content of a file, or one byte more than ``largest`` of a larger one.
+def read_beginning(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, or its first bytes, one more than ``max_bytes``, if it is larger.
 
     Raises:
         OSError: It cannot be read.
     """
     with path.open("rb") as file:
-        return file.read(largest + 1)
+        return file.read(max_bytes + 1)
 
 
 def parse(data: bytes) -> yaml.Node | None:
@@ -87,11 +87,11 @@ def parse(data: bytes) -> yaml.Node | None:
 
 
 def parse_items(data: bytes) -> Iterator[yaml.Node]:
-    """Yield the items of a YAML document that is a list, one by one, without keeping them.
+    """Yield the items of a YAML list one by one, without keeping them.
 
     Raises:
-        NotAListError: It is something else.
-        YamlError: As for ``parse``.
+        NotAListError: The document is not a list.
+        YamlError: See ``parse``.
     """
     with _explaining(data):
         yield from BoundedLoader(data).items()
@@ -113,7 +113,7 @@ def _explaining(data: bytes) -> Iterator[None]:
         raise YamlError(_line_of(error), _explained(error)) from None
     except RecursionError:
         raise YamlError(None, "is nested too deeply") from None
-    except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML's own slips on odd escapes
+    except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
         raise YamlError(None, "is not YAML") from None
 
 
@@ -132,8 +132,8 @@ def _line_of(error: yaml.MarkedYAMLError) -> int | None:
 
 
 def _explained(error: yaml.MarkedYAMLError) -> str:
-    """Say what PyYAML found, with the usual cause where there is one."""
-    problem = (error.problem or error.context or "cannot be read")[:_LONGEST_SHOWN]
+    """Return PyYAML's problem, with the usual cause if there is one."""
+    problem = (error.problem or error.context or "cannot be read")[:_MAX_SHOWN]
     if r"'\t'" in problem:
         problem += "; indent with spaces, not with tabs"
     if "single document" in (error.context or ""):
@@ -142,49 +142,49 @@ def _explained(error: yaml.MarkedYAMLError) -> str:
 
 
 class TreeReader:
-    """Turns a tree into mappings, lists and texts; collects the flaws that it meets."""
+    """Converts a tree into mappings, lists and texts, and collects its flaws."""
 
     def __init__(self, expand: Callable[[str], str] = str) -> None:
         """Read with ``expand`` applied to every text value; its ``ValueError`` becomes a flaw."""
         self._expand = expand
-        self._seen: dict[int, object] = {}
-        self._count = self._brought = 0
+        self._values: dict[int, object] = {}
+        self._count = self._aliased = 0
         self._sizes: dict[int, int] = {}
         self.flaws: list[Flaw] = []
         self.broken: set[int] = set()
-        """The ids of the nodes that have a flaw: further complaints about them would be noise."""
+        """The ids of the nodes that have a flaw, for which no further mistake is reported."""
 
     def read(self, node: yaml.Node, path: KeyPath = ()) -> object:
-        """Return the node's value. What several aliases name is read once, so a small file stays small."""
+        """Return the node's value. A node with several aliases is read once, so a small file stays small."""
         if not getattr(node, "anchored", False):
             self._count += 1
             return self._value(node, path)
-        if id(node) in self._seen:
-            return self._seen[id(node)] if self._may_bring(node, path) else None
-        self._seen[id(node)] = None  # what an alias inside its own anchor finds
+        if id(node) in self._values:
+            return self._values[id(node)] if self._may_repeat(node, path) else None
+        self._values[id(node)] = None  # the value of an alias inside its own anchor
         before = self._count
         self._count += 1
-        self._seen[id(node)] = self._value(node, path)
+        self._values[id(node)] = self._value(node, path)
         self._sizes[id(node)] = self._count - before
-        return self._seen[id(node)]
+        return self._values[id(node)]
 
-    def _may_bring(self, node: yaml.Node, path: KeyPath) -> bool:
-        """Count what an alias brings; say once that it is too much, after which none brings anything."""
-        if self._brought > _MOST_BROUGHT:
+    def _may_repeat(self, node: yaml.Node, path: KeyPath) -> bool:
+        """Count the values of an alias; above the limit, report it once and ignore further aliases."""
+        if self._aliased > _MAX_ALIASED:
             return False
         size = self._sizes.get(id(node), 0)
         self._count += size
-        self._brought += size
-        if self._brought > _MOST_BROUGHT:
-            self._flaw(node, path, f"is repeated by aliases until there are more than {_MOST_BROUGHT} values")
-        return self._brought <= _MOST_BROUGHT
+        self._aliased += size
+        if self._aliased > _MAX_ALIASED:
+            self._flaw(node, path, f"is repeated by aliases until there are more than {_MAX_ALIASED} values")
+        return self._aliased <= _MAX_ALIASED
 
     def _value(self, node: yaml.Node, path: KeyPath) -> object:
         if node.tag not in _PLAIN_TAGS:
-            shown = node.tag[:_LONGEST_SHOWN]
-            self._flaw(node, path, f"has the tag {shown}, which means nothing here; remove it")
+            shown = node.tag[:_MAX_SHOWN]
+            self._flaw(node, path, f"has the tag {shown}, which is not supported; remove it")
             return None
-        if len(path) > _DEEPEST:
+        if len(path) > _MAX_DEPTH:
             self._flaw(node, path, "is nested too deeply")
             return None
         if isinstance(node, yaml.MappingNode):
@@ -208,8 +208,8 @@ class TreeReader:
             return text
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
-        """Return the keys that have a value: one without is as good as absent."""
-        found: dict[str, object] = {}
+        """Return the keys that have a value; a key without one counts as absent."""
+        values: dict[str, object] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
             name = key.value
@@ -220,14 +220,14 @@ class TreeReader:
                     key, (*path, name), f"is there twice, first in line {lines[name]}; remove one of the two"
                 )
             elif name == "<<":
-                _merge(self.read(value, (*path, name)), found)
+                _merge(self.read(value, (*path, name)), values)
             else:
                 lines[name] = key.start_mark.line + 1
-                found[name] = self.read(value, (*path, name))
-        return {name: value for name, value in found.items() if value is not None}
+                values[name] = self.read(value, (*path, name))
+        return {name: value for name, value in values.items() if value is not None}
 
     def _flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
-        if len(self.flaws) < MOST_FLAWS:
+        if len(self.flaws) < MAX_FLAWS:
             self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
             self.broken.add(id(node))
 
@@ -236,15 +236,15 @@ def _encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _merge(value: object, found: dict[str, object]) -> None:
-    """Add what ``<<: *anchor`` or ``<<: [*one, *other]`` brings; what is there, and comes earlier, counts."""
+def _merge(value: object, values: dict[str, object]) -> None:
+    """Add the keys of ``<<: *anchor`` or ``<<: [*one, *other]``; existing and earlier keys win."""
     for mapping in value if isinstance(value, list) else [value]:
-        for name, brought in mapping.items() if isinstance(mapping, dict) else ():
-            found.setdefault(name, brought)
+        for name, merged in mapping.items() if isinstance(mapping, dict) else ():
+            values.setdefault(name, merged)
 
 
 def find(root: yaml.Node | None, path: KeyPath) -> tuple[yaml.Node | None, int]:
-    """Return the node at ``path`` and its line; of what is not there, the nearest node around it."""
+    """Return the node at ``path`` and its line, or those of the nearest node around it."""
     node, line = root, 1 if root is None else root.start_mark.line + 1
     for step in path:
         below = next(_children(node, step), None)
@@ -256,7 +256,7 @@ def find(root: yaml.Node | None, path: KeyPath) -> tuple[yaml.Node | None, int]:
 
 
 def _children(node: yaml.Node | None, step: str | int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-    """Yield what ``step`` leads to, after the node whose line says where: the key, or the list's element."""
+    """Yield the node with the line of ``step``, a key or an element, and the node of its value."""
     if isinstance(node, yaml.MappingNode):
         yield from ((key, value) for key, value in node.value if key.value == step)
         for key, value in node.value:

@@ -1,4 +1,4 @@
-"""Tasks in the background: that one ended by a defect is said at once, not when somebody misses it."""
+"""Background tasks: a task that raises is logged at once, and restarted if it must not end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import NO_ITEM, RECOVERED_AFTER, InternalErrors, Item
 
 RESTARTED_AFTER: Final = 5.0
-"""Seconds after which a task without end that raised is run again."""
+"""Seconds from an exception of an endless task to its restart."""
 
 _log = structlog.get_logger()
 
 
 def spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Run in the background; the caller keeps the task."""
+    """Start a task; the caller keeps it, and an exception is logged when it ends."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(_report)
     return task
@@ -27,7 +27,7 @@ def spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
 async def keep_running(
     part: str, run: Callable[[], Awaitable[None]], errors: InternalErrors, clock: Clock, item: Item = NO_ITEM
 ) -> None:
-    """Run a task without end until cancelled; if it raises, log that once and run it again."""
+    """Run an endless task until cancelled; if it raises, log that once and restart it."""
     recovering: asyncio.Task[None] | None = None
     try:
         while True:
@@ -40,13 +40,13 @@ async def keep_running(
 
 
 async def _recover(part: str, errors: InternalErrors, clock: Clock, item: Item) -> None:
-    """Log the recovery of a task that is still running a minute after it raised."""
+    """Log the recovery of a task that still runs a minute after it raised."""
     await clock.sleep_until(clock.monotonic() + RECOVERED_AFTER)
     errors.worked(part, item)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:
-    """Cancel those that there are, and return when they have ended."""
+    """Cancel tasks, ignore None, and return when they have ended."""
     cancelled = [task for task in tasks if task is not None]
     for task in cancelled:
         task.cancel()
@@ -54,19 +54,19 @@ async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:
 
 
 class Background:
-    """Tasks that nobody waits for, kept until they end."""
+    """Tasks without a waiting caller, kept until they end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[None, None, None]) -> None:
-        """Run in the background."""
+        """Start a task."""
         task = spawn(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def cancel(self) -> None:
-        """Cancel all of them, and return when they have ended."""
+        """Cancel all tasks, and return when they have ended."""
         await cancel(self._tasks)
 
 

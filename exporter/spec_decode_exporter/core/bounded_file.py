@@ -1,4 +1,4 @@
-"""Read files up to a bound of bytes, without waiting for a pipe that is empty."""
+"""Read plain files up to a limit of bytes, without blocking on a pipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
         OSError: It cannot be opened, or is not a plain file.
         ValueError: ``path`` is not the name of a file.
     """
-    # Without O_NONBLOCK, open() waits until another process writes to a pipe: perhaps for ever.
+    # Without O_NONBLOCK, open() of a pipe blocks until another process writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -29,22 +29,22 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
         os.close(descriptor)
 
 
-def read_bounded(path: Path, most_bytes: int) -> bytes:
+def read_bounded(path: Path, max_bytes: int) -> bytes:
     """Return the content of a plain file.
 
     Raises:
-        OSError: It cannot be read, is not a plain file, or is larger than ``most_bytes``.
+        OSError: It cannot be read, is not a plain file, or is larger than ``max_bytes``.
         ValueError: ``path`` is not the name of a file.
     """
     with open_plain(path) as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise OSError(f"it is larger than {size_text(most_bytes)}")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(f"it is larger than {size_text(max_bytes)}")
     return content
 
 
 def size_text(size: int) -> str:
-    """Write a bound in bytes for people, such as ``4 MiB``."""
+    """Format a limit in bytes, such as ``4 MiB``."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"

@@ -1,4 +1,4 @@
-"""Decode a JSON document as a whole, for files that are read once; its values are counted before."""
+"""Decode a JSON document as a whole, after a check of the number of its values."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import json
 from typing import Any
 
 _BEGINNINGS = (b",", b"[", b"{")
-"""Each value but the first follows one of them, so there are at most as many values as of these."""
+"""Every value except the first follows one of them, so their number limits that of the values."""
 
 
 class TooManyValuesError(ValueError):
     """A document may have more values than the limit."""
 
 
-def check_values(content: bytes, most_values: int) -> None:
-    """Check the number of values, counted generously: as if no comma or bracket were in a text.
+def check_values(content: bytes, max_values: int) -> None:
+    """Check an upper bound of the number of values, which counts commas and brackets in texts too.
 
     Raises:
-        TooManyValuesError: There may be more than ``most_values``.
+        TooManyValuesError: There may be more than ``max_values``.
     """
-    if sum(map(content.count, _BEGINNINGS)) > most_values:
-        raise TooManyValuesError(f"it has more than {most_values} values")
+    if sum(map(content.count, _BEGINNINGS)) > max_values:
+        raise TooManyValuesError(f"it has more than {max_values} values")
 
 
-def decode(content: bytes, most_values: int) -> Any:  # noqa: ANN401  any JSON
-    """Return the content of a document. An empty object takes 64 bytes and two characters.
+def decode(content: bytes, max_values: int) -> Any:  # noqa: ANN401  any JSON
+    """Return the content of a document. An empty object of two characters takes 64 bytes.
 
     Raises:
-        TooManyValuesError: It may have more than ``most_values``.
+        TooManyValuesError: It may have more than ``max_values``.
         ValueError: It is not JSON, or nested too deeply.
     """
-    check_values(content, most_values)
+    check_values(content, max_values)
     try:
         return json.loads(content)
     except RecursionError:

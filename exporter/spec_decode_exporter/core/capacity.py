@@ -1,4 +1,4 @@
-"""Capacity: the number of engines that the process watches, shared fairly among targets."""
+"""Capacity: the number of engines that the process monitors, shared fairly among targets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 WITHOUT_LIMIT: Final = 2_000
-"""Engines that are watched where neither the configuration nor a container sets a limit."""
-FEWEST: Final = 16
-"""Engines that are watched in the smallest container."""
+"""Engines without a limit in the configuration or of a container."""
+MIN_ENGINES: Final = 16
+"""Engines in the smallest container."""
 
 PLACE_POSITIONS: Final = 16
 """Draft positions of an engine that takes one place."""
@@ -19,14 +19,14 @@ PLACE_LABELS: Final = 256
 """Bytes of all label values of an engine that takes one place."""
 
 _OWN_MEMORY: Final = 80 * 2**20
-"""Bytes of the process without engines, with a page under way."""
+"""Bytes of the process without engines, during a request of the page."""
 _ENGINE_MEMORY: Final = 192 * 2**10
 """Bytes of an engine with full windows and 32 draft positions: `python -m benchmarks.window_memory`."""
 _MEMORY_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Where Linux shows the container's limit: with cgroups of version 2, of version 1."""
+"""Files with the memory limit of the container: cgroups of version 2 and 1."""
 
 _REST_OF_ENGINE: Final = 16
 """Draft positions that cost as much as the rest of an engine, in windows and on /metrics."""
@@ -47,15 +47,15 @@ def container_memory(files: Iterable[Path] = _MEMORY_LIMITS) -> int | None:
 
 
 def engines_that_fit(memory: int | None) -> int:
-    """Return how many engines fit into ``memory`` bytes; None stands for no limit."""
+    """Return the number of engines that fit into ``memory`` bytes; None is no limit."""
     if memory is None:
         return WITHOUT_LIMIT
-    return min(WITHOUT_LIMIT, max(FEWEST, (memory - _OWN_MEMORY) // _ENGINE_MEMORY))
+    return min(WITHOUT_LIMIT, max(MIN_ENGINES, (memory - _OWN_MEMORY) // _ENGINE_MEMORY))
 
 
 @lru_cache(maxsize=4096)
 def places_of(positions: int, label_bytes: int) -> int:
-    """Return how many places an engine takes, by its share of memory and of /metrics.
+    """Return the number of places that an engine takes, by its share of memory and of /metrics.
 
     Args:
         positions: Its draft positions.
@@ -68,7 +68,7 @@ def places_of(positions: int, label_bytes: int) -> int:
 def fair_share(demands: Iterable[int], places: int) -> int:
     """Return the largest share for which all demands, each cut to the share, fit into ``places``.
 
-    This is max-min fairness. The share is at least 1, so that each gets something.
+    This is max-min fairness. The share is at least 1.
     """
     share, left = 0, sorted(demands, reverse=True)
     while left and places // len(left) > share:
@@ -81,7 +81,7 @@ def fair_share(demands: Iterable[int], places: int) -> int:
 def shared_evenly(groups: Mapping[Key, Sequence[Item]], places: int) -> dict[Key, Sequence[Item]]:
     """Return the first items of each group, as many as its fair share of ``places``.
 
-    Places that the division leaves over go to the groups that come first.
+    Places that remain go to the first groups.
     """
     share = fair_share(map(len, groups.values()), places)
     left = places - sum(min(len(items), share) for items in groups.values())
@@ -94,29 +94,29 @@ def shared_evenly(groups: Mapping[Key, Sequence[Item]], places: int) -> dict[Key
 
 
 class Capacity:
-    """Shares the places for engines among targets: one that shows many takes none from one that shows few."""
+    """Shares the places for engines among targets: many engines of one target displace none of another."""
 
-    def __init__(self, most: int) -> None:
-        """Give ``most`` places in all: as many engines are watched, or fewer large ones."""
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        """Share ``limit`` places: one for an engine, more for a large one."""
+        self._limit = limit
         self._demands: dict[Hashable, _Demand] = {}
         self._demanded = 0
         self._granted: Mapping[Hashable, int] | None = None
 
     @property
-    def most(self) -> int:
+    def limit(self) -> int:
         """The number of places, of all targets together."""
-        return self._most
+        return self._limit
 
-    @most.setter
-    def most(self, most: int) -> None:
-        self._most = most
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
         self._granted = None
 
     def places(self, target: Hashable, demand: int, least: int = 1) -> int:
-        """Note that ``target`` shows engines of ``demand`` places; return how many of these it may take.
+        """Register the demand of ``target``; return the number of places that it may take.
 
-        ``least`` is the places of its smallest engine: fewer are of no use to it.
+        ``least`` is the places of its smallest engine: a smaller grant is useless.
         """
         wanted = _Demand(demand, min(least, demand))
         known = self._demands.get(target)
@@ -124,20 +124,20 @@ class Capacity:
             self._demands[target] = wanted
             self._demanded += demand - (known or _NO_DEMAND).places
             self._granted = None
-        if self._demanded <= self._most:
+        if self._demanded <= self._limit:
             return demand
         if self._granted is None:
-            self._granted = _grants(self._demands, self._most)
+            self._granted = _grants(self._demands, self._limit)
         return self._granted[target]
 
     def release(self, target: Hashable) -> None:
-        """Give back the places of a target that is no longer watched."""
+        """Release the places of a removed target."""
         self._demanded -= self._demands.pop(target, _NO_DEMAND).places
         self._granted = None
 
 
 class _Demand(NamedTuple):
-    """The places that a target asks for, and those without which none is of use to it."""
+    """Demand of a target: its places, and those of its smallest engine."""
 
     places: int
     least: int
@@ -147,7 +147,7 @@ _NO_DEMAND: Final = _Demand(0, 0)
 
 
 def _grants(demands: Mapping[Hashable, _Demand], places: int) -> dict[Hashable, int]:
-    """Share the places fairly. A share that is of no use goes to the first targets that can use it."""
+    """Share the places fairly. A useless share goes to the first targets that can use it."""
     share = fair_share((demand.places for demand in demands.values()), places)
     granted = {
         target: min(demand.places, share) if demand.least <= share else 0

@@ -1,4 +1,4 @@
-"""Time as a parameter: the composition root holds the one real clock, everything else is given it."""
+"""Clock as a parameter: only the composition root creates the real one."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the exporter needs of time; tests bring one that they move by hand."""
+    """Interface of a clock; tests use one that they advance themselves."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back. Windows and schedules are measured with it."""
+        """Seconds since a fixed moment; never decreases. The time of windows and schedules."""
         ...
 
     def wall(self) -> float:
-        """Unix time in seconds. Only compared with other Unix times, such as a counter's creation."""
+        """Unix time in seconds. Only compared with other Unix times, such as the creation of a counter."""
         ...
 
     def processor(self) -> float:
-        """Seconds of processor time that this thread has used; only differences mean something."""
+        """Seconds of processor time of this thread; only differences are meaningful."""
         ...
 
     async def sleep_until(self, moment: float) -> None:
-        """Return once ``monotonic()`` has reached ``moment``; at once if it has already."""
+        """Return once ``monotonic()`` has reached ``moment``; at once if it is in the past."""
         ...
 
 
 _SINCE_START = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has a clock that goes on during suspend; elsewhere the usual one has to do."""
+"""Linux has a clock that includes suspend; other systems use the monotonic one."""
 
 
 class SystemClock:
     """The real clock."""
 
     def monotonic(self) -> float:
-        """Return the time since the machine started, that in which it was suspended included.
+        """Return the time since the machine started, suspend included.
 
-        Servers elsewhere count on while this machine sleeps: a window must show that as a gap, not as a
-        second in which hours were counted.
+        Remote servers continue to count while this machine is suspended. A window must have a gap for that
+        time, not hours of counts in one second.
         """
         return time.clock_gettime(_SINCE_START)
 
@@ -47,9 +47,9 @@ class SystemClock:
         return time.time()
 
     def processor(self) -> float:
-        """Return the thread's processor time: a busy machine makes it no longer, as it does wall time."""
+        """Return the processor time of the thread, which does not depend on the load of the machine."""
         return time.thread_time()
 
     async def sleep_until(self, moment: float) -> None:
-        """Sleep on the event loop; always yields to it at least once."""
+        """Sleep on the event loop; yield to it at least once."""
         await asyncio.sleep(max(0.0, moment - self.monotonic()))

@@ -1,4 +1,4 @@
-"""What is shown does not flicker: a new value is shown only once it has stayed for some time."""
+"""Debounce a value: a new one replaces the current one only after it has stayed for some time."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen(Generic[T]):
+class _Offer(Generic[T]):
     value: T
     at: float
 
 
 class Debounce(Generic[T]):
-    """Holds on to a value until another one was offered without interruption for some time.
+    """Keeps a value until another one was offered without interruption for some time.
 
-    It also lets go, for the newest, of a value that was not offered for twice as long: others that take turns
-    do not keep it up for ever.
+    A value that was not offered for twice that time is also replaced, by the newest one: alternating other
+    values do not keep it.
     """
 
     def __init__(self, seconds: float) -> None:
-        """Show another value only after ``seconds``; with 0, at once."""
+        """Replace the value after ``seconds``; with 0, at once."""
         self._seconds = seconds
-        self._shown: _Seen[T] | None = None
-        self._newest: _Seen[T] | None = None
+        self._shown: _Offer[T] | None = None
+        self._newest: _Offer[T] | None = None
 
     def offer(self, value: T, now: float) -> T:
-        """Return what is to be shown at ``now`` (monotonic). The first value is shown at once."""
+        """Return the value to show at ``now`` (monotonic). The first value is shown at once."""
         if self._newest is None or self._newest.value != value:
-            self._newest = _Seen(value, now)
+            self._newest = _Offer(value, now)
         if self._shown is None or self._shown.value == value or self._is_over(self._shown, self._newest, now):
-            self._shown = _Seen(value, now)
+            self._shown = _Offer(value, now)
         return self._shown.value
 
-    def _is_over(self, shown: _Seen[T], newest: _Seen[T], now: float) -> bool:
-        """Return whether the newest value has stayed, or the one that is shown was gone, for long enough."""
+    def _is_over(self, shown: _Offer[T], newest: _Offer[T], now: float) -> bool:
+        """Return True if the newest value has stayed, or the shown one was absent, for long enough."""
         return now - newest.at >= self._seconds or now - shown.at >= 2 * self._seconds

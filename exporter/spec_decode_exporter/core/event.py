@@ -1,4 +1,4 @@
-"""Something that happened and is worth a line: what the log, the API and the page tell alike."""
+"""Events of engines and targets: the same in the log, the API and on the page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to an engine or a target."""
+    """A change of an engine or a target."""
 
     name: str
     fields: dict[str, object] = field(default_factory=dict)
     is_bad: bool = False
-    """Whether an operator should look at it."""
+    """An operator should look at it; the log level is warning."""

@@ -21,7 +21,7 @@ RECOVERED_AFTER: Final = 60.0
 """Seconds without a failure until an item is logged as working again: it may fail only now and then."""
 FORGOTTEN_AFTER: Final = 600.0
 """Seconds after the last failure, with no success since, after which the next failure is logged again."""
-MOST_LOGGED: Final = 20
+MAX_LOGGED: Final = 20
 """Failing items of one part that are logged; further ones are omitted without a line."""
 
 _NAMES: Final = ("target", "model_name", "engine", "experiment", "arm", "request_type", "temperature", "user")
@@ -33,7 +33,7 @@ _Key = tuple[tuple[str, str], ...]
 
 
 class InternalErrors:
-    """Runs work on single items, such as engines, so that one that raises costs no other item anything.
+    """Runs work on single items, such as engines; an item that raises does not affect the others.
 
     A part is where the item is omitted, such as ``page``. For each part the first failure of an item is
     logged with its traceback, and its recovery a minute after the last failure.
@@ -47,24 +47,24 @@ class InternalErrors:
     def attempt(self, part: str, item: Item, work: Callable[[], T]) -> T | None:
         """Return the result of ``work``, or None if it raises."""
         try:
-            found = work()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the other items are served
+            result = work()
+        except Exception as error:  # noqa: BLE001  # the other items are served whatever it is
             self._failed(part, item, error)
             return None
         self.worked(part, item)
-        return found
+        return result
 
     async def attempt_async(
         self, part: str, work: Callable[[], Awaitable[T]], item: Item = NO_ITEM
     ) -> T | None:
         """Await ``work``; return its result, or None if it raises."""
         try:
-            found = await work()
+            result = await work()
         except Exception as error:  # noqa: BLE001  # as above
             self._failed(part, item, error)
             return None
         self.worked(part, item)
-        return found
+        return result
 
     def each(
         self, part: str, items: Iterable[T], name: Callable[[T], Item], work: Callable[[T], R]
@@ -72,13 +72,13 @@ class InternalErrors:
         """Yield the result of ``work`` for each item, one at a time; omit an item for which it raises."""
         for item in items:
             try:
-                found = work(item)
+                result = work(item)
             except Exception as error:  # noqa: BLE001  # as above
                 self._failed(part, name(item), error)
                 continue
             if part in self._failed_at:
                 self.worked(part, name(item))
-            yield found
+            yield result
 
     def whole(self, part: str, item: Item, iterate: Callable[[], Iterable[T]]) -> Iterator[T]:
         """Yield every element of an iterable; if it raises, end with those before."""
@@ -93,17 +93,17 @@ class InternalErrors:
         now, key = self._now(), _key(item)
         failed_at = self._failed_at.setdefault(part, {})
         is_new = now - failed_at.get(key, -inf) > FORGOTTEN_AFTER
-        if key not in failed_at and len(failed_at) >= MOST_LOGGED:
+        if key not in failed_at and len(failed_at) >= MAX_LOGGED:
             for old in [old for old, moment in failed_at.items() if now - moment > FORGOTTEN_AFTER]:
                 del failed_at[old]
-            if len(failed_at) >= MOST_LOGGED:
+            if len(failed_at) >= MAX_LOGGED:
                 return
         failed_at[key] = now
         if is_new:
             _log.error("internal_error", part=part, **dict(key), exc_info=error)
 
     def is_failing(self, part: str) -> bool:
-        """Return whether an item of a part failed and has not been logged as working again."""
+        """Return True while an item of a part fails or has not been logged as working again."""
         return bool(self._failed_at.get(part))
 
     def worked(self, part: str, item: Item) -> None:

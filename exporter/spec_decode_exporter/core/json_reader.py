@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from spec_decode_exporter.core.cooperative_yield import Pausing
 
 MOST_CHARACTERS: Final = 64 * 1024
-"""The most characters of one decoded value, unless the caller sets less: some ms of work for the decoder."""
-MOST_MEMBERS: Final = 10_000
-"""The most members of one object that is read member by member."""
+"""Characters of one decoded value by default: some milliseconds of work for the decoder."""
+MAX_MEMBERS: Final = 10_000
+"""Members of one object that is read member by member."""
 SLICE_CHARACTERS: Final = 16 * 1024
 SLICE_VALUES: Final = 200
 """Characters, or values, from one cooperative yield to the next: a millisecond of work or less."""
@@ -60,18 +60,18 @@ class JsonReader:
     def __init__(
         self,
         source: bytes | str,
-        most_characters: int = MOST_CHARACTERS,
+        max_characters: int = MOST_CHARACTERS,
         pairs: Callable[[list[tuple[str, Any]]], object] | None = None,
     ) -> None:
         """Read UTF-8 bytes, with or without a byte-order mark, or a text.
 
         Args:
             source: The document.
-            most_characters: The most characters of one decoded value.
+            max_characters: Characters of one decoded value at most.
             pairs: Makes an object of its keys and values, as in ``json.JSONDecoder``.
         """
         self._source = source
-        self._most = most_characters
+        self._max = max_characters
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._scanner = json.JSONDecoder(object_pairs_hook=pairs)
         self._taken = 0
@@ -110,13 +110,13 @@ class JsonReader:
         """Return the next value.
 
         Raises:
-            TooLongError: It has more than ``most_characters``.
+            TooLongError: It has more than ``max_characters``.
             JsonError: It is not JSON.
         """
         self._values += 1
         self._skip_space()
         problem: tuple[str, int] | None = None
-        # The value may end beyond the window: then look again from its beginning.
+        # The value may end beyond the window: then decode it again from its beginning.
         for may_refill in (bool(self._at), False):
             try:
                 found, end = self._scanner.raw_decode(self._window, self._at)
@@ -155,32 +155,32 @@ class JsonReader:
         """Enter an object; yield the key of each member, whose value the caller takes before the next.
 
         Raises:
-            JsonError: It is not an object, not JSON, has a key twice, or more than ``MOST_MEMBERS``.
+            JsonError: It is not an object, not JSON, has a key twice, or more than ``MAX_MEMBERS``.
         """
         self._take("{")
         if self._took("}"):
             return
-        seen: set[str] = set()
+        keys: set[str] = set()
         while True:
             if self.kind() != '"':
                 raise self._error("is not JSON: Expecting property name enclosed in double quotes")
             key = self.value()
             self._take(":")
-            if key in seen:
+            if key in keys:
                 raise self._error("has a key twice in one object; remove one of the two")
-            if len(seen) == MOST_MEMBERS:
-                raise self._error(f"has an object with more than {MOST_MEMBERS} members")
-            seen.add(key)
+            if len(keys) == MAX_MEMBERS:
+                raise self._error(f"has an object with more than {MAX_MEMBERS} members")
+            keys.add(key)
             yield key
             if not self._took(","):
                 break
         self._take("}")
 
     def skip(self) -> Pausing[None]:
-        """Pass over the next value, of any size, without building it.
+        """Skip the next value, of any size, without building it.
 
         Raises:
-            JsonError: It does not end. What is in it is only checked if it is short.
+            JsonError: It does not end. Only a short value is validated.
         """
         kind = self.kind()
         try:
@@ -200,7 +200,7 @@ class JsonReader:
         """Check that the text ends here.
 
         Raises:
-            JsonError: Something follows.
+            JsonError: More text follows.
         """
         if self.kind():
             raise self._error("is not JSON: Extra data")
@@ -218,12 +218,12 @@ class JsonReader:
                 return
 
     def _skip_string(self) -> Pausing[None]:
-        """Pass over the rest of a string, whose first quote was read."""
+        """Skip the rest of a string after its first quote."""
         while (yield from self._find(_IN_STRING)) != '"':
             yield from self._find(_NOTHING)
 
     def _find(self, pattern: re.Pattern[str]) -> Pausing[str]:
-        """Pass over what matches, and return the character after it."""
+        """Skip the match of a pattern, and return the character after it."""
         while True:
             match = pattern.match(self._window, self._at)
             self._at = match.end() if match else self._at
@@ -260,7 +260,7 @@ class JsonReader:
         self._lines += self._window.count("\n", 0, self._at)
         self._before += self._at
         self._at = 0
-        missing = self._most - len(rest)
+        missing = self._max - len(rest)
         part = self._source[self._taken : self._taken + missing]
         self._taken += len(part)
         self._window = rest + (part if isinstance(part, str) else self._decoded(part))
@@ -273,13 +273,13 @@ class JsonReader:
             raise JsonError("is not UTF-8", self._lines) from None
 
     def _failure(self, problem: tuple[str, int] | None) -> JsonError:
-        """Return why no value could be decoded: an error in it, or the end of the window."""
+        """Return the error of a value that could not be decoded: invalid, or longer than the window."""
         if problem is not None:
             message, place = problem
             cut = message.startswith("Unterminated") or place >= len(self._window) - _ESCAPE
             if self._is_last() or not cut:
                 return JsonError(f"is not JSON: {message}", self._line_of(place))
-        return TooLongError(f"has a value of more than {self._most} characters", self.line)
+        return TooLongError(f"has a value of more than {self._max} characters", self.line)
 
     def _error(self, message: str) -> JsonError:
         return JsonError(message, self.line)
@@ -289,12 +289,12 @@ class JsonReader:
 
 
 class Picker:
-    """Keep the wanted parts of values and pass over the rest, however large it is."""
+    """Keeps the wanted parts of values and skips the rest, whatever its size."""
 
-    def __init__(self, reader: JsonReader, most_values: int) -> None:
-        """Keep at most ``most_values`` values, then none."""
+    def __init__(self, reader: JsonReader, max_values: int) -> None:
+        """Keep at most ``max_values`` values, then none."""
         self._reader = reader
-        self._left = most_values
+        self._left = max_values
 
     def pick(self, shape: Shape) -> Pausing[Any]:
         """Return the wanted parts of the next value; None for a value of another kind, or a too long one.

@@ -1,4 +1,4 @@
-"""The log: event words with keys and values, as logfmt or JSON, on standard error."""
+"""Logging: events with keys and values, as logfmt or JSON, on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structlog.typing import EventDict, WrappedLogger
 
 
 def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
-    """Send what is at least as severe as ``level`` to standard error, one event a line."""
+    """Log events of ``level`` and above to standard error, one a line."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -31,30 +31,30 @@ def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
 
 
 class Unfailing(TextIOBase):
-    """A stream that cannot fail: a full disk or a reader that went away is no reason to stop watching."""
+    """Stream that ignores errors: a full disk or a closed pipe must not stop the exporter."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
+        """Write, and ignore errors."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush what can be flushed."""
+        """Flush, and ignore errors."""
         with suppress(OSError, ValueError):
             self._stream.flush()
 
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Write what a terminal would act on as an escape: names of models are chosen by strangers."""
+    """Escape control characters for terminals: names of models are untrusted text."""
     return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _with_commas(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Write lists as values with commas between them: logfmt has none."""
+    """Join lists with commas: logfmt has no lists."""
     return {key: _joined(value) if isinstance(value, list | tuple) else value for key, value in event.items()}
 
 
@@ -63,7 +63,7 @@ def _joined(values: Iterable[object]) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Line ends stay: the renderers escape them, and tracebacks have them.
+    # Line breaks stay: the renderers escape them, and tracebacks have them.
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
         for char in text

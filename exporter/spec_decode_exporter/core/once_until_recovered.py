@@ -12,7 +12,7 @@ class OnceUntilRecovered:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last attempt failed."""
+        """True if the last attempt failed."""
         return self._reason is not None
 
     def failed(self, reason: str = "") -> bool:

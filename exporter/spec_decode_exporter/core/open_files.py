@@ -1,4 +1,4 @@
-"""How many connections and files the process may have open at a time."""
+"""Raise the process's limit of open files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import suppress
 
 
 def raise_limit() -> None:
-    """Take as many descriptors as the system lets the process have, as programs written in Go do.
+    """Raise the soft limit to the hard limit, as programs in Go do.
 
-    The soft limit is often 1,024 for the sake of programs that use ``select``, which this one does not;
-    a thousand targets need more.
+    The soft limit is often 1,024 for programs that use ``select``. This one does not, and a thousand targets
+    need more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # What macOS calls its hard limit is more than it lets anybody have.
+    # The hard limit of macOS is higher than the system allows.
     with suppress(OSError, ValueError):
         if soft != hard:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

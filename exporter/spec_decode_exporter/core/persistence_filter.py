@@ -1,7 +1,7 @@
-"""What is looked at again and again is claimed only once it has stood for some time.
+"""Filter repeated tests: a claim counts only after it has held for some time.
 
-A test that is right 19 times of 20 is wrong at some moment of most hours if it is made every few seconds.
-What held at every look of a whole window was seen in two windows that share nothing, and in all between them.
+A test with 5 % false positives is wrong at some moment of most hours if it runs every few seconds. A claim
+that held at every test of a whole window is confirmed by two disjoint windows, and by all between them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 class PersistenceFilter(Generic[T]):
-    """Remembers since when each claim was made at every look."""
+    """Stores since when each claim has held at every test."""
 
     def __init__(self) -> None:
-        """Begin with no claim."""
+        """Begin without a claim."""
         self._since: dict[T, float] = {}
 
     def look(self, claims: Iterable[T], now: float, seconds: float) -> frozenset[T]:
-        """Return which of the claims of ``now`` (monotonic) were made at every look for ``seconds``."""
+        """Return the claims of ``now`` (monotonic) that have held at every test for ``seconds``."""
         self._since = {claim: self._since.get(claim, now) for claim in claims}
         return frozenset(claim for claim, since in self._since.items() if now - since >= seconds)

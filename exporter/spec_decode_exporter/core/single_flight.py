@@ -1,4 +1,4 @@
-"""Coalesce concurrent calls into one execution (single flight), and share its result for a while."""
+"""Coalesce concurrent calls into one execution (single flight), at most once a second."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
+from spec_decode_exporter.core.background_tasks import cancel
+from spec_decode_exporter.core.clock import Clock
+
 SHARED_SECONDS = 1.0
-"""Seconds from the beginning of an execution for which calls share it."""
+"""Seconds from the beginning of an execution for which calls share its result."""
+PAUSE_SECONDS = 1.0
+"""Seconds from the end of an execution to the beginning of the next, for ``Batched``."""
 
 
 class SingleFlight:
-    """Executes work at most once a second, for all who call within it.
+    """Executes work at most once a second, for all callers of that second.
 
-    Work that takes longer than half a second is shared for twice as long as it took: however many call, it
-    takes no more than half of the time.
+    An execution that takes longer than half a second is shared for twice its duration. The work therefore
+    takes at most half of the time, whatever the number of callers.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], now: Callable[[], float]) -> None:
         """Execute ``work`` when called; ``now`` is a monotonic clock in seconds."""
         self._work = work
         self._now = now
-        self._doing = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._number = 0
         self._shared_until = -math.inf
         self._forgotten = 0
@@ -33,7 +38,7 @@ class SingleFlight:
         or is the newest one if it took longer than half a second.
         """
         called = self._now()
-        async with self._doing:
+        async with self._lock:
             if called < self._shared_until:
                 return self._number
             forgotten, begun = self._forgotten, self._now()
@@ -44,6 +49,52 @@ class SingleFlight:
             return self._number
 
     def forget(self) -> None:
-        """Execute the work again for the next call: what it reads has changed."""
+        """Execute the work again for the next call: its input has changed."""
         self._forgotten += 1
         self._shared_until = -math.inf
+
+
+class Batched:
+    """Executes work once for all calls since the last execution began, with a pause between executions.
+
+    In contrast to ``SingleFlight``, the execution always begins after the call: the work reads what the
+    caller has just changed.
+    """
+
+    def __init__(self, work: Callable[[], Awaitable[None]], clock: Clock) -> None:
+        """Execute ``work`` when called."""
+        self._work = work
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+        """The execution that has not begun yet."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = -math.inf
+
+    async def __call__(self) -> None:
+        """Return when an execution has ended that began after the call; raise what the work raises."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._execute())
+            self._tasks.add(self._next)
+            self._next.add_done_callback(self._done)
+        await asyncio.shield(self._next)
+
+    async def close(self) -> None:
+        """Cancel the executions under way, and with them their callers."""
+        await cancel(tuple(self._tasks))
+
+    async def _execute(self) -> None:
+        async with self._lock:
+            await self._clock.sleep_until(self._ended + PAUSE_SECONDS)
+            self._next = None  # calls from now on wait for another
+            try:
+                await self._work()
+            finally:
+                self._ended = self._clock.monotonic()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._next is task:
+            self._next = None
+        if not task.cancelled():
+            task.exception()  # its callers may be gone, and it is in the log

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class TokenBucket:
-    """Tokens that are used up one by one and refilled at a steady rate."""
+    """Tokens that are taken one by one and refilled at a constant rate."""
 
     def __init__(self, burst: int, every: float, now: Callable[[], float]) -> None:
-        """Begin with ``burst`` tokens, the most; add one ``every`` seconds by ``now``, monotonic seconds."""
+        """Begin with ``burst`` tokens, the maximum; add one ``every`` seconds of the clock ``now``."""
         self._burst = float(burst)
         self._every = every
         self._now = now
@@ -20,7 +20,7 @@ class TokenBucket:
         self._refilled_at = now()
 
     def take(self) -> bool:
-        """Take a token; return whether there was one."""
+        """Take a token; return False if there is none."""
         now = self._now()
         self._left = min(self._burst, self._left + (now - self._refilled_at) / self._every)
         self._refilled_at = now

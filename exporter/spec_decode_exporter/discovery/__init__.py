@@ -1,1 +1,1 @@
-"""Who to watch: one file for each way to find vLLM servers."""
+"""Discovery of vLLM servers: one module for each kind."""

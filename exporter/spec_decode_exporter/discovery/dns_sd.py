@@ -7,9 +7,9 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.discovery.page_url import ip_and_port
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from spec_decode_exporter.discovery.target import Target
 
 _TIMEOUT: Final = 5.0
-MOST_ADDRESSES: Final = 4_096
-"""The most addresses of one name: as many as fit into one answer of DNS."""
+MAX_ADDRESSES: Final = 4_096
+"""Maximum addresses of one name: a DNS response has no room for more."""
 
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""The resolver's errors that say for certain that there is no such record."""
+"""Resolver errors for records that certainly do not exist."""
 
 
 class DnsNameDiscovery:
-    """The targets behind one DNS name."""
+    """Targets of one DNS name."""
 
     kind: Final = "dns"
 
@@ -37,21 +37,21 @@ class DnsNameDiscovery:
         self.name = f"{self.kind} {settings.type} {name}"
         self.key = f"{self.name}:{settings.port}"
         self.refresh = settings.refresh_interval
-        self._looked_up = name
+        self._dns_name = name
         self._look_up = _service if settings.type == "SRV" else _host(settings.type, settings.port or 0)
         self._listing = Listing(self.name, self.kind, scrape, self.key)
 
     async def targets(self) -> Sequence[Target]:
-        """Look the name up again.
+        """Look up the name.
 
         Raises:
-            DiscoveryError: No server answered, so the targets stay; or there is no such record, so they go.
+            DiscoveryError: No server responds, so the targets stay; or the record does not exist, so they go.
         """
-        hosts = await self._look_up(self._looked_up)
-        if len(hosts) > MOST_ADDRESSES:
-            raise DiscoveryError(f"has more than {MOST_ADDRESSES} addresses; divide them among several names")
-        # A name server may change the order at every question; the targets' order tells who keeps a name.
-        # Beside the event loop: an answer may have thousands of records.
+        hosts = await self._look_up(self._dns_name)
+        if len(hosts) > MAX_ADDRESSES:
+            raise DiscoveryError(f"has more than {MAX_ADDRESSES} addresses; divide them among several names")
+        # Sorted: of two targets with the same name the first keeps it, and name servers rotate records.
+        # In a thread: a response may have thousands of records.
         return await asyncio.to_thread(self._listing.targets, [{"targets": sorted(hosts)}])
 
 
@@ -61,10 +61,10 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
     async def look_up(name: str) -> set[str]:
         try:
             async with asyncio.timeout(_TIMEOUT):
-                hosts = await CONFIGURED.look_up(name, port, _FAMILIES[kind])
+                hosts = await CONFIG_RESOLVER.look_up(name, port, _FAMILIES[kind])
         except socket.gaierror as error:
-            gone = () if error.errno in _NO_SUCH_NAME else None
-            raise DiscoveryError(error.strerror or "the look-up failed", gone) from None
+            targets = () if error.errno in _NO_SUCH_NAME else None
+            raise DiscoveryError(error.strerror or "the look-up failed", targets) from None
         except (OSError, UnicodeError):
             raise DiscoveryError("no name server answered in time, or this is no name") from None
         try:
@@ -76,14 +76,16 @@ def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:
 
 
 async def _service(name: str) -> set[str]:
-    """Look up SRV records, which the system's resolver cannot; dnspython reads the same resolv.conf."""
+    """Look up SRV records by dnspython, with the same resolv.conf: the system's resolver cannot."""
     import dns.exception
     import dns.resolver
 
     try:
-        # In a thread: parsing an answer of 64 KiB takes some 0.2 s.
+        # In a thread: parsing a response of 64 KiB takes some 0.2 s.
         resolver = dns.resolver.Resolver()
-        answer = await CONFIGURED.run(lambda: resolver.resolve(name, "SRV", search=True, lifetime=_TIMEOUT))
+        answer = await CONFIG_RESOLVER.run(
+            lambda: resolver.resolve(name, "SRV", search=True, lifetime=_TIMEOUT)
+        )
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         raise DiscoveryError("there is no such record", ()) from None
     except (dns.exception.DNSException, OSError) as error:

@@ -1,4 +1,4 @@
-"""Read a list of target groups from JSON or YAML group by group, with bounds before any validation."""
+"""Read a list of target groups from JSON or YAML, group by group, with limits before validation."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from spec_decode_exporter.config.yaml_loader import NotAListError
 from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, parse_items
 from spec_decode_exporter.core.json_reader import JsonError, JsonReader
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 Entries: TypeAlias = "Generator[object, None, bool]"
-"""Yields pauses; returns whether all entries are texts."""
+"""Yields pauses; returns True if all entries are texts."""
 
-MOST_BYTES: Final = 4 * 2**20
-"""The most bytes of a list."""
-MOST_GROUPS: Final = 10_000
-"""The most groups of a list."""
-MOST_TARGETS: Final = 10_000
-"""The most targets of a list."""
-MOST_GROUP_LABELS: Final = 256
-"""The most labels of a group, with those that no target keeps, such as ``__meta_…``."""
-MOST_LABELS: Final = 50_000
-"""The most labels of all groups of a list: some 8 MB."""
+MAX_LIST_BYTES: Final = 4 * 2**20
+"""Maximum bytes of a list."""
+MAX_GROUPS: Final = 10_000
+"""Maximum groups of a list."""
+MAX_TARGETS: Final = 10_000
+"""Maximum targets of a list."""
+MAX_GROUP_LABELS: Final = 256
+"""Maximum labels of a group, including those that no target keeps, such as ``__meta_…``."""
+MAX_LIST_LABELS: Final = 50_000
+"""Maximum labels of all groups of a list: some 8 MB."""
 
-MOST_CHARACTERS: Final = 16 * 2**10
-"""The most characters of one text, as it is written."""
+MAX_TEXT_CHARACTERS: Final = 16 * 2**10
+"""Maximum characters of one text, as written in the document."""
 
 PAUSE: Final = object()
-"""Between groups: the place for a cooperative yield."""
+"""Marker between groups: the caller yields to the event loop."""
 
-_MOST_FLAWS_SHOWN: Final = 3
+_MAX_FLAWS: Final = 3
 
 
 def groups_of(decoded: object) -> Iterator[object]:
     """Yield the groups of a decoded list.
 
     Raises:
-        DiscoveryError: It is not a list.
+        DiscoveryError: The document is not a list.
     """
     if not isinstance(decoded, list):
         raise _not_a_list("a mapping" if isinstance(decoded, dict) else "a single value")
@@ -47,15 +47,15 @@ def groups_of(decoded: object) -> Iterator[object]:
 
 
 def json_groups(data: bytes) -> Iterator[object]:
-    """Yield the groups of a JSON document, each decoded, and ``PAUSE`` now and then.
+    """Yield the decoded groups of a JSON document, and ``PAUSE`` at short intervals.
 
-    A group ends at its first wrong value: validation rejects it.
+    A group ends at its first invalid value: validation rejects it.
 
     Raises:
-        DiscoveryError: The document is not a list in JSON, or beyond a bound.
+        DiscoveryError: The document is not a list in JSON, or exceeds a limit.
     """
     try:
-        reader = JsonReader(data, MOST_CHARACTERS)
+        reader = JsonReader(data, MAX_TEXT_CHARACTERS)
         kind = reader.kind()
         if kind and kind != "[":
             raise _not_a_list("a mapping" if kind == "{" else "a single value")
@@ -67,17 +67,17 @@ def json_groups(data: bytes) -> Iterator[object]:
 
 
 def yaml_groups(data: bytes) -> Iterator[object]:
-    """Yield the groups of a YAML document, each decoded.
+    """Yield the decoded groups of a YAML document.
 
     Raises:
-        DiscoveryError: The document is not a list in YAML, or beyond a bound.
+        DiscoveryError: The document is not a list in YAML, or exceeds a limit.
     """
     reader = TreeReader()
     try:
         for number, node in enumerate(parse_items(data)):
             group = reader.read(node, (number,))
             if reader.flaws:
-                flaws = reader.flaws[:_MOST_FLAWS_SHOWN]
+                flaws = reader.flaws[:_MAX_FLAWS]
                 raise DiscoveryError("; ".join(f"line {flaw.line} {flaw.message}" for flaw in flaws))
             yield group
     except NotAListError:
@@ -87,21 +87,21 @@ def yaml_groups(data: bytes) -> Iterator[object]:
 
 
 def _json_group(reader: JsonReader, place: str) -> Iterator[object]:
-    """Yield one group, after the pauses that it takes."""
+    """Yield pauses, then one group."""
     if reader.kind() != "{":
         yield reader.value()
         return
     group: dict[str, object] = {}
     for key in reader.members():
         kind = reader.kind()
-        is_sound = False
+        is_valid = False
         if (key, kind) == ("targets", "["):
-            is_sound = yield from _json_targets(reader, group, place)
+            is_valid = yield from _json_targets(reader, group, place)
         elif (key, kind) == ("labels", "{"):
-            is_sound = yield from _json_labels(reader, group, place)
+            is_valid = yield from _json_labels(reader, group, place)
         else:
             group[key] = reader.value()
-        if not is_sound:
+        if not is_valid:
             break
     if reader.due():
         yield PAUSE
@@ -109,13 +109,13 @@ def _json_group(reader: JsonReader, place: str) -> Iterator[object]:
 
 
 def _json_targets(reader: JsonReader, group: dict[str, object], place: str) -> Entries:
-    found: list[object] = []
-    group["targets"] = found
+    targets: list[object] = []
+    group["targets"] = targets
     for number in reader.elements():
-        if number == MOST_TARGETS:
-            raise DiscoveryError(f"{place}.targets has more than {MOST_TARGETS} targets")
-        found.append(reader.value())
-        if not isinstance(found[-1], str):
+        if number == MAX_TARGETS:
+            raise DiscoveryError(f"{place}.targets has more than {MAX_TARGETS} targets")
+        targets.append(reader.value())
+        if not isinstance(targets[-1], str):
             return False
         if reader.due():
             yield PAUSE
@@ -123,13 +123,13 @@ def _json_targets(reader: JsonReader, group: dict[str, object], place: str) -> E
 
 
 def _json_labels(reader: JsonReader, group: dict[str, object], place: str) -> Entries:
-    found: dict[str, object] = {}
-    group["labels"] = found
+    labels: dict[str, object] = {}
+    group["labels"] = labels
     for name in reader.members():
-        if len(found) == MOST_GROUP_LABELS:
-            raise DiscoveryError(f"{place}.labels has more than {MOST_GROUP_LABELS} labels")
-        found[name] = reader.value()
-        if not isinstance(found[name], str):
+        if len(labels) == MAX_GROUP_LABELS:
+            raise DiscoveryError(f"{place}.labels has more than {MAX_GROUP_LABELS} labels")
+        labels[name] = reader.value()
+        if not isinstance(labels[name], str):
             return False
         if reader.due():
             yield PAUSE

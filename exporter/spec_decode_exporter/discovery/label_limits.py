@@ -1,4 +1,4 @@
-"""Limit the labels that discovery gives: of one target, and of all targets together."""
+"""Limits of discovered labels: of one target, and of all targets."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 
-CHARACTERS_OF_NAMES: Final = 1_024
-"""Characters of all label names that are not configured: each series of every target has them, if empty."""
+MAX_NAME_CHARACTERS: Final = 1_024
+"""Maximum characters of all label names that are not configured: every series has all of them."""
 
-_MOST_WARNINGS: Final = 100
-"""Labels that are warned of: a list may have new ones each time."""
-_LONGEST_SHOWN: Final = 200
+_MAX_WARNINGS: Final = 100
+"""Maximum log lines about dropped labels: a list may have new ones each time."""
+_MAX_SHOWN: Final = 200
 _SLICE: Final = 64
-"""Targets from one pause to the next."""
+"""Targets between two cooperative yields."""
 
 _TOO_MANY: Final = f"is beyond the {MOST_LABELS} labels that a target may have; remove some"
 _TOO_MANY_NAMES: Final = (
-    f"is beyond the {MOST_LABELS} label names of {CHARACTERS_OF_NAMES:,} characters of all targets together; "
+    f"is beyond the {MOST_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together; "
     "use fewer or shorter names"
 )
 _TOO_LONG: Final = (
@@ -47,24 +47,24 @@ _log = structlog.get_logger(__name__)
 
 
 class LabelFilter:
-    """Drop labels that a target cannot have, and log each name once."""
+    """Drop unusable labels and those beyond the limit; log each name once."""
 
     def __init__(self, discovery: str) -> None:
-        """Log as ``discovery``, the name of a way of discovery."""
+        """Log with ``discovery``, the name of a discovery."""
         self._discovery = discovery
         self._logged: set[str] = set()
 
     def kept(self, labels: Mapping[str, str]) -> Labels:
-        """Return the labels that a target can have; of too many, the first by name."""
+        """Return the usable labels; beyond the limit, the first by name."""
         usable = (pair for pair in labels.items() if self._is_usable(*pair))
-        # Not sorted(): it would sort a hundred thousand labels without a pause for the event loop.
+        # Not sorted(): it would sort a hundred thousand labels without a cooperative yield.
         first = heapq.nsmallest(MOST_LABELS + 1, usable)
         for name, _ in first[MOST_LABELS:]:
             self.drop(name, _TOO_MANY, once=_TOO_MANY)
         return tuple(self.fitting(first[:MOST_LABELS]))
 
     def fitting(self, labels: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        """Return the labels that fit into a target, the shortest if not all do; sorted by name, as given."""
+        """Return the labels within the character limit, the shortest first to stay; sorted by name."""
         if sum(map(_size, labels)) <= MOST_LABEL_CHARACTERS:
             return labels
         shortest = sorted(labels, key=lambda pair: (_size(pair), pair))
@@ -73,7 +73,7 @@ class LabelFilter:
         return sorted(shortest[:room])
 
     def value(self, labels: Mapping[str, str], name: str) -> str:
-        """Return the value of one label, for another use than as a label; empty if absent or unusable."""
+        """Return the value of a label that is not exported; empty if absent or unusable."""
         value = labels.get(name, "")
         problem = value_problem(value)
         if problem is None:
@@ -82,13 +82,13 @@ class LabelFilter:
         return ""
 
     def drop(self, name: str, reason: str, once: str = "") -> None:
-        """Log that a label is dropped: once by its name, or once by ``once``."""
-        key = once or name[:_LONGEST_SHOWN]
-        if key in self._logged or len(self._logged) >= _MOST_WARNINGS:
+        """Log a dropped label, once for its name or for the key ``once``."""
+        key = once or name[:_MAX_SHOWN]
+        if key in self._logged or len(self._logged) >= _MAX_WARNINGS:
             return
         self._logged.add(key)
         _log.warning(
-            "discovered_label_dropped", discovery=self._discovery, label=name[:_LONGEST_SHOWN], reason=reason
+            "discovered_label_dropped", discovery=self._discovery, label=name[:_MAX_SHOWN], reason=reason
         )
 
     def _is_usable(self, name: str, value: str) -> bool:
@@ -99,14 +99,14 @@ class LabelFilter:
 
 
 class FleetLabels:
-    """Limit the labels of all targets together, since each series has every name that any target has.
+    """Limit the labels of all targets: every series has the label names of all targets.
 
-    Configured names and labels always stay. Names that are in use stay before new ones, so that a list
-    cannot take the labels of targets that it did not find.
+    Configured names and labels always stay. Names in use take precedence over new ones, so that a list cannot
+    displace the labels of other lists' targets.
     """
 
     def __init__(self, static: Iterable[Target], configured: Iterable[str]) -> None:
-        """Keep the labels of the ``static`` targets, and the names that are ``configured`` for discovery."""
+        """Keep the labels of the ``static`` targets and the names ``configured`` for discoveries."""
         self._own = {target.url: target.labels for target in static}
         names = (name for labels in self._own.values() for name, _ in labels)
         self._configured = tuple(dict.fromkeys(chain(names, configured)))
@@ -114,26 +114,26 @@ class FleetLabels:
         self._filter = LabelFilter("all")
 
     def limited(self, targets: Sequence[Target]) -> Pausing[tuple[Target, ...]]:
-        """Return the targets with the labels that they keep, and log the first label that is dropped."""
-        # By identity: the targets of one group share their labels, however many they are.
+        """Return the targets with limited labels; log the first dropped label."""
+        # By identity: the targets of a group share one tuple of labels.
         distinct = {id(target.labels): target.labels for target in targets}
         admitted = yield from self._admit(distinct.values())
         shared: dict[tuple[int, Labels], Labels] = {}
-        found: list[Target] = []
+        result: list[Target] = []
         for number, target in enumerate(targets):
             own = self._own.get(target.url, ())
             key = id(target.labels), own
             if key not in shared:
-                given = self._filter.fitting(self._given(target.labels, own, admitted))
-                shared[key] = tuple(sorted((*own, *given)))
+                discovered = self._filter.fitting(self._discovered(target.labels, own, admitted))
+                shared[key] = tuple(sorted((*own, *discovered)))
             kept = shared[key]
-            found.append(target if kept == target.labels else replace(target, labels=kept))
+            result.append(target if kept == target.labels else replace(target, labels=kept))
             if number % _SLICE == _SLICE - 1:
                 yield
-        return tuple(found)
+        return tuple(result)
 
     def _admit(self, labels: Iterable[Labels]) -> Pausing[frozenset[str]]:
-        """Return the names of labels that targets may have from now on."""
+        """Update and return the label names that targets may have."""
         known = frozenset((*self._configured, *self._names))
         present: set[str] = set()
         fresh: dict[str, None] = {}
@@ -150,8 +150,8 @@ class FleetLabels:
         return frozenset((*self._configured, *self._names))
 
     def _fitting(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield the first names for which there is room beside the configured ones."""
-        room, characters = MOST_LABELS - len(self._configured), CHARACTERS_OF_NAMES
+        """Yield the first names within the limits that the configured ones leave."""
+        room, characters = MOST_LABELS - len(self._configured), MAX_NAME_CHARACTERS
         for name in names:
             characters -= len(name)
             room -= 1
@@ -159,19 +159,21 @@ class FleetLabels:
                 return
             yield name
 
-    def _given(self, labels: Labels, own: Labels, admitted: frozenset[str]) -> list[tuple[str, str]]:
-        """Return the labels that discovery gave to a target besides its own and that it may have by name."""
+    def _discovered(self, labels: Labels, own: Labels, admitted: frozenset[str]) -> list[tuple[str, str]]:
+        """Return a target's discovered labels of admitted names, without its own configured ones."""
         room = MOST_LABELS - len(own)
-        given: list[tuple[str, str]] = []
+        discovered: list[tuple[str, str]] = []
         for pair in labels:
             if pair in own:
                 continue
-            reason = _TOO_MANY_NAMES if pair[0] not in admitted else _TOO_MANY if len(given) >= room else ""
+            reason = (
+                _TOO_MANY_NAMES if pair[0] not in admitted else _TOO_MANY if len(discovered) >= room else ""
+            )
             if reason:
                 self._filter.drop(pair[0], reason, once=reason)
             else:
-                given.append(pair)
-        return given
+                discovered.append(pair)
+        return discovered
 
 
 def _size(label: tuple[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""Build the URL of a discovered page from untrusted text: only its own host can be asked."""
+"""Build the URL of a discovered page from untrusted text. It can only lead to the discovered host."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from spec_decode_exporter.scrape.poll_errors import PollError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_PARAMETERS: Final = 32
-MOST_PARAMETER_CHARACTERS: Final = 2_048
-"""Names and values of the parameters together, as they are written in the URL."""
+MAX_PARAMETERS: Final = 32
+MAX_PARAMETER_CHARACTERS: Final = 2_048
+"""Maximum characters of all parameters, as encoded in the URL."""
 
 _PATH: Final = re.compile(PATH)
 
@@ -28,25 +28,25 @@ def ip_and_port(ip: str, port: int) -> str:
         ValueError: ``ip`` is not an IP address, or has an IPv6 zone; or no connection can use ``port``.
     """
     try:
-        found = ip_address(ip)
+        parsed = ip_address(ip)
     except ValueError:
         raise ValueError("is not an IP address") from None
-    if isinstance(found, IPv6Address) and found.scope_id is not None:
+    if isinstance(parsed, IPv6Address) and parsed.scope_id is not None:
         raise ValueError("is an IP address with a zone, which no other host knows")
     if not 0 < port <= HIGHEST_PORT:
         raise ValueError(f"has no usable port; a port is a number from 1 to {HIGHEST_PORT}")
-    return f"[{found}]:{port}" if isinstance(found, IPv6Address) else f"{found}:{port}"
+    return f"[{parsed}]:{port}" if isinstance(parsed, IPv6Address) else f"{parsed}:{port}"
 
 
 def request_target(path: str, parameters: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the path and query to ask a host for.
+    """Return the request target: path and query.
 
     Args:
-        path: May lack its first slash, and may have a query.
+        path: Its first slash is optional; it may have a query.
         parameters: Names and values to add to the query.
 
     Raises:
-        ValueError: One of them cannot be asked for, or is too long. The message does not repeat it.
+        ValueError: The path or a parameter is unusable or too long. The message does not repeat it.
     """
     target = f"/{path.removeprefix('/')}"
     if len(target) > MOST_PATH:
@@ -59,29 +59,29 @@ def request_target(path: str, parameters: Sequence[tuple[str, str]] = ()) -> str
 
 
 def _encoded(parameters: Sequence[tuple[str, str]]) -> str:
-    if len(parameters) > MOST_PARAMETERS:
-        raise ValueError(f"has more than {MOST_PARAMETERS} parameters")
-    # Compared first: a text of a megabyte is not worth encoding.
-    if sum(len(name) + len(value) for name, value in parameters) <= MOST_PARAMETER_CHARACTERS:
+    if len(parameters) > MAX_PARAMETERS:
+        raise ValueError(f"has more than {MAX_PARAMETERS} parameters")
+    # Checked first: encoding a megabyte takes time.
+    if sum(len(name) + len(value) for name, value in parameters) <= MAX_PARAMETER_CHARACTERS:
         try:
             encoded = urlencode(parameters)
         except UnicodeEncodeError:
             raise ValueError("has a parameter with half of a character") from None
-        if len(encoded) <= MOST_PARAMETER_CHARACTERS:
+        if len(encoded) <= MAX_PARAMETER_CHARACTERS:
             return encoded
-    raise ValueError(f"has parameters of more than {MOST_PARAMETER_CHARACTERS:,} characters")
+    raise ValueError(f"has parameters of more than {MAX_PARAMETER_CHARACTERS:,} characters")
 
 
 def page_url(scheme: str, host: str, target: str) -> str:
-    """Return the URL of a page. Credentials are sent there: it leads to ``host`` and to no other.
+    """Return the URL of a page. It leads only to ``host``, since the exporter sends credentials there.
 
     Args:
         scheme: Exactly ``http`` or ``https``.
-        host: ``host:port``; the port is the scheme's own if absent.
-        target: What ``request_target`` returned.
+        host: ``host:port``; without a port, the scheme's default applies.
+        target: Result of ``request_target``.
 
     Raises:
-        ValueError: The scheme or the host cannot be used. The message does not repeat them.
+        ValueError: The scheme or the host is unusable. The message does not repeat them.
     """
     if scheme not in PORTS:
         raise ValueError("has a scheme that is neither `http` nor `https`, in small letters")
@@ -91,7 +91,7 @@ def page_url(scheme: str, host: str, target: str) -> str:
         origin, _ = split(url)
     except PollError:
         origin = None
-    # The parser that the client uses decides where a connection goes, whatever was checked before.
+    # The client's own parser decides the host of a connection, so its result is checked.
     if origin != Origin(scheme, name, port or PORTS[scheme]):
         raise ValueError("leads to another host than the one that was found")
     return url

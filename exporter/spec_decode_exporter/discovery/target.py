@@ -1,53 +1,73 @@
-"""A vLLM server to watch."""
+"""Targets: the vLLM servers to poll, and those of the configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.config.url import address
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
-__all__ = ["CONFIGURED", "Target", "address"]
+if TYPE_CHECKING:
+    from spec_decode_exporter.config.schema import Config
+
+__all__ = ["CONFIGURED", "Target", "address", "static_targets"]
 
 CONFIGURED: Final = "static"
-"""The discovery of targets that the configuration names one by one."""
+"""Kind of discovery of targets in the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One metrics page to poll. Two targets are the same server if their ``key`` is the same."""
+    """One metrics page to poll. Two targets are the same server if their ``key`` is equal."""
 
     url: str
     """``http://host:port/path``, without user, password or fragment."""
     name: str
-    """The value of the ``target`` label: the configured name, else ``host:port``."""
+    """Value of the ``target`` label: the configured name, else ``host:port``."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Configured labels, sorted by name."""
+    """Configured and discovered labels, sorted by name."""
     http: HttpSettings = field(default_factory=HttpSettings)
-    """How to ask: credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
+    """Credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
     discovery: str = CONFIGURED
-    """Which way it was found: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
+    """Kind of discovery: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
     found_by: str = field(default="", compare=False)
-    """The key of its list, DNS name or namespace, which may hold a secret; empty for configured targets."""
+    """Key of the list, DNS name or namespace, which may contain a secret; empty for configured targets."""
     method_label: str = ""
-    """The method of speculation, where discovery gave it as the label ``method``."""
+    """Speculation method from the label ``method`` of a discovery."""
     pod_arguments: ServedSpeculation | None = None
-    """How it is told to speculate on the command line of its pod."""
+    """Speculation settings on the command line of the target's pod."""
     speculative: SpeculativeSettings | None = None
-    """How it speculates, as far as that is configured."""
+    """Configured speculation settings."""
     cost: CostSettings | None = None
-    """What drafting costs there; None where the general configuration says it."""
+    """Configured drafting cost; None if the general configuration applies."""
     reference: ReferenceSettings | None = None
-    """The acceptance that it is held against; None where the general configuration says it."""
+    """Reference acceptance; None if the general configuration applies."""
     policy: Policy | None = None
-    """Its thresholds, where it has some of its own: these over the general ones."""
+    """Thresholds, merged with the general ones; None if the target has none of its own."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same target after a reload: its name and its address."""
+        """Identity over reloads: name and address."""
         return self.name, self.url
+
+
+def static_targets(config: Config) -> tuple[Target, ...]:
+    """Return the configured targets in order; by default, vLLM on this host."""
+    return tuple(
+        Target(
+            url=target.url,
+            name=target.called,
+            labels=tuple(sorted(target.labels.items())),
+            http=target.http,
+            speculative=target.speculative,
+            cost=target.cost,
+            reference=target.reference,
+            policy=None if target.policy is None else merged(target.policy, config.policy),
+        )
+        for target in config.targets
+    )

@@ -1,4 +1,4 @@
-"""Prometheus' lists of targets, as files and servers give them: ``[{targets: [host:port], labels: {…}}]``."""
+"""Convert Prometheus' target groups, ``[{targets: [host:port], labels: {…}}]``, to targets."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.url import address
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.discovery.group_reader import (
-    MOST_GROUPS,
-    MOST_LABELS,
-    MOST_TARGETS,
+    MAX_GROUPS,
+    MAX_LIST_LABELS,
+    MAX_TARGETS,
     PAUSE,
     groups_of,
 )
 from spec_decode_exporter.discovery.label_limits import LabelFilter, Labels
 from spec_decode_exporter.discovery.page_url import page_url, request_target
-from spec_decode_exporter.discovery.protocol import DiscoveryError
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spec_decode_exporter.config.schema import Scrape
 
-MOST_URL_CHARACTERS: Final = 4 * 2**20
-"""The most characters of all URLs of a list: a path of a group is repeated for each of its targets."""
+MAX_URL_CHARACTERS: Final = 4 * 2**20
+"""Maximum characters of all URLs of a list: each target of a group repeats the group's path."""
 
 _ADDRESS: Final = re.compile(r"[^/?#@\s]+")
-_FOR_US: Final = frozenset({"target", "method"})
+_EXPORTER_LABELS: Final = frozenset({"target", "method"})
 _PARAMETER: Final = "__param_"
-_MOST_PROBLEMS: Final = 3
-_LONGEST_SHOWN: Final = 200
+_MAX_PROBLEMS: Final = 3
+_MAX_SHOWN: Final = 200
 _SLICE: Final = 64
-"""Targets or groups from one pause to the next: about a millisecond of work."""
+"""Targets or groups between two cooperative yields: about a millisecond of work."""
 
 
 class _Group(Section):
@@ -49,24 +49,24 @@ class _Group(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class _Common:
-    """The properties that all targets of one group share: a group may have thousands of each."""
+class _GroupProperties:
+    """Properties that all targets of one group share: a group may have thousands."""
 
     scheme: str
     request_target: str
     name: str
-    """Empty if each target is called by its address."""
+    """Empty if the address is each target's name."""
     method_label: str
     labels: Labels
 
 
 class Listing:
-    """Makes targets of the groups in one list, and warns once of each label that they cannot have."""
+    """Convert the groups of one list to targets; log each dropped label once."""
 
     def __init__(self, name: str, kind: str, scrape: Scrape, key: str = "") -> None:
-        """Read a list that is called ``name`` in the log; ask its targets as ``scrape`` says.
+        """Convert a list with the log name ``name``; poll its targets with ``scrape``.
 
-        ``key`` distinguishes it from all other lists; by default it is the name.
+        ``key`` identifies the list; by default it is the name.
         """
         self._key = key or name
         self._kind = kind
@@ -78,44 +78,44 @@ class Listing:
         """Return the targets of decoded JSON or YAML.
 
         Raises:
-            DiscoveryError: It is not a list of groups, is too long, or one of its targets cannot be asked.
+            DiscoveryError: The document is not a list of groups, is too long, or has an unusable target.
         """
         return finish(self.read(groups_of(groups)))
 
     def read(self, groups: Iterable[object]) -> Pausing[list[Target]]:
-        """Return the targets of decoded groups, among which ``PAUSE`` is the place for a pause.
+        """Return the targets of decoded groups; ``PAUSE`` among them is a cooperative yield.
 
         Raises:
             DiscoveryError: As for ``targets``.
         """
-        found: list[Target] = []
+        targets: list[Target] = []
         number = labels = characters = 0
         for group in groups:
             if group is PAUSE:
                 yield
                 continue
-            if number == MOST_GROUPS:
-                raise DiscoveryError(f"has more than {MOST_GROUPS} groups; put more targets into each")
+            if number == MAX_GROUPS:
+                raise DiscoveryError(f"has more than {MAX_GROUPS} groups; put more targets into each")
             checked = _checked(group, number)
             labels += len(checked.labels)
-            _check_number(len(found) + len(checked.targets), labels)
-            common = self._common(checked.labels, f"[{number}]")
+            _check_number(len(targets) + len(checked.targets), labels)
+            properties = self._properties(checked.labels, f"[{number}]")
             for place, host in enumerate(checked.targets):
-                found.append(self._target(host, common, f"[{number}].targets[{place}]"))
-                characters += len(found[-1].url)
-                if len(found) % _SLICE == 0:
+                targets.append(self._target(host, properties, f"[{number}].targets[{place}]"))
+                characters += len(targets[-1].url)
+                if len(targets) % _SLICE == 0:
                     yield
-            if characters > MOST_URL_CHARACTERS:
-                raise DiscoveryError(f"has URLs of more than {MOST_URL_CHARACTERS} characters together")
+            if characters > MAX_URL_CHARACTERS:
+                raise DiscoveryError(f"has URLs of more than {MAX_URL_CHARACTERS} characters together")
             number += 1
             if number % _SLICE == 0:
                 yield
-        return found
+        return targets
 
-    def _common(self, labels: Mapping[str, str], place: str) -> _Common:
-        """Return the meaning of a group's labels.
+    def _properties(self, labels: Mapping[str, str], place: str) -> _GroupProperties:
+        """Return the properties in a group's labels.
 
-        ``target``, the name, and ``method`` are no labels of a target, nor is any that begins with ``__``.
+        ``target`` (the name), ``method`` and labels that begin with ``__`` are not exported as labels.
         """
         parameters = [
             (name.removeprefix(_PARAMETER), value)
@@ -124,37 +124,39 @@ class Listing:
         ]
         path = labels.get("__metrics_path__", self._scrape.metrics_path)
         try:
-            asked = request_target(path, parameters)
+            path_and_query = request_target(path, parameters)
         except ValueError as error:
             raise DiscoveryError(f"{place} {error}") from None
         own = {
-            name: value for name, value in labels.items() if name not in _FOR_US and not name.startswith("__")
+            name: value
+            for name, value in labels.items()
+            if name not in _EXPORTER_LABELS and not name.startswith("__")
         }
-        return _Common(
+        return _GroupProperties(
             labels.get("__scheme__", self._scrape.scheme),
-            asked,
+            path_and_query,
             self._labels.value(labels, "target"),
             self._labels.value(labels, "method"),
             self._labels.kept(own),
         )
 
-    def _target(self, host: str, common: _Common, place: str) -> Target:
+    def _target(self, host: str, properties: _GroupProperties, place: str) -> Target:
         if not _ADDRESS.fullmatch(host):
             raise DiscoveryError(
                 f"{place} is not `host:port`; the labels __scheme__ and __metrics_path__ take the rest"
             )
         try:
-            url = page_url(common.scheme, host, common.request_target)
+            url = page_url(properties.scheme, host, properties.request_target)
         except ValueError as error:
             raise DiscoveryError(f"{place} {error}") from None
         return Target(
             url=url,
-            name=common.name or address(url),
-            labels=common.labels,
+            name=properties.name or address(url),
+            labels=properties.labels,
             http=self._http,
             discovery=self._kind,
             found_by=self._key,
-            method_label=common.method_label,
+            method_label=properties.method_label,
         )
 
 
@@ -166,18 +168,18 @@ def _checked(group: object, number: int) -> _Group:
 
 
 def _check_number(targets: int, labels: int) -> None:
-    if targets > MOST_TARGETS:
-        raise DiscoveryError(f"has more than {MOST_TARGETS} targets; divide it into several lists")
-    if labels > MOST_LABELS:
-        raise DiscoveryError(f"has more than {MOST_LABELS} labels; remove some")
+    if targets > MAX_TARGETS:
+        raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several lists")
+    if labels > MAX_LIST_LABELS:
+        raise DiscoveryError(f"has more than {MAX_LIST_LABELS} labels; remove some")
 
 
 def _problems(error: ValidationError, number: int) -> list[str]:
     """Return the first few problems of a group."""
-    found = [
-        f"{dotted((number, *path))[:_LONGEST_SHOWN]} {message[:_LONGEST_SHOWN]}"
+    problems = [
+        f"{dotted((number, *path))[:_MAX_SHOWN]} {message[:_MAX_SHOWN]}"
         for detail in error.errors(include_url=False)
         for path, message in explain(detail, _Group)
     ]
-    more = len(found) - _MOST_PROBLEMS
-    return [*found[:_MOST_PROBLEMS], f"and {more} more"] if more > 0 else found
+    more = len(problems) - _MAX_PROBLEMS
+    return [*problems[:_MAX_PROBLEMS], f"and {more} more"] if more > 0 else problems

@@ -1,7 +1,7 @@
-"""How a vLLM is told to speculate: read from its command line, as the spec of a pod shows it.
+"""Read speculation settings from a vLLM command line, as in the spec of a pod.
 
-The flags follow ``vllm/engine/arg_utils.py``, their spellings ``vllm/utils/argparse_utils.py``, and what a
-draft model's name says of the method ``vllm/config/speculative.py``. Nothing here is ever run, only read.
+The flags follow ``vllm/engine/arg_utils.py``, their spellings ``vllm/utils/argparse_utils.py``, and the
+methods of draft models ``vllm/config/speculative.py``. Command lines are only read, never executed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, spec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-MOST_TEXT: Final = 65_536
-"""Characters of a command line and its environment."""
-MOST_WORDS: Final = 1024
-"""Words and variables of them: empty words have no characters, and take time all the same."""
+MAX_COMMAND_CHARACTERS: Final = 65_536
+"""Maximum characters of a command line and its environment."""
+MAX_WORDS: Final = 1024
+"""Maximum words and variables: empty words have no characters, but take time."""
 
-MOST_SCRIPT: Final = 16_384
-"""Characters of a word or a script, with what its variables hold; what is longer is not read."""
+MAX_SCRIPT: Final = 16_384
+"""Maximum characters of a word or a script with its variables expanded."""
 
 _JSON: Final = ""
 _FLAGS: Final = {
@@ -36,9 +36,9 @@ _FLAGS: Final = {
     "--speculative-model": "model",
     "--num-speculative-tokens": "num_speculative_tokens",
 }
-"""vLLM's flags, each with the key of the settings that it sets; ``_JSON`` sets them all."""
+"""vLLM's flags and the settings that they set; ``_JSON`` sets all of them."""
 
-_OF_INTEREST: Final = re.compile(r"(?:^|\s)(?:--spec|--num[-_]spec|-sc\b)")
+_SPECULATION_FLAG: Final = re.compile(r"(?:^|\s)(?:--spec|--num[-_]spec|-sc\b)")
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]*)\)", re.ASCII)
 _TOKEN: Final = re.compile(
     r"[ \t\r\n]++|#[^\n]*+"  # blanks and comments
@@ -51,21 +51,24 @@ _ESCAPED: Final = re.compile(r"""\\(["\\])""")
 _SHELL_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 
 _BY_NAME: Final = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
-"""What vLLM takes a draft model for by its name alone, the first that is part of it."""
+"""Methods that vLLM infers from a draft model's name; the first match counts."""
 
 _NGRAM: Final = frozenset({"ngram", "[ngram]"})
 
 
 def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedSpeculation | None:
-    """Return how a container's vLLM is told to speculate; None where its spec does not say.
+    """Return the speculation settings of a container's vLLM; None if its spec has none.
 
-    A command line beyond ``MOST_WORDS`` or ``MOST_TEXT`` is not read.
+    A command line beyond ``MAX_WORDS`` or ``MAX_COMMAND_CHARACTERS`` is not read.
 
     Args:
         words: The container's ``command`` and ``args``. A word may be a whole shell script.
-        environ: Its environment, as far as the spec holds the values.
+        environ: The part of its environment with values in the spec.
     """
-    if len(words) + len(environ) > MOST_WORDS or sum(map(len, chain(words, environ.values()))) > MOST_TEXT:
+    if (
+        len(words) + len(environ) > MAX_WORDS
+        or sum(map(len, chain(words, environ.values()))) > MAX_COMMAND_CHARACTERS
+    ):
         return None
     command = [_expanded(word, environ) for word in words]
     scripts = _first(filter(_is_script, [*command, *environ.values()]))
@@ -74,48 +77,50 @@ def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedS
 
 
 def config_speculation(text: str) -> ServedSpeculation:
-    """Return what vLLM's ``--speculative-config`` means, or a command line that has one.
+    """Return the settings in vLLM's ``--speculative-config``, or in a command line with this flag.
 
-    A command line is one for a shell, or has each of its words, as they are, on a line of its own.
+    The command line is for a shell, or has one literal word a line.
 
     Raises:
-        ValueError: It says nothing of speculation, or is too long.
+        ValueError: The text has no speculation settings, or is too long.
     """
-    if len(text) > MOST_TEXT:
-        raise ValueError(f"has more than {MOST_TEXT} characters")
-    ways = (["--speculative-config", text], [text], _flags_of(text), text.splitlines())
-    found = next(filter(None, (pod_speculation(words, {}) for words in ways)), None)
-    if found is not None and found.problem:
-        raise ValueError(f"is not used: {found.problem}")
-    if found is None:
+    if len(text) > MAX_COMMAND_CHARACTERS:
+        raise ValueError(f"has more than {MAX_COMMAND_CHARACTERS} characters")
+    readings = (["--speculative-config", text], [text], _flags_of(text), text.splitlines())
+    settings = next(filter(None, (pod_speculation(words, {}) for words in readings)), None)
+    if settings is not None and settings.problem:
+        raise ValueError(f"is not used: {settings.problem}")
+    if settings is None:
         raise ValueError('is not vLLM\'s JSON, such as {"method": "ngram", "num_speculative_tokens": 4}')
-    return found
+    return settings
 
 
 def _flags_of(text: str) -> list[str]:
-    """Return flags, each at the beginning of a line, with their values, which may have lines of their own."""
+    """Return flags at the beginning of lines with their values, which may have several lines."""
     flags = re.split(r"\n(?=-)", text)
     return [part for flag in flags for part in flag.split("\n", 1)]
 
 
 def _expanded(word: str, environ: Mapping[str, str]) -> str:
-    """Put in the variables that Kubernetes itself puts in, ``$(NAME)``; what it does not know stays."""
-    if len(word) > MOST_SCRIPT:
+    """Expand ``$(NAME)`` like Kubernetes: references to unknown variables stay."""
+    if len(word) > MAX_SCRIPT:
         return ""
     size = sum(len(environ.get(match[1] or "", "")) for match in _REFERENCE.finditer(word))
-    if len(word) + size > MOST_SCRIPT:
+    if len(word) + size > MAX_SCRIPT:
         return ""
     return _REFERENCE.sub(lambda match: environ.get(match[1], match[0]) if match[1] else "$", word)
 
 
 def _is_script(word: str) -> bool:
-    """Tell a shell's script from a flag with its value, which may hold spaces too."""
-    return not word.startswith(("-", "{")) and len(word) <= MOST_SCRIPT and bool(_OF_INTEREST.search(word))
+    """Distinguish a shell script from a flag with its value, which may contain spaces too."""
+    return (
+        not word.startswith(("-", "{")) and len(word) <= MAX_SCRIPT and bool(_SPECULATION_FLAG.search(word))
+    )
 
 
 def _first(scripts: Iterable[str]) -> Iterator[str]:
-    """Yield the first scripts, of as many characters together as one may have."""
-    left = MOST_SCRIPT
+    """Yield the first scripts, up to ``MAX_SCRIPT`` characters in total."""
+    left = MAX_SCRIPT
     for script in scripts:
         left -= len(script)
         if left < 0:
@@ -124,13 +129,13 @@ def _first(scripts: Iterable[str]) -> Iterator[str]:
 
 
 def _words_of(script: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the words of a script; none if they are too long with what its variables hold."""
+    """Return the words of a script; none if they are too long with variables expanded."""
     words: list[str] = []
     size = 0
     for word in _split(script):
         parts = _shell_expanded(word, environ)
         size += sum(map(len, parts))
-        if size > MOST_SCRIPT:
+        if size > MAX_SCRIPT:
             return []
         words += parts
     return words
@@ -140,7 +145,7 @@ def _words_of(script: str, environ: Mapping[str, str]) -> list[str]:
 def _split(script: str) -> tuple[str, ...]:
     """Return the words of a shell script; none if its quotes do not match.
 
-    They are those of ``shlex.shlex`` with ``punctuation_chars``, which takes eight times as long.
+    The result is that of ``shlex.shlex`` with ``punctuation_chars``, in an eighth of the time.
     """
     text = script.replace("\\\n", " ")
     words: list[str] = []
@@ -164,17 +169,17 @@ def _unquoted(word: str) -> str:
 
 
 def _shell_expanded(word: str, environ: Mapping[str, str]) -> list[str]:
-    """Put in the variable that a word is, if it is one; flags in it become words of their own."""
+    """Expand a word that is a variable; flags in its value become separate words."""
     match = _SHELL_VARIABLE.fullmatch(word)
     value = environ.get(match[1] or match[2]) if match else None
     if value is None:
         return [word]
-    # Not split where it is too long: a script may name it thousands of times.
-    return value.split() if value.startswith("-") and len(value) <= MOST_SCRIPT else [value]
+    # A too long value is not split: a script may refer to it thousands of times.
+    return value.split() if value.startswith("-") and len(value) <= MAX_SCRIPT else [value]
 
 
 def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
-    """Return what one command line says; of flags given twice the later counts, as for vLLM."""
+    """Return the settings of one command line; of repeated flags the last counts, as in vLLM."""
     whole: dict[str, object] = {}
     dotted: dict[str, object] = {}
     single: dict[str, object] = {}
@@ -187,12 +192,13 @@ def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
         elif isinstance(value, dict):
             whole = value
     settings = {**(dotted or whole), **single}
-    said = speculation_of({**settings, "method": _method(settings.get("method"), settings.get("model"))})
-    return None if said == ServedSpeculation() else said
+    method = _method(settings.get("method"), settings.get("model"))
+    speculation = speculation_of({**settings, "method": method})
+    return None if speculation == ServedSpeculation() else speculation
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the key that a flag sets, what follows it after a dot, and its value."""
+    """Yield the key that a flag sets, its part after a dot, and its value."""
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         flag, equals, value = word.partition("=")
         name, _, below = flag.partition(".")
@@ -202,7 +208,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _loaded(text: str) -> object:
-    """Return the value of JSON; what is none is a text."""
+    """Return the value of a JSON text; return other text unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -210,11 +216,11 @@ def _loaded(text: str) -> object:
 
 
 def _method(method: object, model: object) -> object:
-    """Return the method that vLLM makes of it; None where only the draft model's files say it."""
+    """Return the method that vLLM derives; None if it depends on the draft model's files."""
     if isinstance(method, str):
         return "ngram" if method in _NGRAM else "mtp" if method.endswith("_mtp") else method
     if not isinstance(model, str):
         return None
     if model in _NGRAM:
         return "ngram"
-    return next((found for part, found in _BY_NAME.items() if part in model.lower()), None)
+    return next((name for part, name in _BY_NAME.items() if part in model.lower()), None)

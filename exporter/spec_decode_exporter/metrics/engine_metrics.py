@@ -17,7 +17,7 @@ from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 from spec_decode_exporter.scrape.poll_errors import REASONS
 
 ENGINE_LABELS = ("target", "model_name", "engine")
@@ -393,7 +393,7 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
     _target(
         "spec_decode_exporter_engines_forgotten_total",
         kind=MetricKind.COUNTER,
-        help=f"Engines of the target that were forgotten for newer ones: {MOST_ENGINES} are kept. Above 0, the "
+        help=f"Engines of the target that were forgotten for newer ones: {MAX_ENGINES} are kept. Above 0, the "
         "server gives its engines or models ever new names.",
         read=lambda status: [((), status.engines_forgotten)],
     ),

@@ -6,7 +6,6 @@ page yields to the event loop after each slice, so that no poll waits for more t
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 from prometheus_client.registry import Collector
 
+from spec_decode_exporter.core.cooperative_yield import Pace, yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.sample_lines import sample_lines
 
@@ -87,10 +87,10 @@ class Exposition:
         The pieces are not kept: who packs each as it comes never has the whole of a large page in memory.
         """
         write, end = _WRITERS[format_]
-        pace = _Pace()
+        pace = Pace(SLICE)
         for name, collector in self._collectors.items():
             for family in self._collect(name, collector):
-                await pace.done(len(family.samples))
+                await pace.done(len(family.samples) + 1)
                 for piece in await self._write(family, write, pace):
                     yield piece
         yield end
@@ -103,7 +103,7 @@ class Exposition:
         else:
             self._failing.discard(name)
 
-    async def _write(self, family: Metric, write: Callable[[_Single], bytes], pace: _Pace) -> list[bytes]:
+    async def _write(self, family: Metric, write: Callable[[_Single], bytes], pace: Pace) -> list[bytes]:
         """Return a family in slices, all of it or nothing."""
         created = f"{family.name}_created"
         samples = [sample for sample in family.samples if sample.name != created]
@@ -113,7 +113,7 @@ class Exposition:
             for start in range(0, len(samples), SLICE):
                 part = samples[start : start + SLICE]
                 pieces.append(sample_lines(part).encode())
-                await pace.done(len(part))
+                await pace.done(len(part) + 1)
         except Exception as error:  # noqa: BLE001  a family that cannot be written is no reason to serve none
             self._note(family.name, error)
             return []
@@ -124,19 +124,6 @@ class Exposition:
         if name not in self._failing:
             self._failing.add(name)
             _log.error("metrics_left_out", source=name, exc_info=error)
-
-
-class _Pace:
-    """Gives the event loop its turn whenever enough work is done, counted in samples: it needs no clock."""
-
-    def __init__(self) -> None:
-        self._done = 0
-
-    async def done(self, samples: int) -> None:
-        self._done += samples + 1
-        if self._done >= SLICE:
-            self._done = 0
-            await asyncio.sleep(0)
 
 
 async def each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -153,7 +140,7 @@ async def compressed(page: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
             packed = stream.compress(piece[start : start + _PACKED])
             if packed:  # the compressor takes some tens of kilobytes before it does any work
                 yield packed
-                await asyncio.sleep(0)
+                await yield_to_event_loop()
     yield stream.flush()
 
 

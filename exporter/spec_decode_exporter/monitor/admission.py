@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from spec_decode_exporter.core.capacity import Capacity, places_of
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES, MOST_NAMES_TOGETHER
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample import EngineName, Sample
 from spec_decode_exporter.window.increments import first
 
@@ -18,7 +18,7 @@ class Admission:
         """Take places from ``capacity``; ``columns`` returns the draft positions of an engine so far."""
         self._capacity = capacity
         self._columns = columns
-        self._places = MOST_ENGINES
+        self._places = MAX_ENGINES
         self._label_bytes = 0
 
     def label(self, values: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ class Admission:
             positions = tokens if name in required else max(tokens, first(sample, 0.0, 0.0).tokens)
             required[name] = self._places_of(name, positions)
         demand, smallest = sum(required.values()), min(required.values(), default=0)
-        self._places = self._capacity.places(target, min(demand, MOST_ENGINES), smallest)
+        self._places = self._capacity.places(target, min(demand, MAX_ENGINES), smallest)
         if demand <= self._places:
             return samples
         known = frozenset(monitored)
@@ -57,7 +57,7 @@ class Admission:
 
     def surplus(self, by_age: Sequence[EngineName]) -> int:
         """Return the number of the oldest engines that exceed the places or the characters of names."""
-        places, characters = self._places, MOST_NAMES_TOGETHER
+        places, characters = self._places, MAX_NAMES_TOTAL
         for kept, name in enumerate(reversed(by_age)):
             characters -= sum(map(len, name))
             places -= self._places_of(name)

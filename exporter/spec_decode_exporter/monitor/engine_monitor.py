@@ -21,6 +21,7 @@ from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State, is_whole
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
 from spec_decode_exporter.monitor.engine_events import (
@@ -34,7 +35,6 @@ from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.scrape.poll.poll_schedule import Throttle
 from spec_decode_exporter.window.engine_history import EngineHistory, EngineTotals
 from spec_decode_exporter.window.increments import Counts, Increment
 from spec_decode_exporter.window.ledger import Window
@@ -110,7 +110,7 @@ class EngineMonitor:
         """Replace the assumptions; the next evaluation uses them."""
         self._assumptions = assumptions
         if self._learned.assume(assumptions):  # no window may mix two methods
-            self.history.begin_again()
+            self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
         self._invalidate()
 
@@ -305,7 +305,7 @@ class EngineMonitor:
         # An empty window, as after a start, would only report an idle engine.
         if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
             return []
-        return self._notifier.changes(evaluation, moment, self.history.tokens, self.history.beginnings)
+        return self._notifier.changes(evaluation, moment, self.history.tokens, self.history.window_resets)
 
     def _check(self, counts: Counts) -> list[Event]:
         """Return the checks that break or hold again, by two successive polls: one page can be torn."""

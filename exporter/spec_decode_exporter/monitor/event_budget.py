@@ -1,4 +1,4 @@
-"""Limit events: neither a server that flaps nor a list that changes all its targets may fill the log."""
+"""Limit events: a flapping server, or a list that replaces all its targets, must not fill the log."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 if TYPE_CHECKING:
     from spec_decode_exporter.monitor.event_log import EventLog
 
-BURST: Final = 4 * MOST_ENGINES
+BURST: Final = 4 * MAX_ENGINES
 """Events of a target at once: a restart of a server with the most engines has four for each."""
 EVERY: Final = 6.0
 """Seconds after which one more is allowed."""
-SAID_AGAIN: Final = 600.0
-"""Seconds after which the log repeats that events are left out."""
+REPEATED_AFTER: Final = 600.0
+"""Seconds after which the log repeats that events are omitted."""
 
 
 class EventBudget:
@@ -47,7 +47,7 @@ class EventBudget:
         self._bucket = TokenBucket(burst, every, now)
         self._discovery = discovery
         self._omitted = 0
-        self._told_at = -inf
+        self._logged_at = -inf
 
     def record(self, event: Event, wall: float, target: str, engine: tuple[str, str] | None = None) -> None:
         """Record an event; see ``EventLog``. Beyond the rate count it instead, and log that once."""
@@ -56,12 +56,12 @@ class EventBudget:
             return
         self._omitted += 1
         now = self._now()
-        if now - self._told_at >= SAID_AGAIN:
-            self._told_at = now
+        if now - self._logged_at >= REPEATED_AFTER:
+            self._logged_at = now
             fields: dict[str, object] = {
                 "omitted": self._omitted,
                 "example": event.name,
                 "discovery": self._discovery,
             }
-            whose = "" if self._discovery else target
-            self._events.record(Event("events_omitted", fields, is_bad=True), wall, whose)
+            target_name = "" if self._discovery else target
+            self._events.record(Event("events_omitted", fields, is_bad=True), wall, target_name)

@@ -23,7 +23,7 @@ from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, THREADS_OF_A_LIST, Resolver
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 
 _log = structlog.get_logger()
@@ -62,7 +62,7 @@ class Fleet:
         self._changes = asyncio.Lock()
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
-        self._budget = PollBudget(clock, self._capacity.most)
+        self._budget = PollBudget(clock, self._capacity.limit)
         self.not_watched = 0
         """Discovered targets beyond the limit."""
         self._background = Background()
@@ -84,9 +84,9 @@ class Fleet:
         Beyond ``limits.engines``, configured targets come first. Lists, DNS names and namespaces share the
         rest evenly, so that a long list takes no place from another one.
         """
-        self._capacity.most = self.config.limits.engines or self._default_limit
-        admitted = _within(targets, self._capacity.most)
-        self._budget.engines, self._budget.targets = self._capacity.most, len(admitted)
+        self._capacity.limit = self.config.limits.engines or self._default_limit
+        admitted = _within(targets, self._capacity.limit)
+        self._budget.engines, self._budget.targets = self._capacity.limit, len(admitted)
         self._note_not_watched(len(targets) - len(admitted))
         self._wanted = admitted
         self._background.start(self._follow(admitted))
@@ -145,7 +145,7 @@ class Fleet:
             _log.warning(
                 "targets_not_watched",
                 targets=number,
-                limit=self._capacity.most,
+                limit=self._capacity.limit,
                 remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
         self.not_watched = number
@@ -182,17 +182,17 @@ class Fleet:
     def _shared(self, target: Target) -> _Shared:
         """Return the event budget and the resolver of the target's list."""
         if not target.found_by:
-            return _Shared(self._events, CONFIGURED)
+            return _Shared(self._events, CONFIG_RESOLVER)
         if target.found_by not in self._lists:
             # A list may have other targets at every refresh; each would begin with a full budget.
             budget = EventBudget(
                 self._events,
                 self._clock.monotonic,
-                burst=_EVENTS_PER_ENGINE * self._capacity.most,
+                burst=_EVENTS_PER_ENGINE * self._capacity.limit,
                 every=_LIST_EVENT_EVERY,
                 discovery=target.discovery,
             )
-            self._lists[target.found_by] = _Shared(budget, Resolver(THREADS_OF_A_LIST))
+            self._lists[target.found_by] = _Shared(budget, Resolver(THREADS_PER_LIST))
         return self._lists[target.found_by]
 
 

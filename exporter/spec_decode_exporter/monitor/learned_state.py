@@ -69,8 +69,8 @@ class LearnedState:
 
     def observe(self, increment: Increment, sample: Sample, history: EngineHistory) -> Sequence[DropChange]:
         """Add an increment that ``history`` has already; return the drops that begin or end with it."""
-        if history.beginnings != self._beginnings:
-            self._beginnings = history.beginnings
+        if history.window_resets != self._beginnings:
+            self._beginnings = history.window_resets
             self._start_again()
         self._recall(history.tokens, increment)
         if history.knows_steps:

@@ -1,4 +1,4 @@
-"""Receiver of single requests: limits their rate, counts them, and evaluates them."""
+"""Receive single requests: limit their rate, count them, evaluate them, and log refusals and changes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
-from spec_decode_exporter.requests.request import Refusal, Request
 from spec_decode_exporter.requests.request_batch import Batch, read
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.requests.window_findings import Costs
 
 _LOG_INTERVAL: Final = 60.0
-"""Seconds between log lines about rejected requests."""
+"""Seconds between two log lines about refused requests."""
 _SLICE: Final = 64
-"""Requests between two yields to the event loop."""
+"""Requests that are counted between two yields to the event loop."""
 
 _log = structlog.get_logger()
 
 
 class RequestReceiver:
-    """Accepts requests by the configuration in force, and stores them."""
+    """Takes requests according to the present configuration, and holds the store."""
 
     def __init__(
         self,
@@ -62,33 +62,33 @@ class RequestReceiver:
 
     @property
     def is_open(self) -> bool:
-        """Return whether requests are accepted."""
+        """``requests.ingest``: true if requests are taken."""
         return self._settings.ingest
 
     def adopt(self, settings: RequestSettings) -> None:
         """Use these settings from now on.
 
-        The store is kept, unless the labels or the limits changed: then it starts empty.
+        Counted requests remain, unless the labels or the limits change: then the store is empty again.
         """
         before, self._settings = self._settings, settings
         if settings.rate != before.rate:
             self._bucket = self._new_bucket()
-        if _of_the_store(settings) != _of_the_store(before):
+        if _store_settings(settings) != _store_settings(before):
             self._store = RequestStore(settings, self._errors)
         elif settings.ingest and not before.ingest:
-            self._store.go_on(self._clock.monotonic())
+            self._store.resume(self._clock.monotonic())
 
     async def take(
         self, body: bytes, *, lines: bool, unsent: Mapping[Refusal, int] = MappingProxyType({})
     ) -> Batch:
-        """Read a body and count its requests; requests above the rate are rejected.
+        """Read a body and count its requests; those above the rate are counted as refused.
 
-        ``unsent`` counts the requests that the sender did not send since its last body, by reason. If all of
-        a body is above the rate, nothing counts, ``unsent`` included: the sender repeats the body.
+        ``unsent`` counts the requests that the sender has not sent since its last body, by reason. If the
+        whole body is above the rate, nothing counts, not even ``unsent``: the sender sends the body again.
 
         Raises:
-            NotJsonError: see ``wire.read``, and so for the next.
-            TooManyError: likewise.
+            NotJsonError: See ``request_batch.read``.
+            TooManyError: See ``request_batch.read``.
         """
         store, users = self._store, self._settings.users
         batch = await read(body, lines=lines, salt=users.key if users else None)
@@ -101,19 +101,19 @@ class RequestReceiver:
             self._log_refused(batch.refused)
         return batch
 
-    def turned_away(self, status: int) -> None:
-        """Count a body that was rejected with this HTTP status."""
+    def reject_body(self, status: int) -> None:
+        """Count a body that was rejected as a whole with this HTTP status."""
         self._store.refuse(Refusal.BODY)
         self._status = status
         self._log_refused(Counter({Refusal.BODY: 1}))
 
     async def findings(self) -> RequestFindings:
-        """Return the present findings over all windows, and emit events of their changes."""
+        """Return the present findings in the configured windows, and record their changes as events."""
         if not self.is_open:
             return RequestFindings()
         try:
-            findings = await self._evaluated()
-        except Exception:  # noqa: BLE001  an internal error must not affect the engines
+            findings = await self._evaluate()
+        except Exception:  # noqa: BLE001  an internal error here must not affect the engines' pages
             if not self._failing:
                 _log.exception("requests_failed")
             self._failing = True
@@ -121,14 +121,15 @@ class RequestReceiver:
         self._failing = False
         return findings
 
-    async def _evaluated(self) -> RequestFindings:
-        now = self._clock.monotonic()
-        findings = await self._store.findings(self._fleet.config.windows, now, costs_of(self._fleet))
-        self._errors.attempt("request events", NO_ITEM, lambda: self._emit(findings, now))
+    async def _evaluate(self) -> RequestFindings:
+        now, config = self._clock.monotonic(), self._fleet.config
+        harmful_length = config.policy.acceptance.harmful_length
+        findings = await self._store.findings(config.windows, now, costs_of(self._fleet), harmful_length)
+        self._errors.attempt("request events", NO_ITEM, lambda: self._record_changes(findings, now))
         return replace(findings, enabled=True, bodies=self._bodies)
 
-    def _emit(self, findings: RequestFindings, now: float) -> None:
-        for model_name, event in self._notifier.tell(findings, now):
+    def _record_changes(self, findings: RequestFindings, now: float) -> None:
+        for model_name, event in self._notifier.emit(findings, now):
             self._events.record(event, self._clock.wall(), model_name=model_name)
 
     def _new_bucket(self) -> TokenBucket:
@@ -136,18 +137,18 @@ class RequestReceiver:
         return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
     async def _count(self, store: RequestStore, batch: Batch) -> None:
-        monitored = {monitor.target.name for monitor in self._fleet}
+        targets = {monitor.target.name for monitor in self._fleet}
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
                 del batch.requests[number:]
                 break
-            store.take(_placed(request, monitored), self._clock.monotonic())
+            store.take(_with_known_target(request, targets), self._clock.monotonic())
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 
     def _log_refused(self, refused: Counter[Refusal]) -> None:
-        """Log the number of rejected requests, at most once a minute."""
+        """Log the refused requests at most once a minute: a sender may repeat its mistake."""
         self._refused += refused
         now = self._clock.monotonic()
         if self._refused and now - self._logged_at >= _LOG_INTERVAL:
@@ -161,41 +162,41 @@ class RequestReceiver:
             self._logged_at = now
 
 
-def _placed(request: Request, monitored: AbstractSet[str]) -> Request:
-    """Return a request with an empty target unless it is monitored: senders may invent names."""
-    return request if request.target in monitored or not request.target else replace(request, target="")
+def _with_known_target(request: RequestRecord, targets: AbstractSet[str]) -> RequestRecord:
+    """Clear the target unless it is one of the exporter's: senders may name any number of others."""
+    return request if request.target in targets or not request.target else replace(request, target="")
 
 
 def costs_of(fleet: Fleet) -> Costs:
-    """Return the present cost of drafting by model and target, from the last evaluations.
+    """Return the cost of drafting by model and target, from the last evaluation of each engine.
 
-    A target that is not monitored, or has no engine of that model, matches all targets: a gateway may use
-    another name. Of several engines it is the mean of those with the most certain source. A cost of another
-    load than the present one is as uncertain as the method's typical cost.
+    An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
+    The cost of several engines is the mean of those with the most reliable source. A cost for a load other
+    than the present one is as reliable as the method's typical cost.
     """
-    known: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
+    costs: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
     for monitor in fleet:
-        for model_name, cost, is_sure in monitor.costs():
-            own = cost if is_sure else replace(cost, source=CostSource.DEFAULT, running_requests=None)
-            known[model_name, monitor.target.name].append(own)
-            known[model_name, ""].append(own)
-    means = {place: _mean(costs) for place, costs in known.items()}
+        for model_name, cost, is_reliable in monitor.costs():
+            own = cost if is_reliable else replace(cost, source=CostSource.DEFAULT, running_requests=None)
+            costs[model_name, monitor.target.name].append(own)
+            costs[model_name, ""].append(own)
+    means = {key: _mean(own) for key, own in costs.items()}
     return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:
-    best = min((cost.source for cost in costs), key=list(CostSource).index)
-    chosen = [cost for cost in costs if cost.source is best]
+    source = min((cost.source for cost in costs), key=list(CostSource).index)
+    chosen = [cost for cost in costs if cost.source is source]
     if len(chosen) == 1:
         return chosen[0]
     return Cost(
         sum(cost.draft_cost_ratio for cost in chosen) / len(chosen),
         sum(cost.fixed_cost_ratio for cost in chosen) / len(chosen),
-        best,
+        source,
         running_requests=None,
     )
 
 
-def _of_the_store(settings: RequestSettings) -> RequestSettings:
-    """Return the settings that the store depends on."""
+def _store_settings(settings: RequestSettings) -> RequestSettings:
+    """Return the settings that the store depends on; the others have constant values."""
     return settings.model_copy(update={"ingest": True, "rate": 1})

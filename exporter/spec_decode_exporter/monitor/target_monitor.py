@@ -27,12 +27,13 @@ from spec_decode_exporter.monitor.persistence.remembered_engines import Key, Rem
 from spec_decode_exporter.monitor.target_engines import TargetEngines
 from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
-from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poll_schedule import phase
-from spec_decode_exporter.scrape.poll.poller import Polled, Poller, PollPace, PollRecord
+from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace, phase
+from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.window.ledger import Window
 
@@ -57,7 +58,7 @@ class TargetMonitor:
         budget: PollBudget | None = None,
         spread: bool = True,
         errors: InternalErrors | None = None,
-        resolver: Resolver = CONFIGURED,
+        resolver: Resolver = CONFIG_RESOLVER,
     ) -> None:
         """Prepare to ``run``.
 
@@ -77,11 +78,11 @@ class TargetMonitor:
         self._remembered = remembered
         self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
         self._errors = errors or InternalErrors(clock.monotonic)
-        self._engines = TargetEngines(target, capacity or Capacity(MOST_ENGINES))
+        self._engines = TargetEngines(target, capacity or Capacity(MAX_ENGINES))
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._record = PollRecord()
-        self._budget = budget or PollBudget(clock, MOST_ENGINES)
+        self._budget = budget or PollBudget(clock, MAX_ENGINES)
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
@@ -214,7 +215,7 @@ class TargetMonitor:
             ),
             clock=self._clock,
             receive=self._receive,
-            tell=self._record_event,
+            emit=self._record_event,
             attempted=lambda: self._errors.attempt("gone", self.item, self._record_gone),
             record=self._record,
             budget=self._budget,

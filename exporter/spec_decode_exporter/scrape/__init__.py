@@ -1,1 +1,1 @@
-"""From a server's bytes to one sample for each of its engines."""
+"""Scrape: fetch metrics pages and read one sample for each engine."""

@@ -1,8 +1,8 @@
-"""Every way in which a poll can fail, in one place.
+"""Exceptions of polls.
 
-PollError        a poll brought no page; ``reason`` is one of ``REASONS``
-├── StatusError  the server answered, but with another status than 200 (reason ``status``)
-└── PageError    a page came, but it cannot be read (reason ``malformed``)
+PollError        no page; ``reason`` is one of ``REASONS``
+├── StatusError  response with a status other than 200 (reason ``status``)
+└── PageError    unreadable page (reason ``malformed``)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class PollError(Exception):
-    """A poll failed. ``reason`` goes into the metrics, the text into the log, so it never holds a secret."""
+    """Failed poll. Metrics show ``reason``, the log shows the text, which never contains a secret."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -26,17 +26,17 @@ class PollError(Exception):
 
 
 class StatusError(PollError):
-    """The server answered with another ``status`` than 200; a redirect is one of them, none is followed."""
+    """Response with a ``status`` other than 200. Redirects are not followed."""
 
     def __init__(self, status: int, redirect_host: str = "") -> None:
         phrase = _PHRASES.get(status, "")
-        towards = f", a redirect to {redirect_host} that is not followed" if redirect_host else ""
-        super().__init__("status", f"status {status} {phrase}".rstrip() + towards)
+        redirect = f", a redirect to {redirect_host} that is not followed" if redirect_host else ""
+        super().__init__("status", f"status {status} {phrase}".rstrip() + redirect)
         self.status = status
 
 
 class PageError(PollError):
-    """The page is not one that can be read: nothing of it is used."""
+    """Unreadable page; none of its values is used."""
 
     def __init__(self, message: str) -> None:
         super().__init__("malformed", message)

@@ -1,1 +1,1 @@
-"""From metric families to sockets."""
+"""HTTP: /metrics, the JSON API, the page, their server and its access control."""

@@ -1,8 +1,9 @@
-"""The web application: a table of routes, and what every answer has in common."""
+"""The web application: its route table, its middlewares and its concurrency limits."""
 
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -10,24 +11,24 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.scrape.http.client import AGENT
+from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
 from spec_decode_exporter.web.api.problems import problems
-from spec_decode_exporter.web.api.request_ingest import MOST_BODIES, MOST_BODIES_PER_CLIENT, counted
-from spec_decode_exporter.web.api.request_ingest import PATH as RECEIVER
+from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
+from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.metrics_page import SharedPage, send
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import host_guard
 from spec_decode_exporter.web.server.concurrency_limit import (
-    MOST_SCRAPES,
-    MOST_SCRAPES_PER_CLIENT,
+    MAX_SCRAPES,
+    MAX_SCRAPES_PER_CLIENT,
     ConcurrencyLimit,
 )
 from spec_decode_exporter.web.server.fair_scheduler import LARGE_SHARE, FairScheduler
-from spec_decode_exporter.web.server.headers import HEADERS
+from spec_decode_exporter.web.server.plain_response import DEFAULT_HEADERS, INTERNAL_ERROR, error_response
 from spec_decode_exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
 )
 
 _LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if not endpoint.streams))
-"""Pages that grow with the number of engines. Their slots are not those of the metrics."""
+"""Paths whose responses grow with the number of engines. Their limit is separate from that of the metrics."""
 
-_MOST_BODY: Final = 64 * 1024
-"""Bytes of a body that nobody reads."""
+_MAX_UNREAD_BODY: Final = 64 * 1024
+"""Bytes of a request body that no handler reads."""
 
 _TELEMETRY_PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*", re.ASCII)
 
@@ -61,21 +62,21 @@ _log = structlog.get_logger()
 
 
 def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
-    """Return the application, with ``guard`` before every page.
+    """Return the application, with ``guard`` before every handler.
 
     Raises:
-        ValueError: The telemetry path cannot be served, or is another page's.
+        ValueError: The telemetry path is invalid, or is the path of another page.
     """
-    _check(state.telemetry_path)
+    _check_telemetry_path(state.telemetry_path)
     hosts = host_guard(state.allowed_hosts)
     guards = [guard.middleware] if guard else []
-    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _refuse_bodies])
+    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
     app[STATE] = state
     app[METRICS] = SharedPage(Exposition(state.collectors))
     app[READERS] = Readers()
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update({**HEADERS, **(guard.headers if guard else {})})
+        response.headers.update({**DEFAULT_HEADERS, **(guard.headers if guard else {})})
 
     app.on_response_prepare.append(add_headers)
     _add_routes(app, state.telemetry_path)
@@ -83,13 +84,13 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 
 def _add_routes(app: web.Application, telemetry_path: str) -> None:
-    large_turns = FairScheduler(share=LARGE_SHARE)
-    scrapes = ConcurrencyLimit(MOST_SCRAPES, MOST_SCRAPES_PER_CLIENT)
-    large = ConcurrencyLimit(turns=large_turns)
-    bodies = ConcurrencyLimit(MOST_BODIES, MOST_BODIES_PER_CLIENT, large_turns)
+    large_scheduler = FairScheduler(share=LARGE_SHARE)
+    scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT)
+    large = ConcurrencyLimit(scheduler=large_scheduler)
+    bodies = ConcurrencyLimit(MAX_BODIES, MAX_BODIES_PER_CLIENT, large_scheduler)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
-        if path == RECEIVER and methods != _GET:
-            handler = counted(bodies.limit(handler))  # noqa: PLW2901
+        if path == INGEST_PATH and methods != _GET:
+            handler = count_rejected(bodies.limit(handler))  # noqa: PLW2901
         elif path == telemetry_path:
             handler = scrapes.limit(handler, until_stalled=True)  # noqa: PLW2901
         elif path in _LARGE:
@@ -99,7 +100,7 @@ def _add_routes(app: web.Application, telemetry_path: str) -> None:
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
-    """Serve the page in the format and the encoding that the client likes best."""
+    """Serve the metrics in the format and the encoding that the client prefers."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
     gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
     snapshot = await request.app[STATE].prepare()
@@ -109,51 +110,51 @@ async def metrics(request: web.Request) -> web.StreamResponse:
 
 
 def _header(request: web.Request, name: str) -> str:
-    """Return a header that may have been sent in several lines."""
+    """Return a header; join its values if it was sent several times."""
     return ",".join(request.headers.getall(name, []))
 
 
-def _check(path: str) -> None:
+def _check_telemetry_path(path: str) -> None:
     remedy = "choose another --web.telemetry-path, such as /metrics"
     if not _TELEMETRY_PATH.fullmatch(path):
         raise ValueError(
-            f"the telemetry path {path!r} must begin with / and hold only letters, digits and ._~/-: {remedy}"
+            f"the telemetry path {path!r} must begin with / and contain only letters, digits and ._~/-: "
+            f"{remedy}"
         )
     if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/")):
-        raise ValueError(f"the telemetry path {path!r} is that of another page of the exporter: {remedy}")
+        raise ValueError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
 
 
 @web.middleware
 async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Keep an unexpected error's text in the log: it may say what is nobody's business."""
+    """Log an unexpected error, and keep its text out of the response: it may contain confidential data."""
     try:
         return await handler(request)
     except web.HTTPException:
         raise
     except Exception:  # noqa: BLE001  it is logged with its traceback
         _log.exception("request_failed", method=request.method, path=request.path)
-        return web.Response(status=500, text="The exporter failed to answer; its log says why.\n")
+        return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
 
 
 @web.middleware
 async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Reject the polls of an exporter, this one or another: a list of targets may name our pages.
+    """Reject polls of any exporter: a list of targets may name this exporter by mistake.
 
-    Each poll would have a costly page made. ``observe`` reads the requests, and nothing else.
+    Each poll would render a costly page. Only ``observe`` reads an exporter, by the path of requests.
     """
-    if request.headers.get(hdrs.USER_AGENT, "").startswith(AGENT) and request.path != RECEIVER:
-        text = "This is a spec-decode-exporter. A target is the metrics page of a model server.\n"
-        return web.Response(status=400, text=text)
+    if request.headers.get(hdrs.USER_AGENT, "").startswith(USER_AGENT_PREFIX) and request.path != INGEST_PATH:
+        text = "This is a spec-decode-exporter. A target is the metrics page of a model server."
+        return error_response(HTTPStatus.BAD_REQUEST, text)
     return await handler(request)
 
 
 @web.middleware
-async def _refuse_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request with a long body, or one whose length nobody knows, and hang up."""
-    if request.method == hdrs.METH_POST and request.path == RECEIVER:
-        return await handler(request)  # which reads it, and no more than so much
-    if (request.content_length or 0) <= _MOST_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
+async def _reject_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Reject a body that is too long or of unknown length, and close the connection."""
+    if request.method == hdrs.METH_POST and request.path == INGEST_PATH:
+        return await handler(request)  # it reads the body, up to a limit of its own
+    if (request.content_length or 0) <= _MAX_UNREAD_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
         return await handler(request)
-    answer = web.Response(status=413, text=f"No request needs a body of more than {_MOST_BODY} bytes.\n")
-    answer.force_close()
-    return answer
+    text = f"The request body must have a Content-Length of at most {_MAX_UNREAD_BODY} bytes."
+    return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, close=True)

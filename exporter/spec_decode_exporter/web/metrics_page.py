@@ -1,7 +1,7 @@
-"""Share one rendering of the metrics per snapshot, format and encoding among all requests.
+"""Serve /metrics: one rendering per snapshot, format and encoding, shared by all requests.
 
-The pieces of a rendering are sent as they are, so a client that reads slowly takes no memory of its own.
-The renderings in memory have a limit in bytes: the oldest ends with the connections that still read it.
+The pieces of a rendering are sent without a copy, so slow clients take no additional memory. The renderings
+in memory have a limit in bytes. Above it, the oldest is dropped, and the connections that read it are closed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from weakref import ref
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.metrics.exposition import Exposition, compressed, each, joined, same_page
+from spec_decode_exporter.web.server.streaming import SEND_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +25,13 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.metrics.negotiation import Format
 
-MOST_BYTES: Final = 64 * 2**20
-"""Bytes of all renderings that clients are being sent."""
-SEND_SECONDS: Final = 30.0
-"""Seconds for a client to read its answer."""
+MAX_RENDERED_BYTES: Final = 64 * 2**20
+"""Bytes of all renderings that are shared or being sent."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Rendering:
-    """A page in pieces, and the connections that are being sent it."""
+    """A rendered page in pieces, and the connections that read it."""
 
     pieces: Sequence[bytes]
     size: int = field(init=False)
@@ -43,7 +43,7 @@ class Rendering:
 
     @contextmanager
     def read_by(self, transport: asyncio.Transport | None) -> Iterator[asyncio.Transport]:
-        """Note that a connection is being sent it."""
+        """Register a connection as a reader within the context."""
         if transport is None:
             raise ConnectionResetError
         self.readers.add(transport)
@@ -52,82 +52,79 @@ class Rendering:
         finally:
             self.readers.discard(transport)
 
-    def end(self) -> None:
-        """End the connections that are being sent it."""
+    def abort_readers(self) -> None:
+        """Close the connections that read it."""
         for transport in tuple(self.readers):
             transport.abort()
         self.readers.clear()
 
 
 class _Variant:
-    """The newest rendering in a format and an encoding."""
+    """The newest rendering of a format and an encoding."""
 
     def __init__(self) -> None:
         self.rendering: Rendering | None = None
         self.snapshot = 0
-        """The number of the snapshot that it shows."""
-        self.making = asyncio.Lock()
-        self._dropping: asyncio.TimerHandle | None = None
+        """Number of the snapshot that it shows."""
+        self.lock = asyncio.Lock()
+        self._expiry: asyncio.TimerHandle | None = None
 
-    def keep(self, rendering: Rendering, snapshot: int) -> None:
-        """Keep a rendering for as long as others may ask for it."""
+    def share(self, rendering: Rendering, snapshot: int) -> None:
+        """Share a rendering for ``SHARED_SECONDS``."""
         self.rendering, self.snapshot = rendering, snapshot
-        if self._dropping is not None:
-            self._dropping.cancel()
-        self._dropping = asyncio.get_running_loop().call_later(SHARED_SECONDS, self._drop)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_later(SHARED_SECONDS, self._expire)
 
-    def _drop(self) -> None:
-        self.rendering = self._dropping = None
+    def _expire(self) -> None:
+        self.rendering = self._expiry = None
 
 
 class SharedPage:
-    """Renders what each request asks for, once for all who ask for the same."""
+    """Cache of renderings by format and encoding."""
 
-    def __init__(self, exposition: Exposition, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, exposition: Exposition, max_bytes: int = MAX_RENDERED_BYTES) -> None:
         self._exposition = exposition
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._variants: dict[tuple[Format, bool], _Variant] = {}
-        self._made: list[ReferenceType[Rendering]] = []
-        """The oldest first. A rendering that is neither shared nor read is freed."""
+        self._renderings: list[ReferenceType[Rendering]] = []
+        """Weak references, the oldest first: a rendering that is neither shared nor read is freed."""
 
     @property
     def alive(self) -> list[Rendering]:
-        """The renderings that are shared or read, the oldest first."""
-        return [rendering for reference in self._made if (rendering := reference()) is not None]
+        """Renderings that are shared or read, the oldest first."""
+        return [rendering for reference in self._renderings if (rendering := reference()) is not None]
 
     async def rendering(self, snapshot: int, format_: Format, *, gzip: bool) -> Rendering:
-        """Return the page of a snapshot, or of a newer one, in a format and an encoding.
-
-        ``snapshot`` is the number of the snapshot; numbers grow.
-        """
+        """Return the page of the snapshot with this number or of a newer one."""
         variant = self._variants.setdefault((same_page(format_), gzip), _Variant())
-        async with variant.making:
-            # Who waited here while a newer snapshot was rendered gets that.
+        async with variant.lock:
+            # A request that waited for the lock gets the newer snapshot that was rendered.
             if variant.rendering is None or variant.snapshot < snapshot:
                 plain = self._plain(snapshot, format_)
                 page = each(plain.pieces) if plain else self._exposition.render(format_)
-                made = Rendering([piece async for piece in joined(compressed(page) if gzip else page)])
-                self._make_room(made.size)
-                self._made.append(ref(made))
-                variant.keep(made, snapshot)
-            assert variant.rendering is not None  # noqa: S101  it was made above, if it was not there
+                rendering = Rendering([piece async for piece in joined(compressed(page) if gzip else page)])
+                self._make_room(rendering.size)
+                self._renderings.append(ref(rendering))
+                variant.share(rendering, snapshot)
+            assert variant.rendering is not None  # noqa: S101  it is rendered above if it was absent
             return variant.rendering
 
     def _plain(self, snapshot: int, format_: Format) -> Rendering | None:
-        """Return the same page without compression, if somebody asked for it."""
+        """Return the same page without compression, if it was rendered."""
         variant = self._variants.get((same_page(format_), False))
         return variant.rendering if variant and variant.snapshot >= snapshot else None
 
     def _make_room(self, size: int) -> None:
-        """End the oldest renderings for a new one of ``size`` bytes."""
+        """Drop the oldest renderings for a new one of ``size`` bytes."""
         alive = self.alive
-        while alive and sum(one.size for one in alive) + size > self._most_bytes:
-            alive.pop(0).end()
-        self._made = list(map(ref, alive))
+        while alive and sum(rendering.size for rendering in alive) + size > self._max_bytes:
+            alive.pop(0).abort_readers()
+        self._renderings = list(map(ref, alive))
 
 
 async def send(request: web.Request, rendering: Rendering, headers: Mapping[str, str]) -> web.StreamResponse:
-    """Send a rendering; end the connection of a client that does not read it in time."""
+    """Send a rendering; close the connection of a client that does not read it in time."""
     response = web.StreamResponse(headers=headers)
     response.content_length = rendering.size
     transport = request.transport
@@ -137,7 +134,7 @@ async def send(request: web.Request, rendering: Rendering, headers: Mapping[str,
             async with asyncio.timeout(SEND_SECONDS):
                 for piece in rendering.pieces if request.method != hdrs.METH_HEAD else ():
                     await response.write(piece)
-                    await asyncio.sleep(0)
+                    await yield_to_event_loop()
                 await response.write_eof()
         except TimeoutError:
             reader.abort()

@@ -1,4 +1,4 @@
-"""What the web stage is given: values and callables, so that it knows nothing of the stages before it."""
+"""Interface of the web stage to the application: the values and callables that its handlers read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.web.page.page_data import PageData
+from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 
 if TYPE_CHECKING:
@@ -16,30 +16,49 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-    from spec_decode_exporter.web.api.api_source import ApiSource
+    from spec_decode_exporter.metrics.collector import Snapshot
+    from spec_decode_exporter.monitor.event_log import EventLog
+    from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+    from spec_decode_exporter.views.history import Histories
+    from spec_decode_exporter.views.models import TargetView
+    from spec_decode_exporter.web.page.page_data import PageData
 
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """Everything that the pages show. The callables are asked anew at each request and must be quick."""
+    """Data sources of all handlers. The callables run at each request and must return quickly."""
 
-    collectors: Sequence[Collector]
-    prepare: Callable[[], Awaitable[int]]
-    """Takes the snapshot that the collectors and the API read, once a second at most; returns its number."""
-    api: ApiSource
-    """What is to be said as JSON."""
     version: str
+    now: Callable[[], float]
+    """Return the Unix time."""
+    prepare: Callable[[], Awaitable[int]]
+    """Take a new snapshot, at most once a second; return its number."""
+    snapshot: Callable[[], Snapshot]
+    """Return every engine and experiment, taken at one moment."""
+    collectors: Sequence[Collector]
+    """Collectors of ``/metrics``. They read the snapshot."""
     page: Callable[[], PageData]
-    """Everything that the page at ``/`` shows."""
+    """Return the content of the page at ``/``."""
+    labels: Callable[[], Sequence[str]]
+    """Return the label names of engines."""
+    windows: Callable[[], Sequence[str]]
+    """Return the configured windows, as in the label ``window``."""
+    targets: Callable[[], Sequence[TargetView]]
+    histories: Callable[[], Histories]
+    events: EventLog
     config_text: Callable[[], str]
-    """The configuration in force as YAML, its secrets already blanked."""
+    """Return the active configuration as YAML, without its secrets."""
+    requests: Callable[[], RequestFindings] = RequestFindings
+    """Return the findings of single requests, taken with the snapshot."""
+    receiver: Callable[[], RequestReceiver | None] = lambda: None
+    """Return the receiver of single requests; None if the configuration disables it."""
     reload: Callable[[], Awaitable[None]] | None = None
-    """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
+    """Reload the configuration or raise ConfigError; None if the lifecycle API is disabled."""
     telemetry_path: str = "/metrics"
     allowed_hosts: AllowedHosts = EVERY_HOST
-    """The host names that clients may ask for."""
+    """Host names that clients may request."""
     errors: InternalErrors = field(default_factory=InternalErrors)
-    """Omits what cannot be shown, and logs it once."""
+    """Omits items that fail with an internal error, and logs each error once."""
 
 
 STATE: Final = web.AppKey("state", AppState)

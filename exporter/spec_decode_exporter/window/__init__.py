@@ -1,1 +1,1 @@
-"""From samples to windows: exact sums of increments over the last seconds and minutes."""
+"""Windows: exact sums of increments over the last seconds and minutes."""

@@ -1,4 +1,4 @@
-"""The history of one engine: what the exporter has seen of it since it first did."""
+"""History of one engine since its first poll: totals, windows and resets."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from dataclasses import dataclass
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.window.histograms import HistogramLedger, PollHistogram
 from spec_decode_exporter.window.increments import Counts, Increment, PollStep, Reset, first, step
-from spec_decode_exporter.window.latency_histograms import HistogramLedger
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Known, Ledger, Window
-from spec_decode_exporter.window.poll_histogram import PollHistogram
+from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Ledger, PublishedValues, Window
 
 GONE_POLLS = 3
 GONE_SECONDS = 10.0
-"""After three poll intervals without a successful poll, and at least so long, windows are no longer shown."""
-_REMEMBERED_CREATIONS = 32
-"""Of so many servers behind one address it is noticed that they alternate."""
+"""Windows disappear without a successful poll for ``GONE_POLLS`` intervals and ``GONE_SECONDS``."""
+_MAX_CREATIONS = 32
+"""Maximum creation times kept, to detect servers that alternate behind one address."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTotals:
-    """All increments since the exporter first saw the engine, over the server's restarts."""
+    """Sums of all increments since the engine's first poll, over restarts of the server."""
 
     counters: tuple[int, ...]
     positions: tuple[int, ...]
@@ -33,10 +32,10 @@ class EngineTotals:
 
 
 class EngineHistory:
-    """Totals since the exporter first saw the engine, and windows over the last of them."""
+    """Totals since the engine's first poll, and windows over the most recent increments."""
 
     def __init__(self, longest: float, *, late_steps: bool = False) -> None:
-        """Keep what windows up to ``longest`` seconds need; see the attribute for ``late_steps``."""
+        """Keep enough for windows up to ``longest`` seconds; see the attribute for ``late_steps``."""
         self._longest = longest
         self._ledger = Ledger(self._longest)
         self._histograms = HistogramLedger(self._longest)
@@ -44,17 +43,17 @@ class EngineHistory:
         self._sample: Sample | None = None
         self._tokens = 0
         self._tokens_before: int | None = None
-        self._most_tokens = 0
+        self._max_tokens = 0
         self._configured_tokens = 0
-        self._beginnings = 0
+        self._window_resets = 0
         self._process_since = 0.0
         self._interval = 0.0
-        self._creations: deque[float] = deque(maxlen=_REMEMBERED_CREATIONS)
+        self._creations: deque[float] = deque(maxlen=_MAX_CREATIONS)
         self._alternated: float | None = None
         self.late_steps = late_steps
         """The server publishes its decode steps late, as vLLM's Rust front end does."""
         self.counts_tokens_as_steps = False
-        """The server observes its inter-token latency once a token: its decode steps are not known."""
+        """The server observes its inter-token latency once a token: its decode steps are unknown."""
         self._totals = [0] * len(Counter)
         self._position_totals: list[int] = []
         self._covered = 0
@@ -63,69 +62,69 @@ class EngineHistory:
 
     @property
     def sample(self) -> Sample | None:
-        """The newest sample."""
+        """Newest sample."""
         return self._sample
 
     @property
     def tokens(self) -> int:
-        """K, the number of draft positions, as configured or as far as the engine shows it."""
+        """K, the number of draft positions: the larger of the configured and the observed number."""
         return max(self._tokens, self._configured_tokens)
 
     @property
     def columns(self) -> int:
-        """The most draft positions that it had so far: windows and totals have a column for each."""
-        return max(self.tokens, self._most_tokens, len(self._position_totals))
+        """Maximum number of draft positions so far: windows and totals have a column for each."""
+        return max(self.tokens, self._max_tokens, len(self._position_totals))
 
     @property
-    def beginnings(self) -> int:
-        """How often the windows began anew because the engine came to draft in another way."""
-        return self._beginnings
+    def window_resets(self) -> int:
+        """Number of window resets, each caused by another way of drafting."""
+        return self._window_resets
 
     @property
     def drafts_in_process(self) -> int:
-        """Drafts since the server's process began, as its page says."""
+        """Drafts since the start of the server's process."""
         return self._counts.counters[Counter.DRAFTS] if self._counts else 0
 
     @property
     def speculates(self) -> bool:
-        """Whether the engine speculates at all.
+        """True if the engine speculates.
 
-        vLLM's Rust front end shows counters at 0 where nothing speculates; positions come with the first
-        draft. An engine that reports an acceptance of its own speculates, whatever it counts.
+        vLLM's Rust front end exports counters at 0 without speculation; positions appear with the first
+        draft. An engine that reports its own acceptance speculates, whatever its counters are.
         """
         sample = self._sample
         if sample is None:
             return False
         if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
             return True
-        begun = bool(sample.positions) or self.drafts_in_process > 0
-        return sample[Counter.DRAFTS] is not None and (begun or not self.late_steps)
+        has_drafted = bool(sample.positions) or self.drafts_in_process > 0
+        return sample[Counter.DRAFTS] is not None and (has_drafted or not self.late_steps)
 
     @property
     def process_seconds(self) -> float:
-        """How long the server has been watched without its counters beginning anew."""
+        """Seconds of monitoring without a counter reset."""
         return self.last_seen - self._process_since
 
     @property
     def last_seen(self) -> float:
-        """When the engine was last on a page (monotonic)."""
+        """Time of the last page with the engine (monotonic)."""
         return self._counts.moment if self._counts else 0.0
 
     @property
     def alternates(self) -> bool:
-        """Whether creation times came back within the longest window: several servers, one address."""
+        """True if old creation times reappeared within the longest window: several servers, one address."""
         return self._alternated is not None and self.last_seen - self._alternated < self._longest
 
     @property
     def knows_steps(self) -> bool:
-        """Whether the server counts its decode steps, and in time."""
+        """True if the server counts its decode steps, without delay."""
         counted = self._sample is not None and self._sample[Counter.DECODE_STEPS] is not None
         return counted and not self.late_steps and not self.counts_tokens_as_steps
 
     def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> PollStep:
-        """Take the sample of a poll at ``moment`` (monotonic) and ``wall`` (Unix time).
+        """Add the sample of a poll at ``moment`` (monotonic) and ``wall`` (Unix time).
 
-        ``interval`` is the one at which the target is polled now, in seconds.
+        ``interval`` is the effective poll interval in seconds.
         """
         self._interval = interval
         self._sample = sample
@@ -145,25 +144,25 @@ class EngineHistory:
         return taken
 
     def observe_latencies(self, sample: Sample, moment: float, interval: float) -> None:
-        """Take the histograms of a sample that was read with them; ``interval`` is that of such polls."""
+        """Add the histograms of a sample; ``interval`` is that of polls with histograms."""
         if sample.latencies is not None:
             self._histograms.add(sample.latencies, moment, interval)
 
     def configure_tokens(self, tokens: int) -> None:
-        """Take K as configured; another K begins the windows anew. 0 is none: nobody says any more."""
+        """Set the configured K; another K resets the windows. 0: not configured."""
         before = self.tokens
         self._configured_tokens = tokens
         if tokens and before and self.tokens != before:
-            self.begin_again()
+            self.reset_windows()
 
     def keep(self, longest: float) -> None:
-        """Keep another length from now on."""
+        """Change the longest window."""
         self._longest = longest
         self._ledger.keep(longest)
         self._histograms.keep(longest)
 
     def is_gone(self, now: float) -> bool:
-        """Return whether the engine was not seen for so long that its windows say nothing of now."""
+        """Return whether the last page with the engine is too old for its windows."""
         return now - self.last_seen > max(GONE_POLLS * self._interval, GONE_SECONDS)
 
     def window(self, length: float) -> Window:
@@ -171,8 +170,8 @@ class EngineHistory:
         return self._ledger.window(length, self._interval, self.last_seen, self._known())
 
     def totals(self) -> EngineTotals:
-        """Return everything counted so far; every position that is known is there from the start."""
-        missing = max(0, self._most_tokens - len(self._position_totals))
+        """Return all sums so far, with every known position."""
+        missing = max(0, self._max_tokens - len(self._position_totals))
         return EngineTotals(
             tuple(self._totals),
             (*self._position_totals, *(0,) * missing),
@@ -189,12 +188,12 @@ class EngineHistory:
             histograms.pop(Latency.DECODE_STEP, None)
         return histograms
 
-    def _known(self) -> Known:
+    def _known(self) -> PublishedValues:
         sample = self._sample
         counters = [value is not None for value in sample.counters] if sample else [False] * len(Counter)
         if self.counts_tokens_as_steps:
             counters[Counter.DECODE_STEPS] = False
-        return Known(
+        return PublishedValues(
             tuple(counters),
             tuple(sample is not None and sample.gauge(gauge) is not None for gauge in MEAN_GAUGES),
             self.tokens,
@@ -211,26 +210,25 @@ class EngineHistory:
         self._tokens_before, self._tokens = self._tokens or self._tokens_before or 0, 0
 
     def _learn_tokens(self, counts: Counts, *, speculates: bool) -> None:
-        """Learn K. It only changes with a restart; then no window may mix what was before and after.
+        """Learn K. It changes only with a restart; then no window may mix both processes.
 
-        No speculation is a K too, 0. A server that creates its positions one by one may at first look as if
-        it had the old K. So for as long as a window can hold increments of both processes, more positions
-        are another K.
+        K = 0 means no speculation. A server that creates its positions one by one may at first appear to have
+        the old K. So additional positions change K while a window can have increments of both processes.
         """
         self._tokens = counts.tokens
-        self._most_tokens = max(self._most_tokens, self._tokens)
+        self._max_tokens = max(self._max_tokens, self._tokens)
         before = self._tokens_before
         is_known = self._tokens or not speculates
         if before is None or not is_known:
             return
         if self._tokens != before:
-            self.begin_again()
+            self.reset_windows()
         if self._tokens != before or counts.moment - self._process_since > self._longest:
             self._tokens_before = None
 
-    def begin_again(self) -> None:
-        """Let the windows begin anew: what is to come does not go with what was."""
-        self._beginnings += 1
+    def reset_windows(self) -> None:
+        """Reset the windows: later increments do not match the earlier ones."""
+        self._window_resets += 1
         self._ledger.clear()
         self._histograms.clear()
 

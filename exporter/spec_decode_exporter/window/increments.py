@@ -1,4 +1,4 @@
-"""What happened to one engine between two polls: an increment, a reset, or both."""
+"""Increments and resets of one engine between two polls."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from enum import StrEnum
 from math import ceil
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.page.sample import Sample
 
 TORN_DRAFTS = 16
-"""How many drafts, besides two for each running request, a page may be torn by: see ``Counts.torn``."""
-MOST_INCREMENT = 2**62
-"""No counter moves so far between two polls; two such increments are still within 64 bits."""
+"""Drafts by which a page may be torn, besides two for each running request: see ``Counts.torn``."""
+MAX_INCREMENT = 2**62
+"""Exclusive maximum of an increment; the sum of two fits into 64 bits."""
 
 
 class Reset(StrEnum):
-    """Why counters began anew; the value is the ``cause`` label."""
+    """Cause of a counter reset. The value is the ``cause`` label."""
 
     RESTART = "restart"
-    """The counters' creation time, or the process', is another one."""
+    """The creation time of the counters or of the process changed."""
     DECREASE = "decrease"
-    """A counter is lower than before, or counters contradict each other."""
+    """A counter decreased, or counters contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counters of one engine at one successful poll. A series that is missing keeps its last value."""
+    """Counters of one engine at one successful poll. A missing series keeps its last value."""
 
     moment: float
-    """When the page was read, on the monotonic clock."""
+    """Time of the reading (monotonic)."""
     wall: float
-    """The same as Unix time."""
+    """Time of the reading (Unix time)."""
     created: float | None
     counters: tuple[int, ...]
     positions: tuple[int, ...]
@@ -40,28 +40,28 @@ class Counts:
 
     @property
     def torn(self) -> float:
-        """How many drafts two counters of the page may be apart.
+        """Maximum inconsistency of two counters on the page, in drafts.
 
-        A page is rendered while the engine counts on. The counters of one step are raised one after the
-        other, so a page can miss some of a step's raises: one draft for each running request.
+        The server renders the page while the engine counts. The counters of one step increase one after the
+        other, so a page can lack some of them: one draft for each running request.
         """
         return TORN_DRAFTS + 2 * max(self.running, 0)
 
     @property
     def tokens(self) -> int:
-        """K, the number of draft positions of this process, as far as the page shows it.
+        """K, the number of draft positions of this process that the page shows: max(positions, ⌈T/D⌉).
 
-        max(positions, ⌈T/D⌉). Where there are positions, a T that is ahead of D by no more than the page
-        can be torn does not speak against them: it would add a position that does not exist.
+        With positions on the page, T may exceed K·D by the inconsistency of a torn page: otherwise it would
+        add a position that does not exist.
         """
         drafts = self.counters[Counter.DRAFTS] + (self.torn if self.positions else 0)
         longest = ceil(self.counters[Counter.DRAFT_TOKENS] / drafts) if drafts else 0
-        return max(len(self.positions), min(longest, MOST_POSITIONS))
+        return max(len(self.positions), min(longest, MAX_POSITIONS))
 
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """How far the counters moved, and over which time (monotonic clock)."""
+    """Differences of the counters over an interval of time (monotonic)."""
 
     begin: float
     end: float
@@ -71,16 +71,16 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class PollStep:
-    """From one poll to the next."""
+    """Change from one poll to the next."""
 
     counts: Counts
     increment: Increment | None
-    """None if nothing can be said of the time between: the page is a new starting point."""
+    """None if the change is unknown: the page is a new starting point."""
     reset: Reset | None = None
 
 
 def first(sample: Sample, moment: float, wall: float) -> Counts:
-    """Take an engine's first sample, or the first after a reset, as a starting point. Missing is 0."""
+    """Return a starting point: the first sample, or the first after a reset. Missing values are 0."""
     return Counts(
         moment,
         wall,
@@ -92,7 +92,7 @@ def first(sample: Sample, moment: float, wall: float) -> Counts:
 
 
 def step(before: Counts, sample: Sample, moment: float, wall: float) -> PollStep:
-    """Compare a sample with the counts of the poll before it."""
+    """Compare a sample with the counts of the previous poll."""
     reset = _reset(before, sample)
     if reset:
         return _restart(before, first(sample, moment, wall), reset)
@@ -118,23 +118,25 @@ def step(before: Counts, sample: Sample, moment: float, wall: float) -> PollStep
 def _reset(before: Counts, sample: Sample) -> Reset | None:
     if None not in (sample.created, before.created) and sample.created != before.created:
         return Reset.RESTART
-    fell = any(
+    decreased = any(
         new is not None and new < old for old, new in zip(before.counters, sample.counters, strict=True)
     )
-    fell = fell or any(new < old for old, new in zip(before.positions, sample.positions, strict=False))
-    return Reset.DECREASE if fell else None
+    decreased = decreased or any(
+        new < old for old, new in zip(before.positions, sample.positions, strict=False)
+    )
+    return Reset.DECREASE if decreased else None
 
 
 def _restart(before: Counts, counts: Counts, reset: Reset) -> PollStep:
-    """Count a new process' values only if it began after the last poll.
+    """Count a new process' values only if the process started after the last poll.
 
-    Otherwise they are another server's, behind the same address, or a worker vanished from a sum:
-    lifetime totals, of which nobody can say what is new.
+    Otherwise they are lifetime totals of another server at the same address, or of a sum that lost a worker.
+    Their increase since the last poll is unknown.
     """
     if reset is not Reset.RESTART or counts.created is None or counts.created <= before.wall:
         return PollStep(counts, None, reset)
     begin = counts.moment - (counts.wall - counts.created)
-    if not before.moment < begin <= counts.moment or _leaps(counts.counters + counts.positions):
+    if not before.moment < begin <= counts.moment or _is_implausible(counts.counters + counts.positions):
         return PollStep(counts, None, reset)
     return PollStep(counts, Increment(begin, counts.moment, counts.counters, counts.positions), reset)
 
@@ -145,14 +147,14 @@ def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, .
 
 
 def _contradicts(increment: Increment, before: Counts, after: Counts) -> bool:
-    """Return whether A > T or a_0 > D by more than a torn page explains, or a counter leapt beyond belief."""
+    """Return whether A > T or a_0 > D by more than a torn page explains, or an increment is implausible."""
     drafts = increment.counters[Counter.DRAFTS]
     excess = increment.counters[Counter.ACCEPTED_TOKENS] - increment.counters[Counter.DRAFT_TOKENS]
     torn = max(before.torn, after.torn)
-    survived = increment.positions[0] - drafts if increment.positions else 0
-    leaps = _leaps(increment.counters + increment.positions)
-    return survived > torn or excess > torn * max(1, after.tokens) or leaps
+    first_excess = increment.positions[0] - drafts if increment.positions else 0
+    implausible = _is_implausible(increment.counters + increment.positions)
+    return first_excess > torn or excess > torn * max(1, after.tokens) or implausible
 
 
-def _leaps(counters: tuple[int, ...]) -> bool:
-    return max(counters) >= MOST_INCREMENT
+def _is_implausible(counters: tuple[int, ...]) -> bool:
+    return max(counters) >= MAX_INCREMENT

@@ -1,4 +1,4 @@
-"""The increments of one engine over the longest window, and the windows made of them."""
+"""Ledger of one engine: its increments over the longest window, and windows as sums of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ring import Ring, Rows, difference
 
 NANO = 10**9
-LEAST_INCREMENTS = 3
-"""A window of fewer increments is partial: it says what it holds, and no more."""
+MIN_INCREMENTS = 3
+"""Minimum increments of a window; one with fewer is partial."""
 
 MEAN_GAUGES = (Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS, Gauge.KV_CACHE_USAGE)
-"""The gauges of which a window has the mean over its polls."""
+"""Gauges whose mean over the polls is in a window."""
 
-_MOST_GAUGE = 2**31
-"""Far above what the reader lets through: what is fed by hand cannot overflow either."""
+_MAX_GAUGE = 2**31
+"""Maximum absolute value of a gauge, far above the reader's limits: sums cannot overflow."""
 
-# An increment is kept as two rows. That of counts has the counters, then the positions; that of times has
-# what half of 64 bits does not hold: the time covered, the gauges' sums, and the counters of nanoseconds.
+# An increment is two rows. Counts: the counters, then the positions. Times, which exceed 32 bits: the covered
+# time, the gauges' sums, and the counters of nanoseconds.
 _COUNTS, _TIMES = range(2)
 _NANOSECONDS = (Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS)
 _COUNTED = tuple(counter for counter in Counter if counter not in _NANOSECONDS)
@@ -34,14 +34,14 @@ _COLUMNS = {
     **{counter: (_COUNTS, place) for place, counter in enumerate(_COUNTED)},
     **{counter: (_TIMES, place) for place, counter in enumerate(_NANOSECONDS, _GAUGES + len(MEAN_GAUGES))},
 }
-"""In which row a counter is, and in which column of it."""
+"""Row and column of each counter."""
 
 Totals = Sequence[Rows]
-"""Running totals of counts, and of times."""
+"""Running totals of counts and of times."""
 
 
 def rows_of(increment: Increment, gauges: Sequence[float | None]) -> tuple[list[int], list[int]]:
-    """Return an increment's counts and times, with the values of ``MEAN_GAUGES`` at its end."""
+    """Return the rows of an increment, with the values of ``MEAN_GAUGES`` at its end."""
     counters = increment.counters
     covered = round((increment.end - increment.begin) * NANO)
     return (
@@ -51,14 +51,14 @@ def rows_of(increment: Increment, gauges: Sequence[float | None]) -> tuple[list[
 
 
 class Increments:
-    """The increments of a window, oldest first, column by column."""
+    """Increments of a window, oldest first, by column."""
 
     def __init__(
         self, totals: Totals, begins: Sequence[float] = (), polled: Sequence[int] | None = None
     ) -> None:
-        """Take rows of running totals, one more than there are increments, and when each of these begins.
+        """View running totals, one row more than increments, with the increments' start times.
 
-        ``polled`` are the polls up to each row; an increment that nothing was added to is one.
+        ``polled`` is the cumulative number of polls at each row; by default, each increment is one poll.
         """
         self._totals = totals
         self._begins = begins
@@ -69,7 +69,7 @@ class Increments:
         return max(0, len(self._polled) - 1)
 
     def counter(self, counter: Counter) -> list[int]:
-        """Return how far the counter moved in each increment."""
+        """Return the counter's difference in each increment."""
         return self._column(*_COLUMNS[counter])
 
     def position(self, position: int) -> list[int]:
@@ -81,42 +81,42 @@ class Increments:
         return [value / NANO for value in self._column(_TIMES, _GAUGES + MEAN_GAUGES.index(gauge))]
 
     def seconds(self) -> list[float]:
-        """Return the time that each increment covers."""
+        """Return the covered seconds of each increment."""
         return [nanoseconds / NANO for nanoseconds in self._column(_TIMES, _COVERED)]
 
     def polls(self) -> list[int]:
-        """Return how many polls each increment is the sum of."""
+        """Return the number of polls in each increment."""
         return list(map(sub, self._polled[1:], self._polled))
 
-    def merged(self, most: int) -> Increments:
-        """Return the same with neighbours added up, so that no more than ``most`` remain.
+    def merged(self, max_increments: int) -> Increments:
+        """Merge neighbours into at most ``max_increments`` increments.
 
-        Groups of equal numbers of increments end at the newest one; the oldest group may be smaller.
+        Groups have equal sizes and end at the newest increment; the oldest group may be smaller.
         """
-        group = -(-len(self) // most)
+        group = -(-len(self) // max_increments)
         if group <= 1:
             return self
-        if most not in self._merged:  # kept, since all that is judged by them asks for them again
+        if max_increments not in self._merged:  # cached: several figures use the same increments
             kept = list(range(len(self), -1, -group))
-            self._merged[most] = self.between([*([0] if kept[-1] else []), *kept[::-1]])
-        return self._merged[most]
+            self._merged[max_increments] = self.between([*([0] if kept[-1] else []), *kept[::-1]])
+        return self._merged[max_increments]
 
     @property
     def begins(self) -> Sequence[float]:
-        """When each of them begins (monotonic); of added ones that is not kept."""
+        """Start times (monotonic); empty for merged increments."""
         return self._begins
 
     def places(self, moments: Sequence[float]) -> list[int]:
-        """Return how many increments begin before each of the moments (monotonic)."""
+        """Return the number of increments that begin before each of the moments (monotonic)."""
         return [bisect_left(self._begins, moment) for moment in moments]
 
     def between(self, places: Sequence[int]) -> Increments:
-        """Return the same added up between places, each a number of increments before it, ascending."""
+        """Return the increments, added up between ascending places."""
         totals = [rows.at(places) for rows in self._totals]
         return Increments(totals, polled=[self._polled[place] for place in places])
 
     def plus(self, other: Increments) -> Increments:
-        """Return the sums of as many increments of another engine and these, one by one."""
+        """Add the increments of another engine, of equal number, one by one."""
         totals = [_added(*pair) for pair in zip(self._totals, other._totals, strict=True)]
         return Increments(totals, polled=list(map(add, self._polled, other._polled)))
 
@@ -132,13 +132,13 @@ def _added(one: Rows, other: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Sums of increments over the last ``length`` seconds. What the engine does not tell is None."""
+    """Sums of increments over the last ``length`` seconds. A value that the engine lacks is None."""
 
     length: float
     seconds: float
-    """How much time the increments cover; less than ``length`` after a start, more or less by jitter."""
+    """Covered seconds: less than ``length`` after a start; jitter changes them slightly."""
     polls: int
-    """How many increments there are."""
+    """Number of increments."""
     counters: tuple[int | None, ...]
     positions: tuple[int, ...]
     """Accepted tokens for each of the K draft positions."""
@@ -147,58 +147,58 @@ class Window:
     increments: Increments = field(
         default_factory=lambda: Increments((Rows.of([]), Rows.of([]))), repr=False, compare=False
     )
-    """What it is the sum of."""
+    """The increments in the sum."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
 
     @property
     def partial(self) -> bool:
-        """Whether it covers too little to judge by: less than half its length, or under 3 increments."""
-        return self.seconds < self.length / 2 or self.polls < LEAST_INCREMENTS
+        """True if the window is too short to evaluate: under half its length, or under 3 increments."""
+        return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What an engine tells at all, so that a window can tell "none" from "unknown"."""
+class PublishedValues:
+    """Values that an engine publishes: a window distinguishes 0 from unknown by them."""
 
     counters: tuple[bool, ...]
     gauges: tuple[bool, ...]
     tokens: int
     """K, the number of draft positions."""
     slow_steps: bool = False
-    """The server publishes its decode steps late, so that short windows would mislead."""
+    """The server publishes its decode steps late: short windows would mislead."""
 
 
 SLOW_STEPS_SECONDS = 60.0
-"""How much a window must cover for decode steps that are published late to mean something."""
+"""Minimum window, in seconds, for decode steps that are published late."""
 
 _STEP_COUNTERS = (Counter.DECODE_STEPS, Counter.DECODE_NANOSECONDS)
 
 
 class Ledger:
-    """The ring of one engine's increments."""
+    """Ring of one engine's increments."""
 
     def __init__(self, longest: float) -> None:
-        """Keep what windows up to ``longest`` seconds need."""
+        """Keep enough for windows up to ``longest`` seconds."""
         self._ring = Ring(longest, groups=2)
 
     def keep(self, longest: float) -> None:
-        """Keep what windows up to ``longest`` seconds need, from now on."""
+        """Change the longest window."""
         self._ring.keep = longest
 
     def clear(self) -> None:
-        """Start every window anew."""
+        """Reset all windows."""
         self._ring.clear()
 
     def add(self, increment: Increment, gauges: Sequence[float | None], interval: float) -> None:
-        """Add an increment and the values of ``MEAN_GAUGES`` at its end; ``interval`` is that of polling."""
+        """Add an increment and the values of ``MEAN_GAUGES`` at its end; ``interval`` is that of polls."""
         self._ring.add(increment.begin, increment.end, rows_of(increment, gauges), interval)
 
-    def window(self, length: float, interval: float, newest: float, known: Known) -> Window:
-        """Sum the increments that begin no earlier than ``length`` and half an interval before ``newest``.
+    def window(self, length: float, interval: float, newest: float, known: PublishedValues) -> Window:
+        """Sum the increments that begin at most ``length`` and half an interval before ``newest``.
 
-        A whole interval would be a knife edge, on which jitter decides whether one increment more is in.
+        With a whole interval, jitter would decide whether one more increment is in the window.
         """
         edge = newest - length - interval / 2
         totals = self._ring.since(edge)
@@ -210,23 +210,25 @@ class Ledger:
             length=length,
             seconds=times[_COVERED] / NANO,
             polls=polls,
-            counters=_told(sums, known, length),
+            counters=_counter_sums(sums, known, length),
             positions=tuple(counts[_POSITIONS : _POSITIONS + known.tokens]),
             gauges=tuple(
-                times[_GAUGES + place] / NANO / polls if polls and told else None
-                for place, told in enumerate(known.gauges)
+                times[_GAUGES + place] / NANO / polls if polls and is_known else None
+                for place, is_known in enumerate(known.gauges)
             ),
             increments=Increments(totals, self._ring.begins(edge)),
         )
 
 
 def _fixed(gauge: float | None) -> int:
-    """Return a gauge in integers, so that its sum is exact; what no server can mean is cut off."""
-    return round(min(max(gauge or 0, -_MOST_GAUGE), _MOST_GAUGE) * NANO)
+    """Return a gauge as an integer, so that its sum is exact; clamp implausible values."""
+    return round(min(max(gauge or 0, -_MAX_GAUGE), _MAX_GAUGE) * NANO)
 
 
-def _told(sums: Sequence[Sequence[int]], known: Known, length: float) -> tuple[int | None, ...]:
-    # Jitter may leave a window a little short of its length.
+def _counter_sums(
+    sums: Sequence[Sequence[int]], known: PublishedValues, length: float
+) -> tuple[int | None, ...]:
+    # Jitter may make a window slightly shorter than its length.
     short = length < SLOW_STEPS_SECONDS or sums[_TIMES][_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
     late = _STEP_COUNTERS if known.slow_steps and short else ()
     return tuple(

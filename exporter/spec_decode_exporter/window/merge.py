@@ -1,4 +1,4 @@
-"""Windows of several engines as one: what they did together."""
+"""Merge the windows of several engines into one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Increments, Window
 
 STEPS: Final = 40
-"""Increments of a sum: as many as bounds are made of."""
+"""Maximum increments of a merged window: confidence bounds use no more."""
 
 
-def together(windows: Sequence[Window]) -> Window:
-    """Return the sum of windows of the same length and end, one at least.
+def merge_windows(windows: Sequence[Window]) -> Window:
+    """Return the sum of one or more windows of equal length and end.
 
-    What one of them does not tell the sum does not tell. Requests add up; the share of the cache in use is
-    averaged. Increments are added up by the time at which they begin, so that what happens to all engines at
-    once is seen as one event, and not as many that are independent.
+    A value that one window lacks is absent from the sum. Requests add up; cache usage is averaged. Increments
+    are added up by their start times, so that a simultaneous change of all engines counts as one event, not
+    as several independent ones.
     """
     if len(windows) == 1:
         return windows[0]
@@ -48,7 +48,7 @@ def _gauge(gauge: Gauge, windows: Sequence[Window]) -> float | None:
 
 
 def _side_by_side(engines: Sequence[Increments]) -> list[Increments]:
-    """Return the increments of each engine, added up within the same stretches of time."""
+    """Return the increments of each engine, added up within common intervals of time."""
     begins = [begin for engine in engines for begin in engine.begins]
     steps = min(STEPS, max(map(len, engines)))
     if not steps:

@@ -1,8 +1,7 @@
-"""Sums over the last seconds and minutes, exact and cheap.
+"""Ring of running totals: exact sums over windows at constant cost.
 
-A ring keeps running totals, one row for each increment. The sum over any stretch that reaches to
-the newest increment is the difference of two rows, so it costs the same for 30 seconds as for an
-hour, and nothing is ever added up twice or rounded.
+The ring has one row of totals for each increment. The sum over a window up to the newest increment is the
+difference of two rows: it costs the same for 30 seconds as for an hour, and is never rounded.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from operator import sub
 
 _NARROW = "i"
 _WIDE = "q"
-_MOST = {_NARROW: 2**31 - 1, _WIDE: 2**62}
-"""Largest total by array type. A larger total in the wide type could overflow with the next increment."""
+_MAX_TOTAL = {_NARROW: 2**31 - 1, _WIDE: 2**62}
+"""Maximum total by array type. A larger one in the wide type could overflow with the next increment."""
 
 _BLOCK = 16
-"""Rows that are held, and forgotten, together."""
+"""Rows of a block, the unit of storage and removal."""
 
 Block = Sequence[int]
-"""Rows one after the other: an array, or a list if a number has more than 64 bits."""
+"""Concatenated rows: an array, or a list if a number exceeds 64 bits."""
 
 
 class Rows:
-    """Rows of integers, all of one width, many of them one after the other in memory: a fleet has a lot.
+    """Immutable rows of integers of one width, contiguous in memory.
 
-    As an object each, they would take half as much memory again, and the collector of garbage would look at
-    every one of them. What is added to the memory later is not theirs, so they never change.
+    One object for each row would take 50 % more memory and load the garbage collector. Rows appended to the
+    shared memory later are outside this view.
     """
 
     __slots__ = ("_begin", "_blocks", "_end", "width")
 
     def __init__(self, blocks: Sequence[Block], width: int, begin: int, end: int) -> None:
-        """Take the rows from ``begin`` to ``end`` of those in ``blocks``, all of them full but the last."""
+        """View the rows from ``begin`` to ``end`` in ``blocks``, of which all but the last are full."""
         self._blocks = blocks
         self.width = width
         self._begin = begin
@@ -43,7 +42,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
-        """Make them of rows of any widths and of integers of any size: missing columns are 0."""
+        """Copy rows of any width with integers of any size; missing columns are 0."""
         width = max(1, *map(len, rows)) if rows else 1
         return cls(_blocks(rows, width, _WIDE), width, 0, len(rows))
 
@@ -58,7 +57,7 @@ class Rows:
         return map(self.__getitem__, range(len(self)))
 
     def at(self, places: Sequence[int]) -> Rows:
-        """Return some of them, by their places."""
+        """Return the rows at the given places."""
         blocks = [
             _joined([self[place] for place in places[first : first + _BLOCK]], self._kind)
             for first in range(0, len(places), _BLOCK)
@@ -66,7 +65,7 @@ class Rows:
         return Rows(blocks, self.width, 0, len(places))
 
     def column(self, column: int) -> Sequence[int]:
-        """Return one column of all rows; one that there is not is 0."""
+        """Return one column of all rows; a missing column is 0."""
         if column >= self.width:
             return [0] * len(self)
         values = _joined([block[column :: self.width] for block in self._blocks], self._kind)
@@ -79,12 +78,12 @@ class Rows:
 
 
 def padded(row: Sequence[int], width: int) -> list[int]:
-    """Return the row with columns of 0 up to the width."""
+    """Return the row, extended with zeros to the width."""
     return [*row, *[0] * (width - len(row))]
 
 
 def _blocks(rows: Sequence[Sequence[int]], width: int, kind: str) -> list[Block]:
-    """Return the rows in blocks, the columns that one lacks being 0."""
+    """Return the rows in blocks; missing columns are 0."""
     return [
         _joined([padded(row, width) for row in rows[first : first + _BLOCK]], kind)
         for first in range(0, len(rows), _BLOCK)
@@ -92,7 +91,7 @@ def _blocks(rows: Sequence[Sequence[int]], width: int, kind: str) -> list[Block]
 
 
 def _joined(parts: Sequence[Block], kind: str) -> Block:
-    """Return the parts as one array, or as a list if a number does not fit into the array."""
+    """Concatenate parts into an array, or into a list if a number does not fit."""
     values = array(kind)
     try:
         for part in parts:
@@ -103,24 +102,24 @@ def _joined(parts: Sequence[Block], kind: str) -> Block:
 
 
 class _Totals:
-    """Running totals of one group of columns: a row before the first increment, and one after each."""
+    """Running totals of one group of columns: one row before the first increment, and one after each."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget every increment."""
+        """Remove all increments."""
         self._store([[0]], _NARROW)
 
     def rows(self, first: int = 0) -> Rows:
         """Return the rows from ``first`` on."""
-        block, begin = divmod(self._dead + first, _BLOCK)
+        block, begin = divmod(self._removed + first, _BLOCK)
         blocks = self._blocks[block:]
         end = (len(blocks) - 1) * _BLOCK + len(blocks[-1]) // self._width
         return Rows(blocks, self._width, begin, end)
 
     def after(self, increment: Sequence[int]) -> list[int] | None:
-        """Return the totals after an increment, after rebasing or widening; None if 64 bits are too few."""
+        """Return the totals after an increment, rebased or widened if needed; None if they exceed 64 bits."""
         rows = self.rows()
         totals = _sum(rows[-1], increment)
         if _holds(self._kind, totals):
@@ -134,36 +133,36 @@ class _Totals:
         return None
 
     def append(self, totals: Sequence[int]) -> None:
-        """Add the row that ``after`` returned."""
+        """Append the row that ``after`` returned."""
         if len(totals) > self._width:
             self._store([padded(row, len(totals)) for row in self.rows()], self._kind)
         if len(self._blocks[-1]) == _BLOCK * self._width:
             self._blocks.append(array(self._kind))
         self._blocks[-1].fromlist(padded(totals, self._width))
 
-    def forget(self, number: int) -> None:
-        """Forget the oldest rows, and the blocks in which none is left."""
-        self._dead += number
-        while self._dead >= _BLOCK:
+    def remove(self, number: int) -> None:
+        """Remove the oldest rows; release blocks without rows."""
+        self._removed += number
+        while self._removed >= _BLOCK:
             del self._blocks[0]
-            self._dead -= _BLOCK
+            self._removed -= _BLOCK
 
     def _store(self, rows: Sequence[Sequence[int]], kind: str) -> None:
-        """Hold these rows, which fit, in memory of their own: rows that were given away stay as they are."""
+        """Store rows, which fit the type, in new memory: existing views stay unchanged."""
         self._width = max(map(len, rows))
         self._kind = kind
         self._blocks = [
             array(kind, chain.from_iterable(padded(row, self._width) for row in rows[first : first + _BLOCK]))
             for first in range(0, len(rows), _BLOCK)
         ]
-        self._dead = 0
+        self._removed = 0
 
 
 class Ring:
-    """Groups of columns of running totals, as far back as they are needed.
+    """Groups of columns of running totals over a limited time.
 
-    Each group has arrays as wide as its own numbers. All groups have the same increments: whatever forgets
-    some of them forgets the same ones in every group.
+    Each group has arrays of its own integer type. All groups have the same increments: removal affects all of
+    them.
     """
 
     def __init__(self, keep: float, groups: int = 1) -> None:
@@ -176,22 +175,22 @@ class Ring:
         return len(self._begins)
 
     def clear(self) -> None:
-        """Forget every increment."""
+        """Remove all increments."""
         self._begins = array("d")
         for totals in self._totals:
             totals.clear()
 
     def add(self, begin: float, end: float, increment: Sequence[Sequence[int]], margin: float) -> None:
-        """Add an increment from ``begin`` to ``end``; forget those that begin before ``keep + margin``.
+        """Add an increment from ``begin`` to ``end``; remove those older than ``keep + margin``.
 
         Args:
-            begin: When it begins (monotonic, seconds).
-            end: When it ends.
+            begin: Start time (monotonic, seconds).
+            end: End time.
             increment: One row for each group. Columns may be added over time; a missing column is 0.
-            margin: Seconds by which more is kept than ``keep``.
+            margin: Seconds kept in addition to ``keep``.
 
-        If 64 bits cannot hold the sums of any group, all groups forget the earlier increments. An increment
-        that alone exceeds 2^62 is not added.
+        If the sums of any group exceed 64 bits, all groups drop the earlier increments. An increment that
+        itself exceeds 2^62 is not added.
         """
         rows = self._after(increment)
         if rows is None:
@@ -202,30 +201,30 @@ class Ring:
         for totals, row in zip(self._totals, rows, strict=True):
             totals.append(row)
         self._begins.append(begin)
-        self._forget(bisect_left(self._begins, end - self.keep - margin))
+        self._remove(bisect_left(self._begins, end - self.keep - margin))
 
     def since(self, edge: float) -> tuple[Rows, ...]:
-        """Return each group's totals before the first increment at ``edge`` or later, and all after it.
+        """Return each group's totals from before the first increment at or after ``edge``.
 
-        One row alone means that there is no such increment.
+        A single row means that there is no such increment.
         """
         first = bisect_left(self._begins, edge)
         return tuple(totals.rows(first) for totals in self._totals)
 
     def begins(self, edge: float) -> Sequence[float]:
-        """Return when each increment begins that begins at ``edge`` or later."""
+        """Return the start times of the increments at or after ``edge``."""
         return self._begins[bisect_left(self._begins, edge) :]
 
     def _after(self, increment: Sequence[Sequence[int]]) -> list[list[int]] | None:
-        """Return every group's totals after an increment; None if any group has no room for it."""
-        found = [totals.after(row) for totals, row in zip(self._totals, increment, strict=True)]
-        fitting = [row for row in found if row is not None]
-        return fitting if len(fitting) == len(found) else None
+        """Return all groups' totals after an increment; None if it exceeds 64 bits in any group."""
+        rows = [totals.after(row) for totals, row in zip(self._totals, increment, strict=True)]
+        fitting = [row for row in rows if row is not None]
+        return fitting if len(fitting) == len(rows) else None
 
-    def _forget(self, number: int) -> None:
+    def _remove(self, number: int) -> None:
         del self._begins[:number]
         for totals in self._totals:
-            totals.forget(number)
+            totals.remove(number)
 
 
 def _sum(totals: Sequence[int], increment: Sequence[int]) -> list[int]:
@@ -233,8 +232,8 @@ def _sum(totals: Sequence[int], increment: Sequence[int]) -> list[int]:
 
 
 def _holds(kind: str, totals: Sequence[int]) -> bool:
-    most = _MOST[kind]
-    return max(totals) <= most and min(totals) >= -most
+    limit = _MAX_TOTAL[kind]
+    return max(totals) <= limit and min(totals) >= -limit
 
 
 def difference(before: Sequence[int], after: Sequence[int]) -> list[int]:

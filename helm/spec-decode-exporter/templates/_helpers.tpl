@@ -154,3 +154,10 @@ A cluster that is asked at an api_server is another one. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Fail if the chart lacks files that it copies from the repository: a dict of root, pattern, and the value that needs them. */}}
+{{- define "spec-decode-exporter.requireFiles" -}}
+{{- if not (.root.Files.Glob .pattern) -}}
+{{- fail (printf "%s needs %s, which a checkout of the repository does not contain: run `make chart-files` in the checkout, or install the packaged chart" .value .pattern) -}}
+{{- end -}}
+{{- end -}}

@@ -21,8 +21,8 @@ from spec_decode_exporter.figures.latency import quantile
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Known, Ledger
-from spec_decode_exporter.window.merge import together
+from spec_decode_exporter.window.ledger import Ledger, PublishedValues
+from spec_decode_exporter.window.merge import merge_windows
 
 
 def seconds(number=60, seed=1):
@@ -98,14 +98,14 @@ def gauged(engine, missed, number=300):
             counters = [4 if counter is Counter.FIRST_TOKENS else 100 for counter in Counter]
             ledger.add(Increment(begin, end, tuple(counters), ()), (16.0, 0.0, 0.5), 1.0)
             begin = end
-    return ledger.window(number, 1.0, begin, Known((True,) * len(Counter), (True,) * 3, 0))
+    return ledger.window(number, 1.0, begin, PublishedValues((True,) * len(Counter), (True,) * 3, 0))
 
 
 @pytest.mark.parametrize("missed", [(), (100, 101)])
 @pytest.mark.parametrize("engines", [1, 2])
 def test_a_gauge_that_never_changed_is_certain_however_the_polls_came(engines, missed):
     windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
-    running = measure(together(windows), {}).quantities[Quantity.RUNNING_REQUESTS]
+    running = measure(merge_windows(windows), {}).quantities[Quantity.RUNNING_REQUESTS]
     assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.experiments.arm import Arm
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Known, Ledger
+from spec_decode_exporter.window.ledger import Ledger, PublishedValues
 from tests.fixtures.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
 
 
@@ -33,7 +33,7 @@ class TestSums:
             moved = {"generation_tokens": count, "decode_nanoseconds": 7 * count}
             counters = tuple(moved.get(counter.name.lower(), 0) for counter in Counter)
             ledger.add(Increment(second, second + 1.0, counters, ()), (1.0, 0.0, 0.0), 1.0)
-        known = Known((True,) * len(Counter), (True,) * 3, 0)
+        known = PublishedValues((True,) * len(Counter), (True,) * 3, 0)
         window = ledger.window(300.0, 1.0, float(len(tokens)), known)
         found = Arm(300.0, len(tokens) + shift, (window,)).measures()
         if not sum(tokens):

@@ -1,4 +1,4 @@
-"""Pods, listed and watched at an API that the test plays."""
+"""Pods, listed and watched at a simulated API."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Config, Discovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.discovery.kubernetes import api_objects, pod_discovery, pods_api
+from spec_decode_exporter.discovery.kubernetes import (
+    api_access,
+    api_objects,
+    pod_targets,
+    pods_api,
+)
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.kubernetes.pods_api import ApiError
-from spec_decode_exporter.discovery.protocol import DiscoveryError
+from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -37,9 +42,9 @@ def pod(name, ip="10.0.0.1", **annotations):
 
 
 class Api:
-    """An API server: what it lists, and what its watches tell, is the test's to say.
+    """Simulated API server with the lists and watch events of the test.
 
-    A pod's event is told to every watch from an earlier version, anything else to one watch.
+    Every watch from an earlier version gets a pod's event; other lines go to one watch.
     """
 
     def __init__(self) -> None:
@@ -169,8 +174,8 @@ async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
     )
 
 
-async def test_a_list_that_never_ends_is_an_error_that_says_so(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "_MOST_PAGES", 5)
+async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "_MAX_PAGES", 5)
     again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
     with pytest.raises(DiscoveryError, match=r"does not end after 5 responses of 100 pods; choose fewer by"):
@@ -195,8 +200,8 @@ async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
             await discovery(api_server=str(server.make_url("/"))).targets()
 
 
-async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "LARGEST_PAGE", 2**20)
+async def test_an_endless_list_response_is_cut_off(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "MAX_PAGE_BYTES", 2**20)
     large = {"metadata": {"resourceVersion": "10"}, "items": [pod("a" * 2**21)]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(large))
     with pytest.raises(DiscoveryError, match="larger than 1 MiB"):
@@ -204,14 +209,14 @@ async def test_an_answer_without_end_is_cut_off(api, discovery, monkeypatch):
 
 
 async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_discovery, "MOST_PODS", 3)
+    monkeypatch.setattr(pod_targets, "MAX_PODS", 3)
     api.pods = [pod(name) for name in "abcd"]
     with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
         await discovery().targets()
 
 
 async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_discovery, "MOST_TARGETS", 3)
+    monkeypatch.setattr(pod_targets, "MAX_TARGETS", 3)
     api.pods = [pod("a"), pod("b", port="1,2")]
     way = discovery()
     assert len(await way.targets()) == 3
@@ -230,7 +235,7 @@ async def test_a_pod_that_is_no_target_is_not_kept(api, discovery):
     assert list(way._pods._targets) == [("inference", "a")]
 
 
-async def test_of_a_pod_only_what_is_read_is_kept_however_large_the_rest_is(api, discovery):
+async def test_only_the_wanted_parts_of_a_pod_are_kept(api, discovery):
     large = pod("a", port="9000", other="x" * 200_000)
     large["metadata"]["managedFields"] = [{"f:x": {}}] * 20_000
     large["spec"] = {"containers": [{"args": ["x" * 50_000, "--spec-method=mtp"]}], "volumes": [[]] * 20_000}
@@ -254,13 +259,13 @@ async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadab
 
 
 async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
-    monkeypatch.setattr(pod_discovery, "_MOST_WARNINGS", 2)
+    monkeypatch.setattr(pod_targets, "_MAX_WARNINGS", 2)
     api.pods = [pod(name, port="none!") for name in "abcd"]
     assert await discovery().targets() == []
     assert len(log) == 2
 
 
-async def test_a_packed_response_is_not_unpacked(api, discovery):
+async def test_a_compressed_response_is_not_decompressed(api, discovery):
     packed = gzip.compress(json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode())
     api.page = lambda *_: web.Response(body=packed, headers={"Content-Encoding": "gzip"})
     with pytest.raises(DiscoveryError, match="is not JSON"):
@@ -271,7 +276,7 @@ async def test_a_packed_response_is_not_unpacked(api, discovery):
 async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(
     api, discovery, monkeypatch, log
 ):
-    monkeypatch.setattr(pod_discovery, "_MOST_WARNINGS", 3)
+    monkeypatch.setattr(pod_targets, "_MAX_WARNINGS", 3)
     looks = discovery()
     for number in range(20):
         api.pods = [pod("a", port="none!" if number % 2 else "8000")]
@@ -301,7 +306,7 @@ async def test_all_namespaces_are_one_list(api, discovery):
     assert [request["path"] for request in api.requests] == ["/api/v1/pods"]
 
 
-async def test_a_watch_goes_on_from_the_list_and_from_what_it_told_last(api, discovery):
+async def test_a_watch_continues_from_the_version_of_the_list_or_of_the_last_event(api, discovery):
     way = discovery()
     assert names(await way.targets()) == ["inference/a"]
     api.tell(("ADDED", pod("b")))
@@ -317,7 +322,7 @@ async def test_a_watch_goes_on_from_the_list_and_from_what_it_told_last(api, dis
     assert way.refresh == 1.0
 
 
-async def test_a_change_that_changes_no_target_is_not_told(api, discovery):
+async def test_an_event_that_changes_no_target_is_not_reported(api, discovery):
     way = discovery()
     await way.targets()
     look = asyncio.ensure_future(way.targets())
@@ -349,7 +354,7 @@ async def test_an_event_may_come_in_pieces(api, discovery):
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as the status"])
-async def test_what_is_too_old_is_listed_again(api, discovery, until, how):
+async def test_an_expired_version_leads_to_a_new_list(api, discovery, until, how):
     way = discovery()
     await way.targets()
     look = asyncio.ensure_future(way.targets())
@@ -370,7 +375,7 @@ async def test_what_is_too_old_is_listed_again(api, discovery, until, how):
     assert way._version == "501"
 
 
-async def test_an_api_that_calls_every_version_too_old_is_not_asked_without_pause(api, discovery):
+async def test_versions_that_always_expire_lead_to_pauses(api, discovery):
     way = discovery()
     await way.targets()
     api.tell(*[("ERROR", GONE)] * 3)
@@ -381,7 +386,7 @@ async def test_an_api_that_calls_every_version_too_old_is_not_asked_without_paus
     assert way.refresh > 0
 
 
-async def test_versions_that_become_too_old_now_and_then_are_no_failure(api, discovery, until):
+async def test_occasionally_expired_versions_are_no_failure(api, discovery, until):
     way = discovery()
     await way.targets()
     for name in "bcdef":
@@ -433,7 +438,7 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     assert len(api.lists) == 1
 
 
-async def test_after_a_fault_of_our_own_there_is_a_pause_too(api, discovery, monkeypatch):
+async def test_after_an_internal_error_there_is_a_pause_too(api, discovery, monkeypatch):
     monkeypatch.setattr(pods_api.PodsApi, "listed", lambda *_: {}["nothing"])
     way = discovery()
     with pytest.raises(KeyError):
@@ -459,7 +464,9 @@ def test_pauses_are_spread(discovery, api):
         ("", "list", r"to list pods in all namespaces is not allowed; bind a ClusterRole with"),
     ],
 )
-async def test_a_missing_permission_is_said_as_a_role_has_it(api, discovery, namespace, verb, message):
+async def test_the_error_of_a_missing_permission_has_the_required_role(
+    api, discovery, namespace, verb, message
+):
     way = discovery(namespace)
     if verb == "watch":
         await way.targets()
@@ -470,7 +477,7 @@ async def test_a_missing_permission_is_said_as_a_role_has_it(api, discovery, nam
     assert "system:serviceaccount:x:y" in str(caught.value)
 
 
-async def test_a_token_that_is_not_accepted_is_said(api, discovery):
+async def test_a_rejected_token_is_reported(api, discovery):
     api.refusal = 401, "Unauthorized"
     with pytest.raises(DiscoveryError, match="does not accept the token"):
         await discovery().targets()
@@ -501,19 +508,19 @@ async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_pat
         (b'{"items": [{"metadata": {}}]}', "something else than pods"),
     ],
 )
-async def test_what_is_no_list_of_pods_is_refused(api, discovery, answer, message):
+async def test_a_response_that_is_no_list_of_pods_is_rejected(api, discovery, answer, message):
     api.page = lambda *_: web.Response(body=answer)
     with pytest.raises(DiscoveryError, match=message):
         await discovery().targets()
 
 
-async def test_an_api_that_is_not_there_is_told(discovery, unused_tcp_port):
+async def test_an_unreachable_api_is_reported(discovery, unused_tcp_port):
     way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
     with pytest.raises(DiscoveryError, match=r"^the API server cannot be reached: Connection refused$"):
         await way.targets()
 
 
-async def test_a_certificate_that_cannot_be_trusted_is_told(api, discovery, tmp_path):
+async def test_an_untrusted_certificate_is_reported(api, discovery, tmp_path):
     authority, other = trustme.CA(), trustme.CA()
     other.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -537,9 +544,7 @@ async def test_a_certificate_that_cannot_be_trusted_is_told(api, discovery, tmp_
         await server.close()
 
 
-async def test_a_pod_that_cannot_be_a_target_is_told_of_once_and_again_when_it_is_another(
-    api, discovery, log
-):
+async def test_an_unusable_pod_is_logged_once_and_again_with_another_reason(api, discovery, log):
     api.pods = [pod("a", port="none!")]
     way = discovery()
     assert await way.targets() == []
@@ -569,7 +574,7 @@ async def test_the_server_s_certificate_may_bear_another_name(api, discovery, tm
         await server.close()
 
 
-async def test_a_token_is_not_carried_to_where_the_api_points(api, discovery, tmp_path):
+async def test_a_token_is_not_sent_to_the_host_of_a_redirect(api, discovery, tmp_path):
     (tmp_path / "token").write_text("secret")
 
     async def elsewhere(request):
@@ -592,15 +597,15 @@ async def test_a_token_is_not_carried_to_where_the_api_points(api, discovery, tm
     assert [request["path"] for request in api.requests] == ["/api/v1/namespaces/inference/pods"]
 
 
-async def test_a_proxy_of_the_environment_is_not_asked(api, discovery, monkeypatch, unused_tcp_port):
+async def test_a_proxy_of_the_environment_is_ignored(api, discovery, monkeypatch, unused_tcp_port):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert names(await discovery().targets()) == ["inference/a"]
 
 
-async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, monkeypatch):
-    """Here a watch should have ended 50 ms after it began, so each looks as if it had been far too short."""
+async def test_a_silently_lost_connection_is_detected(api, discovery, monkeypatch):
+    """The read timeout is 50 ms here, so every watch counts as too short."""
     monkeypatch.setattr(pods_api, "_GRACE", 0.05 - 150)
     way = discovery()
     await way.targets()
@@ -609,15 +614,15 @@ async def test_a_connection_that_died_without_a_word_is_noticed(api, discovery, 
     assert len(api.watches) > 1
 
 
-def test_what_expired_is_known_by_its_reason_too():
+def test_an_expired_version_is_detected_by_the_reason_too():
     status = {"kind": "Status", "reason": "Expired", "message": "too old"}
-    assert isinstance(api_objects.refused(status), api_objects.ExpiredError)
-    assert isinstance(api_objects.refused({"code": 410}), api_objects.ExpiredError)
-    assert not isinstance(api_objects.refused({"code": 500, "reason": "x"}), api_objects.ExpiredError)
+    assert isinstance(api_objects.watch_error(status), api_objects.ExpiredError)
+    assert isinstance(api_objects.watch_error({"code": 410}), api_objects.ExpiredError)
+    assert not isinstance(api_objects.watch_error({"code": 500, "reason": "x"}), api_objects.ExpiredError)
 
 
-async def test_a_line_without_an_end_is_given_up(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "LONGEST_LINE", 1000)
+async def test_an_endless_line_is_rejected(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods_api, "MAX_LINE_BYTES", 1000)
     way = discovery()
     await way.targets()
     api.tell(b"x" * 2000)
@@ -630,54 +635,52 @@ class TestInACluster:
     def account_fixture(self, api, tmp_path, monkeypatch):
         (tmp_path / "token").write_text("rotating")
         (tmp_path / "namespace").write_text("mine\n")
-        monkeypatch.setattr(pods_api, "SERVICE_ACCOUNT", tmp_path)
+        monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", tmp_path)
         return tmp_path
 
     def test_the_api_is_asked_as_the_service_account(self, account):
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-        access = pods_api.Access.of(KubernetesDiscovery(), environ)
+        access = api_access.Access.of(KubernetesDiscovery(), environ)
         assert access.url == "https://10.0.0.1:443"
         assert access.http.authorization.credentials_file == account / "token"
         assert access.http.tls_config.ca_file == account / "ca.crt"
 
     def test_an_api_of_ipv6_is_asked_in_brackets(self):
         environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-        assert pods_api.Access.of(KubernetesDiscovery(), environ).url == "https://[fd00::1]:443"
+        assert api_access.Access.of(KubernetesDiscovery(), environ).url == "https://[fd00::1]:443"
 
-    async def test_the_own_namespace_is_looked_in(self, account, discovery, api):
+    async def test_the_pods_own_namespace_is_listed(self, account, discovery, api):
         await discovery(None).targets()
         assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
 
     @pytest.mark.parametrize("port", ["", "0", "443/evil.example", "443@evil.example", "65536"])
-    def test_an_address_that_is_no_host_and_port_gets_no_token(self, port):
+    def test_an_invalid_address_of_the_api_gets_no_token(self, port):
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": port}
         with pytest.raises(ApiError, match="configure `api_server`") as caught:
-            pods_api.Access.of(KubernetesDiscovery(), environ)
+            api_access.Access.of(KubernetesDiscovery(), environ)
         assert "evil" not in str(caught.value)
 
     @pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
-    async def test_a_text_that_is_no_namespace_is_not_asked_for(self, account, discovery, api, text):
+    async def test_an_invalid_namespace_is_rejected(self, account, discovery, api, text):
         (account / "namespace").write_text(text)
         with pytest.raises(DiscoveryError, match="names no namespace"):
             await discovery(None).targets()
         assert api.requests == []
 
-    async def test_outside_of_one_it_is_said_what_to_configure(self, discovery, monkeypatch):
+    async def test_outside_of_a_pod_the_error_names_the_setting(self, discovery, monkeypatch):
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         with pytest.raises(DiscoveryError, match="configure `api_server`"):
             await discovery(api_server=None).targets()
 
-    async def test_without_a_service_account_it_is_said_what_to_configure(
+    async def test_without_a_service_account_the_error_names_the_setting(
         self, discovery, monkeypatch, tmp_path
     ):
-        monkeypatch.setattr(pods_api, "SERVICE_ACCOUNT", tmp_path / "none")
+        monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", tmp_path / "none")
         with pytest.raises(DiscoveryError, match="configure `namespaces`"):
             await discovery(None).targets()
 
 
-async def test_together_with_the_other_ways_failures_are_told_once_and_pauses_are_kept(
-    api, clock, until, log
-):
+async def test_with_other_discoveries_failures_are_logged_once_and_pauses_are_kept(api, clock, until, log):
     settings = KubernetesDiscovery(api_server=api.url, namespaces=("inference",))
     told: list[list[str]] = []
     config = Config(discovery=Discovery(kubernetes=(settings,)))
@@ -707,7 +710,7 @@ async def test_together_with_the_other_ways_failures_are_told_once_and_pauses_ar
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_ways_that_differ_are_told_apart_by_their_keys_and_a_label_makes_no_other_way(discovery):
+def test_different_discoveries_have_different_keys_and_labels_do_not_count(discovery):
     keys = [
         discovery(*namespace, **settings).key
         for namespace, settings in [

@@ -1,4 +1,4 @@
-"""How a broken or hostile server answers: bytes, and ways of sending them."""
+"""Answers of broken and hostile servers: bytes, and ways of sending them."""
 
 from __future__ import annotations
 

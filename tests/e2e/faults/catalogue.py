@@ -1,6 +1,6 @@
 """ONE table of what a broken or hostile server may do, and of what the exporter then says of it.
 
-docs/reliability.md has this table for people; a test holds one against the other.
+docs/reliability.md has this table; a test compares both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Fault:
 
     does: str
     respond: Respond | None
-    """None: nobody listens."""
+    """None: a port without a listener."""
     outcome: frozenset[str]
     """The reasons of the failed polls, or ``read``: nothing is wrong for us, or nothing that a page shows."""
     says: str = ""
@@ -60,7 +60,7 @@ def _connections() -> dict[str, Fault]:
     whole = answer(page())
     half_head, half_body = whole[:40], whole[:-80]
     return {
-        "refuses": _fault("nobody listens", None, "refused", "onnect"),
+        "refuses": _fault("a port without a listener", None, "refused", "onnect"),
         "hangs-up": _fault("closes the connection at once", says_and_closes(b""), "refused", "without an answer"),
         "hangs-first": _fault("accepts and says nothing", says_and_hangs(b""), "timeout", "no whole answer"),
         "hangs-in-head": _fault("hangs in its headers", says_and_hangs(half_head), "timeout", "no whole answer"),
@@ -101,7 +101,7 @@ def _http() -> dict[str, Fault]:
 
 
 def _sizes() -> dict[str, Fault]:
-    line = b"# a comment that nobody reads, of some fifty bytes\n"
+    line = b"# a comment without any meaning, of about 50 bytes\n"
     bomb = gzip([bytes(MB)] * 200)
     many = b"".join(b'vllm:x_total{n="%d"} 1\n' % n for n in range(10**6))
     return {
@@ -110,7 +110,7 @@ def _sizes() -> dict[str, Fault]:
         "says-a-gigabyte": _fault("tells a length of 1 GB", says_and_hangs(head("Content-Length: 1000000000", TEXT)), "too_large", "bytes"),
         "gzip-bomb": _fault("200 MB packed into 200 kB", says(answer(bomb, "Content-Encoding: gzip", TEXT)), "too_large", "bytes"),
         "gzip-broken": _fault("gzip that is none", says(answer(b"not gzip", "Content-Encoding: gzip", TEXT)), "malformed", ""),
-        "brotli": _fault("an encoding that nobody asked for", says(answer(b"??", "Content-Encoding: br", TEXT)), "malformed", ""),
+        "brotli": _fault("an encoding that was not requested", says(answer(b"??", "Content-Encoding: br", TEXT)), "malformed", ""),
         "long-line": _fault("a line of 10 MB", says(answer(page("vllm:x" + "x" * 10 * MB + " 1"))), "too_large", "bytes"),
         "line": _fault("a line of 3 MB", says(answer(page("vllm:x" + "x" * 3 * MB + " 1"))), SLOWLY_READ),
         "comment": _fault("a comment of 3 MB", says(answer(page("# HELP x " + "x" * 3 * MB))), SLOWLY_READ),
@@ -125,7 +125,7 @@ def _sizes() -> dict[str, Fault]:
 
 
 def _labelled(labels: int, value: int = 1) -> str:
-    """Return a line of a counter that is read, with so many labels."""
+    """Return a line of a counter that is read, with N labels."""
     text = ",".join(f'l{n}="{value}"' for n in range(labels))
     return f"vllm:num_preemptions_total{{{text}}} 1"
 

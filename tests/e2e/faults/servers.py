@@ -17,23 +17,26 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Servers:
-    """Where each of them is, and when the good one was asked."""
+    """Ports of all servers, requests to each, and times of the requests to the good one."""
 
     ports: dict[str, int] = field(default_factory=dict)
     good: int = 0
     asked: list[float] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
+    stalled: float = 0.0
+    """Seconds by which the servers' own event loop was late at worst."""
 
 
 @contextlib.contextmanager
 def serving(faults: Mapping[str, Respond | None]) -> Iterator[Servers]:
-    """Serve the faults from a thread; None is a port where nobody listens."""
+    """Serve the faults from a thread; None is a port without a listener."""
     servers, ready, loop = Servers(), threading.Event(), asyncio.new_event_loop()
 
     def run() -> None:
         loop.set_exception_handler(lambda *_: None)  # connections end in every way there is
         listening = loop.run_until_complete(_listen(faults, servers))
         loop.call_soon(ready.set)
+        _beat(loop, servers, loop.time())
         loop.run_forever()
         loop.run_until_complete(_end(listening))
         loop.close()
@@ -46,6 +49,12 @@ def serving(faults: Mapping[str, Respond | None]) -> Iterator[Servers]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+
+
+def _beat(loop: asyncio.AbstractEventLoop, servers: Servers, due: float) -> None:
+    """Measure how late the event loop is, ten times a second."""
+    servers.stalled = max(servers.stalled, loop.time() - due)
+    loop.call_later(0.1, _beat, loop, servers, loop.time() + 0.1)
 
 
 async def _end(listening: list[asyncio.Server]) -> None:

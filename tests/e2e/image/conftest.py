@@ -78,7 +78,7 @@ def _use_own_storage(patch):
 
 
 def _base():
-    """Return the name of the stand-in, made anew where its making or the interpreter has changed."""
+    """Return the name of the stand-in; build it if its recipe or the interpreter has changed."""
     recipe = hashlib.sha256(MAKE_BASE.read_bytes() + sys.version.encode()).hexdigest()[:12]
     name = f"localhost/python-stand-in:{recipe}"
     if _call("buildah", "inspect", "--type", "image", name).returncode:
@@ -87,7 +87,7 @@ def _base():
 
 
 def _trust_of_this_machine():
-    """Where packages come through a proxy with certificates of its own, lend those to the build; none stays in it."""
+    """Lend this machine's certificates of a package proxy to the build; none stays in the image."""
     answer = _call(sys.executable, "-m", "pip", "config", "get", "global.cert")
     certificates = os.environ.get("PIP_CERT") or answer.stdout.strip()
     if not certificates:
@@ -114,7 +114,7 @@ def _run(*command):
 
 @pytest.fixture(scope="session")
 def inspected(image):
-    """What the image says of itself."""
+    """Return the image's metadata."""
     return json.loads(_run("podman", "image", "inspect", image))[0]
 
 
@@ -164,14 +164,14 @@ class Container:
         return _run("podman", "diff", self.name).split("\n")
 
     def stop(self):
-        """Ask it to end; return its exit status and the seconds that it took, or fail after 10."""
+        """Send SIGTERM; return the exit status and the seconds until the end."""
         begin = time.monotonic()
         self.signal(signal.SIGTERM)
         return self.wait(), time.monotonic() - begin
 
     def wait(self):
-        """Return the exit status once it has ended, or fail after 10 seconds."""
-        return int(_run("timeout", "10", "podman", "wait", "--interval", "50ms", self.name))
+        """Return the exit status at its end; fail after five minutes."""
+        return int(_run("timeout", "300", "podman", "wait", "--interval", "50ms", self.name))
 
     def signal(self, number):
         _run("podman", "kill", "--signal", number.name, self.name)

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"NOT TESTED: {MISSING} is needed"))
 
 
-def eventually(check, within=30.0):
+def eventually(check, within=300.0):
     """Return the first true result, asked several times a second."""
     deadline = time.monotonic() + within
     while not (result := check()):
@@ -64,7 +64,7 @@ def kubeconfig(tmp_path_factory):
 
 
 class Cluster:
-    """What kubectl does there."""
+    """kubectl in that cluster."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig = kubeconfig
@@ -90,7 +90,7 @@ class Cluster:
     def everything(self, namespace):
         """Return the names of all objects in a namespace, and of those of the whole cluster that bear its name.
 
-        What belongs to another object, or is made and removed for it, comes and goes by itself.
+        Objects with an owner are omitted: the cluster creates and removes them.
         """
         found = set()
         columns = "custom-columns=:.kind,:.metadata.name,:.metadata.ownerReferences[*].kind"
@@ -228,7 +228,7 @@ class Helm:
     def close(self):
         self.process.stdin.close()
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=300)
         self.process.stdout.close()
 
 

@@ -1,4 +1,4 @@
-"""The admission policy, in a real API server: who gets a sidecar, and what it is told."""
+"""The admission policy in a real API server: pods with a sidecar, and its arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pod(
     metadata |= {"generateName": "first-"} if generate else {"name": name}
     container = {"name": "vllm", "image": "vllm", "args": list(words)}
     # What the API server makes of it is all that counts: nothing runs it.
-    spec = {"schedulerName": "nobody", "automountServiceAccountToken": False, **spec}
+    spec = {"schedulerName": "none", "automountServiceAccountToken": False, **spec}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -327,7 +327,7 @@ def test_by_default_a_mistake_lets_vllm_start_without_a_sidecar(cluster, broken,
 
 
 def test_odd_values_come_out_as_they_went_in(cluster, render, namespace):
-    """What a policy holds are expressions: quotes, backslashes and line breaks must survive that."""
+    """Quotes, backslashes and line breaks survive the policy's expressions."""
     home, odd = namespace(), "a\"b'c\\d\n$(X) ü {{ }}"
     rendered = render(
         {

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from helm.sync import CHART
+from helm.chart_files import CHART
 from spec_decode_exporter import __version__
 
 from .conftest import eventually
@@ -32,7 +32,7 @@ def there(cluster, namespace):
 
 def only(cluster, place, names):
     """Wait until these objects are there and no others: what is deleted may be collected later."""
-    eventually(lambda: cluster.everything(place) == names, within=120)
+    eventually(lambda: cluster.everything(place) == names)
 
 
 INJECTION = {**SIDECAR, "sidecar": {"injection": {"enabled": True, "failurePolicy": "Fail"}}}
@@ -107,7 +107,7 @@ def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
     place, name = namespace(), "one-spec-decode-exporter-test"
     helm("install", "one", chart=str(CHART), namespace=place, values={})
     with ThreadPoolExecutor(1) as background:
-        told = background.submit(helm, "test", "one", namespace=place, timeout="60s")
+        told = background.submit(helm, "test", "one", namespace=place, timeout="300s")
         eventually(lambda: name in cluster.get("pod", place))
         done = '{"status": {"phase": "Succeeded"}}'
         words = ("--subresource=status", "--type=merge", f"--patch={done}", f"--namespace={place}")

@@ -1,4 +1,4 @@
-"""Every page that was recorded of a real server can be reported on, whatever it lacks."""
+"""Reports on every recorded page of a real server."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.exit_status import Status, exit_status
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
-from spec_decode_exporter.reports.observe.session import observed_config, watch
+from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
+from spec_decode_exporter.reports.observe.session import watch
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from tests.conftest import settle
 
 PAGES = sorted(
@@ -23,21 +23,21 @@ PAGES = sorted(
 
 
 class Recording:
-    """A server that answers with the same page again and again."""
+    """Server that always returns the same page."""
 
     def __init__(self, page):
         self._page = page
         self.spent = 0.0
 
     async def get(self, url, *, max_body=None):
-        return Answer(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
+        return HttpResponse(self._page if "/metrics" in url else b"{}", "text/plain", 0.001)
 
     async def close(self):
         """Close nothing."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-async def test_a_recorded_page_that_stands_still_is_reported_and_not_evaluated(page, clock, monkeypatch):
+async def test_a_constant_page_is_reported_and_not_evaluated(page, clock, monkeypatch):
     monkeypatch.setattr(
         "spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: Recording(page.read_bytes())
     )
@@ -49,5 +49,5 @@ async def test_a_recorded_page_that_stands_still_is_reported_and_not_evaluated(p
     found = report(view)
     for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
         assert "nan" not in written.lower().replace("nano", "").split()
-    assert exit_status(view) is Status.INSUFFICIENT
-    assert all(engine.sections[0].title == "What is missing" for engine in found.engines)
+    assert observation_status(view) is ExitStatus.UNKNOWN
+    assert all(engine.sections[0].title == "Missing data" for engine in found.engines)

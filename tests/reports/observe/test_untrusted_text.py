@@ -1,4 +1,4 @@
-"""Whatever servers call themselves and their models, a report is made, and acts on no terminal."""
+"""Untrusted names: every report is written, and does not control the terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.reports.escape import cells
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.conftest import FakeClock
@@ -38,7 +37,7 @@ NAMES = st.text(min_size=1, max_size=120) | st.sampled_from(
 
 @pytest.fixture(scope="module")
 def seen():
-    """What was seen of two servers, one of which could not be reached."""
+    """Return an observation of two servers; one was unreachable."""
     with pytest.MonkeyPatch.context() as patch:
         network = Network()
         patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
@@ -46,7 +45,7 @@ def seen():
 
 
 def named(view, names):
-    """The same with other names."""
+    """Return the observation with other names."""
     target, model, engine, method, error = names
     engines = tuple(
         each.model_copy(
@@ -81,10 +80,10 @@ sometimes = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slo
     names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES),
     width=st.integers(40, 140),
     glyphs=st.sampled_from([ASCII, UNICODE]),
-    colour=st.booleans(),
+    color=st.booleans(),
 )
-def test_no_name_acts_on_a_terminal_or_leaves_its_lines(seen, names, width, glyphs, colour):
-    text = COLOURS.sub("", text_report(report(named(seen, names)), Paint(glyphs, colour, width)))
+def test_no_name_controls_a_terminal_or_breaks_its_lines(seen, names, width, glyphs, color):
+    text = COLOURS.sub("", text_report(report(named(seen, names)), Paint(glyphs, color, width)))
     assert not has_controls(text)
     assert max(map(cells, text.splitlines())) <= width
     assert text.endswith("\n")
@@ -106,7 +105,7 @@ def test_no_name_is_markup(seen, names):
 
 @sometimes
 @given(names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
-def test_json_holds_only_characters_that_every_terminal_takes(seen, names):
+def test_json_is_printable_ascii(seen, names):
     text = json_report(named(seen, names))
     assert text.isascii()
     assert not has_controls(text)

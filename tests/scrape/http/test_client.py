@@ -1,4 +1,4 @@
-"""The client against a real server on loopback that does whatever a server may do."""
+"""Client with a real, possibly faulty server on loopback."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from spec_decode_exporter import __version__
 from spec_decode_exporter.config.schema import Authorization, HeaderValues, HttpSettings, TlsConfig
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED
-from spec_decode_exporter.scrape.http.response import AnswerParser
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER
+from spec_decode_exporter.scrape.http.response import ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from tests.conftest import until
 
@@ -43,7 +43,7 @@ def unsized(body: bytes, *headers: str) -> bytes:
 
 
 def closing(data: bytes):
-    """Answer with `data` and close the connection."""
+    """Respond with `data` and close the connection."""
 
     async def respond(reader, writer):
         writer.write(data)
@@ -53,7 +53,7 @@ def closing(data: bytes):
 
 
 def then_hang(data: bytes):
-    """Answer with `data` and then with nothing more."""
+    """Respond with `data`, then hang."""
 
     async def respond(reader, writer):
         writer.write(data)
@@ -63,7 +63,7 @@ def then_hang(data: bytes):
 
 
 def reset_after(data: bytes):
-    """Answer with `data` and break the connection."""
+    """Respond with `data` and break the connection."""
 
     async def respond(reader, writer):
         writer.write(data)
@@ -78,7 +78,7 @@ def reset_after(data: bytes):
 
 
 def flood(head: bytes, piece: bytes):
-    """Answer with `head`, then with `piece` without end."""
+    """Respond with `head`, then with `piece` endlessly."""
 
     async def respond(reader, writer):
         writer.write(head)
@@ -109,7 +109,7 @@ async def test_a_page_comes_whole_with_its_type_and_duration(client, fault_serve
     assert 0 < got.seconds < 5
 
 
-async def test_the_time_in_which_our_own_event_loop_worked_is_told_apart(client, fault_server):
+async def test_the_event_loops_own_work_is_measured_separately(client, fault_server):
     def work():
         end = time.thread_time() + 0.02
         while time.thread_time() < end:
@@ -128,7 +128,7 @@ async def test_a_content_type_is_left_to_the_caller(client, fault_server):
     assert (await client.get(server.url())).content_type == "text/html"
 
 
-async def test_the_request_asks_for_plain_text_and_says_who_asks(client, fault_server):
+async def test_the_request_has_accept_and_user_agent_headers(client, fault_server):
     server = await fault_server(answer())
     await client.get(server.url("/metrics/?name[]=vllm:a_total&name[]=b"))
     line, *headers = server.requests[0].decode().split("\r\n")
@@ -138,7 +138,7 @@ async def test_the_request_asks_for_plain_text_and_says_who_asks(client, fault_s
     assert "Accept-Encoding: identity" in headers
     accept = next(header for header in headers if header.startswith("Accept: "))
     assert accept.startswith("Accept: text/plain;version=0.0.4")
-    # prometheus_client answers whoever mentions it in OpenMetrics, and renames vLLM's series there.
+    # prometheus_client would respond in OpenMetrics, and rename vLLM's series there.
     assert "openmetrics" not in accept
 
 
@@ -179,7 +179,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(client, fault
     assert server.connections == 2
 
 
-async def test_a_request_that_met_a_closing_connection_is_sent_again(client, fault_server):
+async def test_a_request_on_a_closing_connection_is_sent_again(client, fault_server):
     async def answer_first_request_only(reader, writer):
         if len(server.requests) == 2:
             writer.close()
@@ -204,7 +204,7 @@ async def test_a_request_is_sent_again_only_once(client, fault_server):
     assert len(server.requests) == 3
 
 
-async def test_a_request_is_not_sent_again_once_an_answer_has_begun(client, fault_server):
+async def test_a_request_is_not_sent_again_after_the_first_byte_of_a_response(client, fault_server):
     async def cut_second_answer(reader, writer):
         writer.write(answer() if len(server.requests) == 1 else answer()[:30])
         if len(server.requests) == 2:
@@ -234,7 +234,7 @@ async def test_a_connection_is_not_used_again_after(client, fault_server, data):
     assert server.connections == 2
 
 
-async def test_what_arrives_unasked_between_polls_ends_the_connection(client, fault_server, until):
+async def test_unrequested_data_between_polls_closes_the_connection(client, fault_server, until):
     server = await fault_server(answer())
     await client.get(server.url())
     next(iter(server.open)).write(answer(b"stale", status="408 Request Timeout"))
@@ -253,7 +253,7 @@ async def test_what_arrives_unasked_between_polls_ends_the_connection(client, fa
     ],
     ids=["chunked", "after an interim answer", "gzip", "deflate", "identity"],
 )
-async def test_a_body_is_understood(client, fault_server, data):
+async def test_supported_encodings_of_a_body_are_decoded(client, fault_server, data):
     server = await fault_server(data)
     assert [(await client.get(server.url())).body for _ in range(2)] == [b"abcde", b"abcde"]
     assert server.connections == 1
@@ -289,7 +289,7 @@ async def test_a_body_may_end_with_the_connection(client, fault_server):
         "bad chunk size", "ssh", "html", "binary", "bad status",
     ],
 )  # fmt: skip
-async def test_an_answer_is_malformed(client, fault_server, data):
+async def test_a_malformed_response_is_rejected(client, fault_server, data):
     server = await fault_server(closing(data))
     assert (await failure(client, server.url())).reason == "malformed"
 
@@ -297,7 +297,7 @@ async def test_an_answer_is_malformed(client, fault_server, data):
 @pytest.mark.parametrize(
     "status", ["204 No Content", "206 Partial Content", "404 Not Found", "503 Busy", "999 Odd"]
 )
-async def test_any_status_but_200_is_an_error_that_tells_its_number(client, fault_server, status):
+async def test_any_status_but_200_is_an_error_with_its_number(client, fault_server, status):
     # It hangs after its head: the body of an error is not waited for.
     server = await fault_server(
         then_hang(answer(b"", status=status, length=10**9).partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
@@ -323,7 +323,9 @@ async def test_an_upgrade_is_a_status(client, fault_server):
         ("http://\xfftoken=secret/", "status 302 Found"),
     ],
 )
-async def test_a_redirect_is_not_followed_and_only_its_host_is_told(client, fault_server, location, shown):
+async def test_a_redirect_is_not_followed_and_only_its_host_is_reported(
+    client, fault_server, location, shown
+):
     data = answer(b"", status="302 Found").replace(
         b"\r\n\r\n", b"\r\nLocation: " + location.encode("latin-1") + b"\r\n\r\n"
     )
@@ -336,7 +338,7 @@ async def test_a_redirect_is_not_followed_and_only_its_host_is_told(client, faul
     assert len(server.requests) == 1
 
 
-async def test_a_body_that_says_it_is_too_large_is_refused_at_once(client, fault_server):
+async def test_a_body_with_a_too_large_content_length_is_rejected_immediately(client, fault_server):
     server = await fault_server(then_hang(answer(b"", length=MAX_BODY + 1)))
     error = await failure(client, server.url())
     assert error.reason == "too_large"
@@ -366,7 +368,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_at_once(client, fault
         "chunk extension",
     ],
 )
-async def test_an_endless_answer_is_cut_off(client, fault_server, respond):
+async def test_an_endless_response_is_cut_off(client, fault_server, respond):
     server = await fault_server(respond)
     assert (await failure(client, server.url())).reason == "too_large"
 
@@ -379,14 +381,14 @@ async def test_an_endless_answer_is_cut_off(client, fault_server, respond):
     ],
     ids=["too large", "broken off"],
 )
-async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, monkeypatch, respond):
+async def test_the_body_of_a_failed_response_is_released(client, fault_server, monkeypatch, respond):
     answers = []
 
     def kept(max_body):
-        answers.append(AnswerParser(max_body))
+        answers.append(ResponseParser(max_body))
         return answers[-1]
 
-    monkeypatch.setattr("spec_decode_exporter.scrape.http.client.AnswerParser", kept)
+    monkeypatch.setattr("spec_decode_exporter.scrape.http.client.ResponseParser", kept)
     server = await fault_server(respond)
     await failure(client, server.url())
     (one,) = answers
@@ -394,7 +396,7 @@ async def test_nothing_is_held_of_an_answer_that_failed(client, fault_server, mo
     assert not one._body._content
 
 
-async def test_one_page_may_have_a_lower_limit_and_no_higher_one(client, fault_server):
+async def test_max_body_can_lower_the_limit_of_a_page_and_not_raise_it(client, fault_server):
     server = await fault_server(answer(bytes(1000)))
     with pytest.raises(PollError) as caught:
         await client.get(server.url(), max_body=999)
@@ -405,7 +407,7 @@ async def test_one_page_may_have_a_lower_limit_and_no_higher_one(client, fault_s
         await client.get(large.url(), max_body=2 * MAX_BODY)
 
 
-async def test_what_answers_cost_is_added_up_also_of_those_that_fail(client, fault_server, monkeypatch):
+async def test_processor_time_of_responses_adds_up_including_failed_ones(client, fault_server, monkeypatch):
     moments = iter(range(1000))
     monkeypatch.setattr("spec_decode_exporter.scrape.http.response.thread_time", lambda: float(next(moments)))
     server = await fault_server(answer())
@@ -421,7 +423,7 @@ async def test_a_gzip_bomb_in_one_piece_is_not_unpacked(client, fault_server):
     assert (await failure(client, server.url())).reason == "too_large"
 
 
-async def test_a_body_of_exactly_the_limit_is_taken(client, fault_server):
+async def test_a_body_of_exactly_the_limit_is_accepted(client, fault_server):
     full = bytes(MAX_BODY)
     for data in (answer(full), answer(gzip.compress(full), "Content-Encoding: gzip")):
         server = await fault_server(data)
@@ -443,7 +445,7 @@ async def test_a_server_that_hangs_is_a_timeout(fault_server, data):
     assert "secret" not in str(error)
 
 
-async def test_the_timeout_is_for_the_whole_answer_not_for_each_byte(fault_server):
+async def test_the_timeout_is_for_the_whole_response_not_for_each_byte(fault_server):
     async def drip(reader, writer):
         for byte in answer():
             writer.write(bytes([byte]))
@@ -455,7 +457,7 @@ async def test_the_timeout_is_for_the_whole_answer_not_for_each_byte(fault_serve
 
 
 async def test_the_timeout_covers_the_connection():
-    # Nobody accepts, and the queue of those who wait is full: the connection neither comes nor fails.
+    # The backlog of the listening socket is full: connecting neither succeeds nor fails.
     with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
         silent.bind(("127.0.0.1", 0))
         silent.listen(0)
@@ -470,7 +472,7 @@ async def test_the_timeout_covers_the_look_up_of_the_name(monkeypatch):
     async def look_up(*_, **__):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
     client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
     assert (await failure(client, "http://vllm.example:8000/")).reason == "timeout"
 
@@ -501,7 +503,7 @@ async def test_a_cancelled_poll_leaves_nothing_behind(client, fault_server, unti
     await until(lambda: not server.open)
 
 
-async def test_nobody_listens(client):
+async def test_a_closed_port_is_refused(client):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -517,26 +519,26 @@ async def test_a_broken_connection_is_refused(client, fault_server, data):
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 64 + ".example", "a..b"])
-async def test_a_name_that_is_none_is_a_dns_error(client, host):
+async def test_an_invalid_name_is_a_dns_error(client, host):
     assert (await failure(client, f"http://{host}:8000/metrics")).reason == "dns"
 
 
-async def test_a_name_that_nobody_knows_is_said_without_the_number_of_the_error(client, monkeypatch):
+async def test_the_error_of_an_unknown_name_has_no_error_number(client, monkeypatch):
     def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    error = await failure(client, "http://nobody:8000/metrics")
-    assert (error.reason, str(error)) == ("dns", "nobody:8000: Name or service not known")
+    error = await failure(client, "http://unknown:8000/metrics")
+    assert (error.reason, str(error)) == ("dns", "unknown:8000: Name or service not known")
 
 
-async def test_the_next_address_of_a_name_is_tried_where_one_refuses(client, fault_server, monkeypatch):
+async def test_after_a_refused_connection_the_next_address_is_tried(client, fault_server, monkeypatch):
     server = await fault_server(answer())
 
     async def look_up(*_):
         return ["127.0.0.99", "127.0.0.1"]
 
-    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
     assert (await client.get(f"http://vllm.example:{server.port}/metrics")).body == PAGE
 
 
@@ -544,7 +546,7 @@ async def test_a_name_without_an_address_is_refused(client, monkeypatch):
     async def look_up(*_):
         return []
 
-    monkeypatch.setattr(CONFIGURED, "look_up", look_up)
+    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
     error = await failure(client, "http://vllm.example:1/metrics")
     assert (error.reason, str(error)) == ("refused", "vllm.example:1: the name has no address")
 
@@ -569,7 +571,7 @@ def tls_client(**settings) -> Client:
 
 @pytest.fixture
 async def raw_server():
-    """Start a server that knows nothing of HTTP or TLS: it says its piece at the first byte and waits for the end."""
+    """Start a server without HTTP or TLS: it sends its data at the first byte and waits for the end."""
     async with AsyncExitStack() as stack:
 
         async def start(piece: bytes) -> int:
@@ -590,7 +592,7 @@ async def raw_server():
         yield start
 
 
-async def test_https_with_an_authority_of_ones_own(fault_server, tls, certificates):
+async def test_https_with_a_private_authority(fault_server, tls, certificates):
     server = await fault_server(answer(), ssl=tls)
     client = tls_client(ca_file=certificates.authority)
     bodies = [(await client.get(server.url())).body for _ in range(2)]
@@ -647,7 +649,7 @@ async def test_a_secret_that_is_missing_is_reported_before_anything_is_sent(faul
     assert server.connections == 0
 
 
-async def test_closing_twice_and_closing_what_was_never_open_is_fine(client, fault_server):
+async def test_close_is_idempotent_also_without_a_connection(client, fault_server):
     await client.close()
     server = await fault_server(answer())
     await client.get(server.url())

@@ -15,7 +15,6 @@ from spec_decode_exporter.config.http_settings import (
     HttpSettings,
     TlsConfig,
 )
-from spec_decode_exporter.core import pem
 from spec_decode_exporter.scrape.http import credentials
 from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
 from spec_decode_exporter.scrape.poll_errors import PollError
@@ -29,7 +28,7 @@ def secret(tmp_path):
 
 
 def rotate(path: Path, content: str) -> None:
-    """Replace a file's content, at another time than before however coarse the disk's clock is."""
+    """Replace a file's content with another modification time, whatever the file system's resolution."""
     path.write_text(content)
     later = path.stat().st_mtime_ns + 1_000_000_000
     os.utime(path, ns=(later, later))
@@ -53,22 +52,22 @@ def test_a_rotated_token_is_picked_up(secret):
     assert headers(settings) == {"Authorization": "Bearer hunter3"}
 
 
-def test_a_file_that_keeps_changing_is_kept_in_memory_once(secret):
+def test_only_the_newest_version_of_a_file_is_cached(secret):
     settings = HttpSettings(authorization=Authorization(credentials_file=secret))
-    before = len(credentials._contents._kept)
+    before = len(credentials._contents._versions)
     for number in range(9):
         rotate(secret, f"hunter{number}")
         assert headers(settings) == {"Authorization": f"Bearer hunter{number}"}
-    assert len(credentials._contents._kept) == before + 1
+    assert len(credentials._contents._versions) == before + 1
 
 
-def test_of_many_files_the_oldest_makes_room():
+def test_the_cache_evicts_the_oldest_file():
     read = []
-    cache = credentials._Newest(lambda key: read.append(key) or key, 2)
+    cache = credentials._VersionCache(lambda key: read.append(key) or key, 2)
     for key in "abcac":
         assert cache.get(key, 1) == key
     assert read == ["a", "b", "c", "a"]
-    assert len(cache._kept) == 2
+    assert len(cache._versions) == 2
 
 
 def test_a_file_that_did_not_change_is_not_read_again(secret, monkeypatch):
@@ -84,7 +83,7 @@ def test_user_and_password_are_sent_as_basic(secret):
     assert (kind, base64.b64decode(encoded).decode()) == ("Basic", "jörg:hunter2")
 
 
-def test_a_user_may_stand_in_a_file_and_have_no_password(secret):
+def test_a_user_from_a_file_needs_no_password(secret):
     settings = HttpSettings(basic_auth=BasicAuth(username_file=secret))
     assert base64.b64decode(headers(settings)["Authorization"].split()[1]) == b"hunter2:"
 
@@ -97,7 +96,7 @@ def test_several_values_of_a_header_are_one_list(secret):
 @pytest.mark.parametrize(
     "content", ["hunter2\nX-Evil: 1", "hunter2\x00", "", "hunter2ü", "hunter2\r\n\r\nGET /"]
 )
-def test_what_a_header_cannot_hold_is_never_sent_nor_repeated(secret, content):
+def test_a_secret_that_is_no_header_value_is_never_sent_nor_repeated(secret, content):
     secret.write_text(content)
     for settings in (
         HttpSettings(authorization=Authorization(credentials_file=secret)),
@@ -109,7 +108,7 @@ def test_what_a_header_cannot_hold_is_never_sent_nor_repeated(secret, content):
         assert str(secret) in str(caught.value)
 
 
-def test_a_secret_file_that_is_gone_fails_the_poll_by_its_name(secret):
+def test_a_missing_secret_file_fails_the_poll_with_its_name(secret):
     settings = HttpSettings(basic_auth=BasicAuth(username="a", password_file=secret))
     headers(settings)
     secret.unlink()
@@ -149,7 +148,7 @@ def test_the_versions_are_those_that_are_set():
     assert context.maximum_version is ssl.TLSVersion.TLSv1_3
 
 
-def test_checks_are_left_out_only_when_asked():
+def test_checks_are_skipped_only_on_request():
     context = ssl_context(tls(insecure_skip_verify=True))
     assert not context.check_hostname
     assert context.verify_mode is ssl.CERT_NONE
@@ -165,12 +164,12 @@ def test_checks_are_left_out_only_when_asked():
     ids=["files", "texts", "both"],
 )
 def test_a_client_certificate_is_loaded_and_no_copy_stays(identity, certificates, tmp_path, monkeypatch):
-    monkeypatch.setattr(pem, "_IN_MEMORY", tmp_path)
+    monkeypatch.setattr(credentials, "_IN_MEMORY", tmp_path)
     assert ssl_context(tls(**identity(certificates.certificate, certificates.key)))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_certificate_with_the_key_of_another_is_refused(certificates):
+def test_a_certificate_with_the_key_of_another_is_rejected(certificates):
     with pytest.raises(
         PollError, match=r"tls_config: .*other\.key: not a valid certificate or key"
     ) as caught:
@@ -178,13 +177,13 @@ def test_a_certificate_with_the_key_of_another_is_refused(certificates):
     assert caught.value.reason == "tls"
 
 
-def test_a_text_that_is_no_key_is_refused_and_not_repeated(certificates):
+def test_an_invalid_key_is_rejected_and_not_repeated(certificates):
     with pytest.raises(PollError, match="its PEM text: not a valid") as caught:
         ssl_context(tls(cert=certificates.certificate.read_text(), key=SecretStr("hunter2")))
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_authority_that_is_none_is_refused(tmp_path):
+def test_an_invalid_authority_is_rejected(tmp_path):
     (tmp_path / "ca.pem").write_text("nothing")
     for trust in ({"ca_file": tmp_path / "ca.pem"}, {"ca": "nothing"}, {"ca": "ü"}):
         with pytest.raises(PollError) as caught:

@@ -1,4 +1,4 @@
-"""Where to connect to and what to ask for."""
+"""Origin and request target of a URL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_origin_is_written_with_its_port():
     ["ftp://secret/", "secret", "http:///secret", "http://[::secret", "http://h:secret/", "http://h:99999/secret",
      "http://se cret/", "http://se<cret/", "http://s\u00e9cret/", "http://se%2fcret/", "http://[secret]/"],
 )  # fmt: skip
-def test_what_is_no_url_of_a_page_is_refused_without_repeating_it(url):
+def test_an_invalid_url_is_rejected_without_repeating_it(url):
     with pytest.raises(PollError) as caught:
         split(url)
     assert "cret" not in str(caught.value)

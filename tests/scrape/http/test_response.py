@@ -1,4 +1,4 @@
-"""The parser of one HTTP answer: the same result however the bytes are cut, and never another error than its own."""
+"""Response parser: the result is independent of the pieces, and all errors are its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, LEAST_PIECES, PIECE, AnswerParser
+from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, MIN_PIECES, PIECE_BYTES, ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
@@ -25,14 +25,14 @@ WHOLE = [
 
 @st.composite
 def pieces(draw, data):
-    """Cut the data anywhere."""
+    """Cut the data at random positions."""
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
 @given(st.sampled_from(WHOLE).flatmap(pieces))
-def test_the_answer_is_the_same_however_it_arrives(parts):
-    parser = AnswerParser(len(PAGE))
+def test_the_result_does_not_depend_on_the_pieces(parts):
+    parser = ResponseParser(len(PAGE))
     for part in parts:
         assert not parser.complete or not part
         parser.feed(part)
@@ -42,8 +42,8 @@ def test_the_answer_is_the_same_however_it_arrives(parts):
 
 
 @given(st.sampled_from(WHOLE), st.data())
-def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(data, draw):
-    parser = AnswerParser(len(PAGE))
+def test_a_cut_off_response_is_never_complete(data, draw):
+    parser = ResponseParser(len(PAGE))
     parser.feed(data[: draw.draw(st.integers(1, len(data) - 1))])
     assert not parser.complete
     with pytest.raises(PollError, match="in the middle"):
@@ -51,10 +51,10 @@ def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(data, draw):
 
 
 @given(st.sampled_from(WHOLE), st.data())
-def test_an_answer_with_other_bytes_in_it_gives_a_poll_error_or_a_body(data, draw):
+def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     place = draw.draw(st.integers(0, len(data)))
     noise = draw.draw(st.binary(max_size=8))
-    parser = AnswerParser(len(PAGE))
+    parser = ResponseParser(len(PAGE))
     try:
         parser.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
         parser.end()
@@ -71,25 +71,25 @@ def test_any_bytes_give_a_poll_error(data):
 
 
 def take(data: bytes) -> None:
-    """Take these bytes and nothing more."""
-    parser = AnswerParser(1000)
+    """Parse only these bytes."""
+    parser = ResponseParser(1000)
     parser.feed(data)
     parser.end()
 
 
-def test_the_bytes_are_copied_since_their_place_is_used_again():
+def test_the_bytes_are_copied_since_the_buffer_is_reused():
     place = bytearray(WHOLE[0])
-    parser = AnswerParser(len(PAGE))
+    parser = ResponseParser(len(PAGE))
     parser.feed(memoryview(place))
     place[:] = bytes(len(place))
     assert parser.body() == PAGE
 
 
 @pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
-def test_the_head_may_have_so_many_bytes(more, fits):
+def test_a_head_larger_than_the_limit_is_rejected(more, fits):
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nX: \r\n\r\n"
     padding = b"x" * (FRAMING_LIMIT - len(head) + more)
-    parser = AnswerParser(100)
+    parser = ResponseParser(100)
     data = head.replace(b"X: ", b"X: " + padding)
     if fits:
         parser.feed(data + b"x" * 9)
@@ -102,31 +102,31 @@ def test_the_head_may_have_so_many_bytes(more, fits):
 
 
 def test_a_body_in_small_chunks_fits():
-    parser = AnswerParser(10_000)
+    parser = ResponseParser(10_000)
     parser.feed(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n"
     )
     assert parser.body() == b"x" * 10_000
 
 
-def test_a_refusal_is_told_apart_while_another_error_is_being_handled():
-    # Python gives every exception raised meanwhile the other one as its context.
+def test_a_rejection_is_distinguished_from_another_error_in_progress():
+    # Python sets the handled exception as context of the new one.
     try:
         raise ImportError  # noqa: TRY301
     except ImportError:
         with pytest.raises(StatusError, match="404"):
-            AnswerParser(100).feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            ResponseParser(100).feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
 
-def test_an_answer_in_ever_smaller_pieces_is_refused_while_packets_of_the_usual_size_are_not():
+def test_a_response_in_too_many_small_pieces_is_rejected_and_usual_packets_are_accepted():
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % 2**20
     whole = head + bytes(2**20)
-    usual = AnswerParser(2**20)
+    usual = ResponseParser(2**20)
     for start in range(0, len(whole), 1448):
         usual.feed(whole[start : start + 1448])
     assert usual.complete
-    crumbs = AnswerParser(2**20)
-    taken = LEAST_PIECES + 2**20 // PIECE
+    crumbs = ResponseParser(2**20)
+    taken = MIN_PIECES + 2**20 // PIECE_BYTES
     for start in range(taken):
         crumbs.feed(whole[start : start + 1])
     with pytest.raises(PollError, match="small pieces") as caught:
@@ -134,19 +134,19 @@ def test_an_answer_in_ever_smaller_pieces_is_refused_while_packets_of_the_usual_
     assert caught.value.reason == "too_large"
 
 
-def test_packed_bytes_that_unpack_to_nothing_are_bounded_too():
+def test_compressed_bytes_of_an_empty_body_are_bounded_too():
     packer = zlib.compressobj()
     packed = packer.compress(b"a") + b"".join(packer.flush(zlib.Z_FULL_FLUSH) for _ in range(3))
     empty = b"\x00\x00\x00\xff\xff" * 1000
-    parser = AnswerParser(2000)
+    parser = ResponseParser(2000)
     parser.feed(b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n" + packed)
     with pytest.raises(PollError) as caught:
         parser.feed(empty)
     assert caught.value.reason == "too_large"
 
 
-def test_a_body_takes_no_more_memory_for_coming_in_pairs_of_bytes():
-    parser = AnswerParser(2**20)
+def test_a_body_in_pairs_of_bytes_takes_no_more_memory():
+    parser = ResponseParser(2**20)
     parser.feed(b"HTTP/1.1 200 OK\r\n\r\n")
     for _ in range(500):
         parser.feed(b"ab")
@@ -155,10 +155,10 @@ def test_a_body_takes_no_more_memory_for_coming_in_pairs_of_bytes():
     assert parser.body() == b"ab" * 500
 
 
-def test_what_taking_an_answer_in_costs_is_added_up(monkeypatch):
+def test_processor_time_of_parsing_adds_up(monkeypatch):
     moments = iter(range(100))
     monkeypatch.setattr("spec_decode_exporter.scrape.http.response.thread_time", lambda: float(next(moments)))
-    parser = AnswerParser(10)
+    parser = ResponseParser(10)
     parser.feed(b"HTTP/1.1 200 OK\r\n\r\n")
     with pytest.raises(PollError):
         parser.feed(b"x" * 11)

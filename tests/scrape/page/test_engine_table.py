@@ -15,7 +15,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
 )
 
 
-def test_no_name_means_two_things():
+def test_no_sample_name_has_two_meanings():
     names = [
         f"{prefix}{name}"
         for kind in ENGINES
@@ -45,12 +45,12 @@ def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
         assert all(name.endswith(endings[type(series.quantity)]) for name in series.names), series
 
 
-def test_every_counter_and_gauge_can_be_told_by_some_engine():
+def test_every_counter_and_gauge_is_published_by_an_engine():
     told = {(type(meaning.quantity), meaning.quantity) for meaning in MEANINGS.values()}
     assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *EngineMark)}
 
 
-def test_what_is_read_only_now_and_then_is_the_buckets():
+def test_only_buckets_are_read_less_often():
     assert {name for name in MEANINGS if name.endswith(b"_bucket")} == BUCKET_NAMES
 
 

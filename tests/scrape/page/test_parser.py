@@ -16,12 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
 from spec_decode_exporter.scrape.page.parser import (
-    MOST_LABELS,
-    MOST_LABELS_OF_ONE,
-    MOST_LINE,
-    MOST_LINES,
-    MOST_NUMBER,
-    MOST_SERIES,
+    MAX_LINE_BYTES,
+    MAX_LINES,
+    MAX_NUMBER_CHARACTERS,
+    MAX_PAGE_LABELS,
+    MAX_SERIES,
+    MAX_SERIES_LABELS,
     SLICE,
     ParsedSeries,
     read_page,
@@ -44,7 +44,7 @@ def samples(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
 
 
 def outcome(page: bytes, names=NAMES):
-    """What a first reading says: the samples in order, with NaN comparable, or nothing."""
+    """Return the samples of a first reading in order, with comparable NaN; None for an unreadable page."""
     try:
         layout, values = finish(read_page(page, names))
     except PageError:
@@ -53,7 +53,7 @@ def outcome(page: bytes, names=NAMES):
 
 
 def one(line: bytes) -> tuple[dict[str, str], float]:
-    """The labels and the value of a page's only sample of DRAFTS."""
+    """Return the labels and the value of a page's only sample of DRAFTS."""
     [(series, value)] = samples(line + b"\n", {DRAFTS}).items()
     return dict(series.labels), value
 
@@ -72,14 +72,14 @@ def oracle(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
 
 
 @pytest.mark.parametrize("path", WHOLE_PAGES, ids=lambda path: path.name)
-def test_every_page_says_what_the_parser_of_prometheus_client_says(path):
+def test_every_page_is_read_like_by_the_parser_of_prometheus_client(path):
     page = path.read_bytes()
     assert samples(page) == oracle(page)
     assert samples(page, NAMES - BUCKET_NAMES) == oracle(page, NAMES - BUCKET_NAMES)
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_the_corpus_is_read_or_refused_as_its_names_say(path):
+def test_the_corpus_is_read_or_rejected_as_its_file_names_state(path):
     assert (outcome(path.read_bytes()) is not None) == path.name.startswith("read-")
 
 
@@ -181,23 +181,23 @@ def test_nan_is_a_value():
 @pytest.mark.parametrize(
     "text", [b"1_000", b"1_0 1790000000", b"0x10", b"1,5", b"many", b"1s", b"\x001", b"1 2 3", b"--1"]
 )
-def test_what_python_reads_but_prometheus_does_not_write_is_refused(text):
+def test_numbers_that_only_python_reads_are_rejected(text):
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
         finish(read_page(DRAFTS + b" " + text + b"\n", NAMES))
 
 
 @pytest.mark.parametrize(
-    "after", [b"", b" 1790000000", b' # {trace="' + b"x" * MOST_NUMBER + b'"} 1', b" " * 999]
+    "after", [b"", b" 1790000000", b' # {trace="' + b"x" * MAX_NUMBER_CHARACTERS + b'"} 1', b" " * 999]
 )
-def test_a_number_has_so_many_characters_whatever_follows_it(after):
-    digits = b"5" * (MOST_NUMBER - 4) + b"e-99"
+def test_a_number_longer_than_the_limit_is_rejected_whatever_follows_it(after):
+    digits = b"5" * (MAX_NUMBER_CHARACTERS - 4) + b"e-99"
     assert one(DRAFTS + b" " + digits + after)[1] == float(digits)
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
         finish(read_page(DRAFTS + b" 5" + digits + after + b"\n", NAMES))
 
 
 def many(series: int, labels: int = 1) -> bytes:
-    """A page of so many samples of one counter, each with so many labels."""
+    """Return a page of one counter with numbers of samples and of labels each."""
     return b"".join(
         b"%s{%s} 1\n" % (DRAFTS, b",".join(b'l%d="%d"' % (label, number) for label in range(labels)))
         for number in range(series)
@@ -219,14 +219,17 @@ def many(series: int, labels: int = 1) -> bytes:
         (b"a 1\n" + DRAFTS + b'{a="\xff"} 2\n', "line 2 has a label that is not UTF-8"),
         (b"a 1\n" + DRAFTS + b'{a="1",a="2"} 2\n', "line 2 has a label twice"),
         (DRAFTS + b" 1\n" + DRAFTS + b"{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
-        (b"\n" * (MOST_LINES + 1), f"the page has more than {MOST_LINES} lines"),
-        (many(MOST_SERIES + 1), f"the page has {MOST_SERIES + 1} samples of interest; at most {MOST_SERIES}"),
-        (b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MOST_LINE), f"line 2 has more than {MOST_LINE} bytes"),
-        (many(1, labels=MOST_LABELS_OF_ONE + 1), f"line 1 has more than {MOST_LABELS_OF_ONE} labels"),
-        (many(1100, labels=60), f"the samples of interest have more than {MOST_LABELS} labels"),
+        (b"\n" * (MAX_LINES + 1), f"the page has more than {MAX_LINES} lines"),
+        (many(MAX_SERIES + 1), f"the page has {MAX_SERIES + 1} samples of interest; at most {MAX_SERIES}"),
+        (
+            b"a 1\n" + DRAFTS + b'{a="%s"} 1\n' % (b"x" * MAX_LINE_BYTES),
+            f"line 2 has more than {MAX_LINE_BYTES} bytes",
+        ),
+        (many(1, labels=MAX_SERIES_LABELS + 1), f"line 1 has more than {MAX_SERIES_LABELS} labels"),
+        (many(1100, labels=60), f"the samples of interest have more than {MAX_PAGE_LABELS} labels"),
     ],
 )
-def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
+def test_the_error_of_an_unreadable_page_has_line_and_reason(page, says):
     with pytest.raises(PageError) as caught:
         finish(read_page(page, NAMES))
     assert str(caught.value).startswith(says)
@@ -235,16 +238,16 @@ def test_a_page_that_cannot_be_read_says_where_and_why(page, says):
     assert len(str(caught.value)) < 200
 
 
-def test_as_much_as_is_bounded_can_be_read():
-    most = many(MOST_SERIES, labels=MOST_LABELS // MOST_SERIES)
-    assert len(samples(most)) == MOST_SERIES
-    line = b'%s{a="%s"} 1' % (DRAFTS, b"x" * (MOST_LINE - len(DRAFTS) - 8))
-    assert len(line) == MOST_LINE
+def test_a_page_at_the_limits_is_read():
+    most = many(MAX_SERIES, labels=MAX_PAGE_LABELS // MAX_SERIES)
+    assert len(samples(most)) == MAX_SERIES
+    line = b'%s{a="%s"} 1' % (DRAFTS, b"x" * (MAX_LINE_BYTES - len(DRAFTS) - 8))
+    assert len(line) == MAX_LINE_BYTES
     assert len(samples(line + b"\n")) == 1
 
 
-def test_labels_that_stand_in_many_lines_count_once():
-    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(MOST_LABELS_OF_ONE))
+def test_labels_in_several_lines_count_once():
+    same = b"{%s} 1\n" % b",".join(b'l%d="1"' % label for label in range(MAX_SERIES_LABELS))
     page = b"".join(b"drafts_%d" % number + same for number in range(2000))
     assert len(finish(read_page(page, {b"drafts_%d" % number for number in range(2000)}))[1]) == 2000
 
@@ -259,7 +262,7 @@ def test_labels_that_stand_in_many_lines_count_once():
         (b"a 1\n" * 20_000, 4),
         (b"#\n" * 20_000, 4),
         (many(3, labels=60), 0),
-        (b'a{b="%s"} 1\n' % (b"x" * (MOST_LINE - 9)), 1),
+        (b'a{b="%s"} 1\n' % (b"x" * (MAX_LINE_BYTES - 9)), 1),
     ],
     ids=[
         "a usual page",
@@ -284,15 +287,15 @@ def test_a_large_page_of_a_known_layout_is_read_in_slices_too():
 
 def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
     layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
-    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MOST_LINE))) is None
+    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MAX_LINE_BYTES))) is None
 
 
-def test_what_is_not_wanted_need_not_be_readable():
+def test_unwanted_lines_may_be_unreadable():
     page = b'other{a="\xff"} 1\nbroken{a="b 1\nlonely\n{"quoted.name",a="b"} 5\n' + DRAFTS + b" 1\n"
     assert samples(page) == {ParsedSeries(DRAFTS, ()): 1.0}
 
 
-def test_open_metrics_is_known_by_its_end():
+def test_open_metrics_is_detected_by_its_end():
     assert finish(read_page(RUST, NAMES))[0].open_metrics
     assert finish(read_page(b"a 1\n# EOF\r\n", NAMES))[0].open_metrics
     assert not finish(read_page(NGRAM, NAMES))[0].open_metrics
@@ -303,7 +306,7 @@ def test_open_metrics_is_known_by_its_end():
 
 
 def moved(page: bytes) -> bytes:
-    """The same page later: every value is another one, and longer."""
+    """Return a later page: every value differs and is longer."""
     return b"\n".join(
         line if line.startswith(b"#") or not line else line.rpartition(b" ")[0] + b" 123456.5"
         for line in page.split(b"\n")
@@ -395,7 +398,7 @@ pages = st.one_of(
 
 @st.composite
 def mutations(draw, page: bytes) -> bytes:
-    """A page in which some stretches are cut out, doubled or replaced."""
+    """Return a page with some parts removed, doubled or replaced."""
     for _ in range(draw(st.integers(1, 3))):
         begin = draw(st.integers(0, len(page)))
         end = min(len(page), begin + draw(st.integers(0, 80)))
@@ -423,7 +426,7 @@ def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
 
 
 @given(st.data(), st.sampled_from([NGRAM, RUST]))
-def test_a_page_that_was_tampered_with_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
+def test_a_changed_page_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
     layout, _ = finish(read_page(page, NAMES))
     later = data.draw(mutations(page))
     values = finish(read_values(layout, later))
@@ -432,7 +435,7 @@ def test_a_page_that_was_tampered_with_reads_the_same_by_its_old_layout_or_not_a
 
 
 @given(st.data(), messes.map(lambda mess: mess + b"\n"))
-def test_so_does_any_small_page(data, page):
+def test_a_small_changed_page_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
     try:
         layout, _ = finish(read_page(page, NAMES))
     except PageError:
@@ -452,9 +455,7 @@ _numbers = st.floats(allow_nan=False) | st.integers(0, 2**60).map(float)
     st.lists(st.floats(0, 100), max_size=5),
     st.booleans(),
 )
-def test_what_prometheus_client_renders_is_read_as_its_own_parser_reads_it(
-    gauges, observations, open_metrics
-):
+def test_pages_of_prometheus_client_are_read_like_by_its_own_parser(gauges, observations, open_metrics):
     # Its OpenMetrics has no names with a colon in them.
     prefix = "vllm_" if open_metrics else "vllm:"
     registry = CollectorRegistry()

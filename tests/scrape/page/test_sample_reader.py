@@ -13,19 +13,19 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page import sample_reader as reader_module
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_BUCKETS,
-    MOST_ENGINES,
-    MOST_NAME,
-    MOST_NAMES_TOGETHER,
-    MOST_POSITIONS,
-    MOST_POSITIONS_TOGETHER,
+    MAX_BUCKETS,
+    MAX_ENGINES,
+    MAX_NAME,
+    MAX_NAMES_TOTAL,
+    MAX_POSITIONS,
+    MAX_POSITIONS_TOTAL,
 )
 from spec_decode_exporter.scrape.page.parser import SLICE
 from spec_decode_exporter.scrape.page.sample import Buckets, EngineName
 from spec_decode_exporter.scrape.page.sample_reader import (
     GAUGES,
-    MOST_COUNT,
-    MOST_REQUESTS,
+    MAX_COUNT,
+    MAX_REQUESTS,
     SMALL_LAYOUT,
     SampleReader,
 )
@@ -48,7 +48,7 @@ def only(page: bytes | str, *, with_latencies=False):
 
 
 def told(sample) -> dict[str, float]:
-    """Everything that a sample says, by name in lower case."""
+    """Return all values of a sample, by name in lower case."""
     values = [*zip(Counter, sample.counters, strict=True), *zip(Gauge, sample.gauges, strict=True)]
     return {quantity.name.lower(): value for quantity, value in values if value is not None}
 
@@ -289,7 +289,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_page_of_one_engine_says(name):
+def test_a_page_of_one_engine_has_the_expected_sample(name):
     sample = only(name)
     assert (told(sample), sample.positions, sample.created) == EXPECTED[name]
 
@@ -313,20 +313,20 @@ def test_a_page_of_one_engine_says(name):
         ("sglang-tp2.prom", "sglang", "", ("deepseek-v3", "0")),
     ],
 )
-def test_a_page_says_whose_it_is(name, kind, front_end, engine):
+def test_the_engine_kind_and_the_front_end_of_a_page_are_detected(name, kind, front_end, engine):
     reading = read(name)
     assert (reading.engine_kind, reading.front_end) == (kind, front_end)
     assert list(reading.samples) == [engine]
 
 
-def test_data_parallel_engines_are_told_apart():
+def test_data_parallel_engines_have_one_sample_each():
     samples = read(DP2).samples
     assert list(samples) == [EngineName("tiny-llama", "0"), EngineName("tiny-llama", "1")]
     assert [sample[Counter.DECODE_NANOSECONDS] for sample in samples.values()] == [5979753687, 3096550506]
     assert {sample.positions for sample in samples.values()} == {(0, 0, 0)}
 
 
-def test_a_page_of_no_engine_that_is_known_is_no_error():
+def test_a_page_without_a_known_engine_is_no_error():
     reading = read(b"process_start_time_seconds 1.79e9\nnode_load1 0.5\n")
     assert (reading.engine_kind, reading.front_end, reading.samples) == ("", "", {})
 
@@ -334,13 +334,13 @@ def test_a_page_of_no_engine_that_is_known_is_no_error():
 # What is left out.
 
 
-def test_the_counters_of_vllm_v0_are_left_aside_because_they_are_wrong():
+def test_the_wrong_counters_of_vllm_v0_are_ignored():
     page = (PAGES / "vllm-0.8.5-v0.prom").read_bytes()
     assert b"spec_decode_num_accepted_tokens_total" in page
     assert not {"drafts", "draft_tokens", "accepted_tokens"} & told(only(page)).keys()
 
 
-def test_v0_is_known_by_its_counter_of_emitted_tokens_even_without_its_gauges():
+def test_v0_is_detected_by_its_counter_of_emitted_tokens_even_without_its_gauges():
     page = (PAGES / "vllm-0.8.5-v1.prom").read_bytes()
     assert only(page)[Counter.DRAFTS] == 400
     mixed = read(page + b'vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 5\n')
@@ -361,8 +361,8 @@ def test_of_two_names_for_one_quantity_the_newest_is_read():
 
 @pytest.mark.parametrize("gauge", Gauge)
 @pytest.mark.parametrize("count", Counter)
-def test_the_age_of_a_counters_name_says_nothing_of_a_gauges(count, gauge):
-    """Both are integers, and equal where their columns are."""
+def test_the_age_of_a_counters_name_does_not_affect_gauges(count, gauge):
+    """Key by type too: counters and gauges are integers that can be equal."""
     oldest = {}
     for name, meaning in MEANINGS.items():
         if meaning.prefix == "vllm:" and meaning.quantity in {count, gauge}:
@@ -375,7 +375,7 @@ def test_the_age_of_a_counters_name_says_nothing_of_a_gauges(count, gauge):
     assert told(only(page)) == told(only(newest))
 
 
-def test_of_the_ranks_that_repeat_an_engine_the_lowest_speaks():
+def test_of_the_ranks_that_repeat_an_engine_the_lowest_counts():
     samples = read("sglang-dp-attention.prom").samples
     assert {name.engine: sample.gauge(Gauge.RUNNING_REQUESTS) for name, sample in samples.items()} == {
         "0": 5.0,
@@ -385,7 +385,7 @@ def test_of_the_ranks_that_repeat_an_engine_the_lowest_speaks():
     assert only(ranks).gauge(Gauge.RUNNING_REQUESTS) == 2
 
 
-def test_a_page_is_read_as_one_engines():
+def test_a_page_is_read_as_one_kind_of_engine():
     both = b"vllm:generation_tokens_total 5\nray_vllm_generation_tokens_total 7\nlmdeploy:generation_tokens_total 9\n"
     assert told(only(both)) == {"generation_tokens": 5}
     newer = b"vllm:gpu_cache_usage_perc 0.5\nvllm_kv_cache_usage_perc 0.7\n"
@@ -417,7 +417,7 @@ def test_a_position_that_is_missing_has_none_accepted():
 
 
 @pytest.mark.parametrize("position", ["-1", "1.0", "x", "", "²", "128", "99999999999999999999"])
-def test_a_position_that_is_none_is_refused(position):
+def test_an_invalid_position_is_rejected(position):
     page = f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{position}"}} 5\n'.encode()
     with pytest.raises(PageError, match="position"):
         read(page)
@@ -425,17 +425,17 @@ def test_a_position_that_is_none_is_refused(position):
         read(b"vllm:spec_decode_num_accepted_tokens_per_pos_total 5\n")
 
 
-def test_a_count_is_exact_up_to_where_a_float_counts_by_ones():
-    assert only(counter(str(MOST_COUNT - 1)))[Counter.GENERATION_TOKENS] == MOST_COUNT - 1
+def test_a_count_is_exact_up_to_2_to_the_53():
+    assert only(counter(str(MAX_COUNT - 1)))[Counter.GENERATION_TOKENS] == MAX_COUNT - 1
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "-0.5", "+Inf", "-Inf", str(MOST_COUNT), "1e300"])
-def test_a_value_that_no_counter_can_have_is_refused(value):
+@pytest.mark.parametrize("value", ["NaN", "-1", "-0.5", "+Inf", "-Inf", str(MAX_COUNT), "1e300"])
+def test_a_value_that_no_counter_can_have_is_rejected(value):
     with pytest.raises(PageError, match="which no counter can have"):
         read(counter(value))
 
 
-def test_counters_that_add_up_to_what_no_counter_can_have_are_refused():
+def test_counters_whose_sum_no_counter_can_have_are_rejected():
     page = b"".join(
         b'ray_vllm_generation_tokens_total{ReplicaId="%d"} 9e15\n' % number for number in range(2)
     )
@@ -449,14 +449,14 @@ def test_decode_time_is_counted_in_nanoseconds():
     assert only(page % b"2.693510425277054")[Counter.DECODE_NANOSECONDS] == 2_693_510_425
 
 
-def test_decode_time_may_be_that_of_many_requests_over_years():
-    """A hundred running requests add a hundred seconds a second: 9e6 within a day."""
+def test_decode_time_of_many_requests_over_years_is_exact():
+    """A hundred running requests add 100 s each second: 9e6 s within a day."""
     page = b"vllm:inter_token_latency_seconds_sum 3153600000.5\n"
     assert only(page)[Counter.DECODE_NANOSECONDS] == pytest.approx(3_153_600_000_500_000_000, rel=1e-15)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MOST_REQUESTS + 1)])
-def test_a_gauge_that_no_server_can_mean_is_absent(value):
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MAX_REQUESTS + 1)])
+def test_an_implausible_gauge_is_absent(value):
     page = f'vllm:num_requests_running{{engine="0"}} {value}\nvllm:num_requests_waiting{{engine="0"}} 2\n'
     assert told(only(page.encode())) == {"waiting_requests": 2}
 
@@ -467,26 +467,24 @@ def test_a_gauge_that_no_server_can_mean_is_absent(value):
 )
 def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
     names = {one.quantity: name for name, one in MEANINGS.items() if one.prefix in ("vllm:", "sglang:")}
-    value = factor * GAUGES[gauge].most
+    value = factor * GAUGES[gauge].max_value
     found = only(b"%b %b\n" % (names[gauge], repr(value).encode())).gauge(gauge)
     assert found == (value if is_read else None)
 
 
-def test_gauges_that_add_up_to_what_no_server_can_mean_are_absent():
-    page = b"".join(
-        b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST_REQUESTS) for n in (1, 2)
-    )
+def test_gauges_with_an_implausible_sum_are_absent():
+    page = b"".join(b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MAX_REQUESTS) for n in (1, 2))
     assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
 
 
 @pytest.mark.parametrize("bound", ["-1", "-Inf", "NaN", "1e10", "1e400x", "", "5" * 15_000 + "e-14999"])
-def test_a_bucket_of_a_bound_that_no_time_has_is_refused(bound):
+def test_a_bucket_with_an_invalid_bound_is_rejected(bound):
     page = f'vllm:inter_token_latency_seconds_bucket{{le="{bound}"}} 1\n'.encode()
     with pytest.raises(PageError, match="upper bound in its label le"):
         read(page, with_latencies=True)
 
 
-def test_the_beginning_is_that_of_the_counters_else_that_of_the_process():
+def test_the_creation_time_is_that_of_the_counters_else_that_of_the_process():
     process = b"process_start_time_seconds 1.7e9\n"
     assert only(counter("1") + process).created == 1.7e9
     assert (
@@ -496,7 +494,7 @@ def test_the_beginning_is_that_of_the_counters_else_that_of_the_process():
     assert only(counter("1") + b"process_start_time_seconds NaN\n").created is None
 
 
-def test_the_beginning_of_replicas_is_that_of_the_youngest():
+def test_the_creation_time_of_replicas_is_that_of_the_youngest():
     page = b"".join(
         b'ray_vllm_generation_tokens_total{R="%d"} 1\nray_vllm_generation_tokens_created{R="%d"} 1.%de9\n'
         % (n, n, n)
@@ -505,7 +503,7 @@ def test_the_beginning_of_replicas_is_that_of_the_youngest():
     assert only(page).created == 1.9e9
 
 
-def test_of_several_processes_none_is_the_engines():
+def test_with_several_processes_the_process_start_is_unknown():
     page = (
         counter("1")
         + b'process_start_time_seconds{pid="1"} 1.7e9\nprocess_start_time_seconds{pid="2"} 1.8e9\n'
@@ -516,7 +514,7 @@ def test_of_several_processes_none_is_the_engines():
 # Histograms.
 
 
-def test_histograms_are_read_only_when_asked_for():
+def test_histograms_are_read_only_on_request():
     assert only(NGRAM).latencies is None
     latencies = only(NGRAM, with_latencies=True).latencies
     assert set(latencies) == set(Latency)
@@ -542,7 +540,7 @@ def test_a_histogram_without_its_last_bucket_is_left_out():
 
 
 @pytest.mark.parametrize("labels", ["", '{le=""}', '{le="x"}', '{le="NaN"}'])
-def test_a_bucket_without_a_bound_is_refused(labels):
+def test_a_bucket_without_a_bound_is_rejected(labels):
     page = f"vllm:e2e_request_latency_seconds_bucket{labels} 5\n".encode()
     with pytest.raises(PageError, match="upper bound"):
         read(page, with_latencies=True)
@@ -556,20 +554,20 @@ def engines(number: int) -> bytes:
     return b"".join(b'vllm:generation_tokens_total{engine="%d"} 1\n' % engine for engine in range(number))
 
 
-def test_so_many_engines_are_watched_and_no_more():
-    assert len(read(engines(MOST_ENGINES)).samples) == MOST_ENGINES
-    with pytest.raises(PageError, match=f"{MOST_ENGINES + 1} engines; at most {MOST_ENGINES}"):
-        read(engines(MOST_ENGINES + 1))
+def test_a_page_with_more_engines_than_the_limit_is_rejected():
+    assert len(read(engines(MAX_ENGINES)).samples) == MAX_ENGINES
+    with pytest.raises(PageError, match=f"{MAX_ENGINES + 1} engines; at most {MAX_ENGINES}"):
+        read(engines(MAX_ENGINES + 1))
 
 
-def test_a_page_of_more_draft_positions_than_can_be_watched_together_is_refused():
+def test_a_page_with_more_draft_positions_in_total_than_the_limit_is_rejected():
     stem = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    engines = MOST_POSITIONS_TOGETHER // MOST_POSITIONS
-    last = MOST_POSITIONS - 1
+    engines = MAX_POSITIONS_TOTAL // MAX_POSITIONS
+    last = MAX_POSITIONS - 1
     lines = [f'{stem}{{engine="{engine}",position="{last}"}} 1\n' for engine in range(engines)]
     assert len(read("".join(lines).encode()).samples) == engines
     lines.append(f'{stem}{{engine="more",position="0"}} 1\n')
-    with pytest.raises(PageError, match=f"{MOST_POSITIONS_TOGETHER + 1} draft positions; at most"):
+    with pytest.raises(PageError, match=f"{MAX_POSITIONS_TOTAL + 1} draft positions; at most"):
         read("".join(lines).encode())
 
 
@@ -581,29 +579,27 @@ def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
     assert not list(SampleReader().read(NGRAM, with_latencies=True))
 
 
-def test_so_many_positions_are_watched_and_no_more():
+def test_an_engine_with_more_positions_than_the_limit_is_rejected():
     page = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{}"}} 1\n'
-    assert len(only(page.format(MOST_POSITIONS - 1).encode()).positions) == MOST_POSITIONS
+    assert len(only(page.format(MAX_POSITIONS - 1).encode()).positions) == MAX_POSITIONS
     with pytest.raises(PageError, match="position 128 is beyond the 128"):
-        read(page.format(MOST_POSITIONS).encode())
+        read(page.format(MAX_POSITIONS).encode())
 
 
-def test_a_name_may_be_so_long_and_no_longer():
+def test_an_engine_name_longer_than_the_limit_is_rejected():
     page = 'vllm:generation_tokens_total{{model_name="{}"}} 1\n'
-    assert len(read(page.format("ü" * MOST_NAME).encode()).samples) == 1
-    with pytest.raises(PageError, match=f"more than {MOST_NAME} characters"):
-        read(page.format("x" * (MOST_NAME + 1)).encode())
+    assert len(read(page.format("ü" * MAX_NAME).encode()).samples) == 1
+    with pytest.raises(PageError, match=f"more than {MAX_NAME} characters"):
+        read(page.format("x" * (MAX_NAME + 1)).encode())
 
 
-def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
+def test_engine_names_longer_in_total_than_the_limit_are_rejected():
     line = 'vllm:generation_tokens_total{{model_name="{}",engine="0"}} 1\n'
-    most = MOST_NAMES_TOGETHER // 512
+    most = MAX_NAMES_TOTAL // 512
     names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
     page = [line.format(name).encode() for name in names]
     assert len(read(b"".join(page[:-1])).samples) == most
-    with pytest.raises(
-        PageError, match=f"{512 * (most + 1)} characters together; at most {MOST_NAMES_TOGETHER}"
-    ):
+    with pytest.raises(PageError, match=f"{512 * (most + 1)} characters together; at most {MAX_NAMES_TOTAL}"):
         read(b"".join(page))
 
 
@@ -612,7 +608,7 @@ def test_the_names_of_all_engines_may_be_so_long_together_and_no_longer():
 
 @pytest.fixture
 def first_readings(monkeypatch):
-    """Count how often a page is read without a layout."""
+    """Count readings without a layout."""
     count = []
     monkeypatch.setattr(
         reader_module,
@@ -630,29 +626,29 @@ def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
     assert len(first_readings) == 1 + 5
 
 
-def test_both_tiers_share_what_is_large_of_a_whole_page():
+def test_layouts_with_and_without_histograms_share_the_lines_of_a_whole_page():
     reader = SampleReader()
     for with_latencies in (True, False):
         finish(reader.read(NGRAM, with_latencies=with_latencies))
-    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+    assert reader._layouts[True].layout.starts is reader._layouts[False].layout.starts
 
 
-def test_replicas_share_what_is_known_of_their_layout_as_long_as_one_has_it():
+def test_replicas_share_their_mapped_layout_while_a_reader_has_it():
     # A page of its own: what another test in this process still holds of NGRAM would live on.
     page = NGRAM.replace(b'"tiny-llama"', b'"a-model-of-replicas"')
     replicas = [SampleReader(), SampleReader()]
     for number, reader in enumerate(replicas):
         finish(reader.read(page.replace(b" 41.0\n", b" %d.0\n" % number), with_latencies=True))
-    assert replicas[0]._known[True] is replicas[1]._known[True]
-    known = weakref.ref(replicas[0]._known[True])
+    assert replicas[0]._layouts[True] is replicas[1]._layouts[True]
+    known = weakref.ref(replicas[0]._layouts[True])
     del replicas[0], reader
-    assert known() is replicas[0]._known[True]
+    assert known() is replicas[0]._layouts[True]
     replicas.clear()
     gc.collect()
     assert known() is None
 
 
-def test_layouts_that_only_have_the_same_hash_are_told_apart(monkeypatch):
+def test_different_layouts_with_the_same_hash_are_not_shared(monkeypatch):
     monkeypatch.setattr(reader_module, "hash", lambda _: 0, raising=False)
     pages = [NGRAM, NGRAM.replace(b'"tiny-llama"', b'"other-llama"')]
     readers = [SampleReader() for _ in pages]
@@ -682,7 +678,7 @@ def test_a_changed_layout_is_learned_and_shared_again(first_readings):
     assert finish(reader.read(more, with_latencies=False)) == read(more)
     assert finish(reader.read(more, with_latencies=True)) == read(more, with_latencies=True)
     assert finish(reader.read(more, with_latencies=False)) == read(more)
-    assert reader._known[True].layout.starts is reader._known[False].layout.starts
+    assert reader._layouts[True].layout.starts is reader._layouts[False].layout.starts
     first_readings.clear()
     for with_latencies in (True, False, True):
         finish(reader.read(more, with_latencies=with_latencies))
@@ -700,7 +696,7 @@ def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
     assert finish(reader.read(NGRAM, with_latencies=False)) == read(NGRAM)
 
 
-def test_what_a_page_shows_is_its_own_engines_series():
+def test_shown_series_are_those_of_the_pages_engines():
     reader = SampleReader()
     finish(
         reader.read(
@@ -725,7 +721,7 @@ _pages = st.sampled_from([path.read_bytes() for path in sorted(PAGES.glob("*.[op
 
 
 @given(st.lists(st.tuples(_pages, st.booleans()), max_size=6))
-def test_what_was_read_before_makes_no_difference(polls):
+def test_earlier_pages_do_not_affect_a_reading(polls):
     reader = SampleReader()
     for page, with_latencies in polls:
         assert finish(reader.read(page, with_latencies=with_latencies)) == read(
@@ -763,26 +759,26 @@ def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
     for sample in reading.samples.values():
         assert all(value is None or (isinstance(value, int) and value >= 0) for value in sample.counters)
         for gauge, value in zip(Gauge, sample.gauges, strict=True):
-            assert value is None or 0 <= value <= GAUGES[gauge].most
+            assert value is None or 0 <= value <= GAUGES[gauge].max_value
         assert (sample.latencies is not None) == with_latencies
 
 
-def test_a_histogram_of_too_many_buckets_is_refused():
+def test_a_histogram_with_more_buckets_than_the_limit_is_rejected():
     def page(buckets):
         stem = "vllm:e2e_request_latency_seconds_bucket"
         lines = [f'{stem}{{le="{bound}"}} {bound}\n' for bound in range(1, buckets)]
         return "".join([*lines, f'{stem}{{le="+Inf"}} {buckets}\n']).encode()
 
-    (sample,) = read(page(MOST_BUCKETS), with_latencies=True).samples.values()
-    assert len(sample.latencies[Latency.END_TO_END].bounds) == MOST_BUCKETS
-    with pytest.raises(PageError, match=f"{MOST_BUCKETS + 1} buckets; at most {MOST_BUCKETS}"):
-        read(page(MOST_BUCKETS + 1), with_latencies=True)
+    (sample,) = read(page(MAX_BUCKETS), with_latencies=True).samples.values()
+    assert len(sample.latencies[Latency.END_TO_END].bounds) == MAX_BUCKETS
+    with pytest.raises(PageError, match=f"{MAX_BUCKETS + 1} buckets; at most {MAX_BUCKETS}"):
+        read(page(MAX_BUCKETS + 1), with_latencies=True)
 
 
 def test_the_old_layout_is_released_before_a_new_one_is_read():
     reader = SampleReader()
     finish(reader.read(b"# of no other reader\n" + NGRAM, with_latencies=True))
-    old = weakref.ref(reader._known[True])
+    old = weakref.ref(reader._layouts[True])
     reading = reader.read(NGRAM + b"#\n" * 5000, with_latencies=True)
     next(reading)
     gc.collect()
@@ -800,16 +796,16 @@ def labelled(names, pages):
     ]
 
 
-def test_layouts_of_large_pages_are_kept_as_long_as_all_have_room():
+def test_layouts_of_large_pages_are_kept_within_the_limit():
     pages = labelled([b"a", b"b"], 200)
     readers = [SampleReader(lambda: 10 * SMALL_LAYOUT) for _ in pages]
     for reader, page in zip(readers, pages, strict=True):
         assert len(page) > SMALL_LAYOUT
         finish(reader.read(page, with_latencies=True))
-    assert all(reader._known for reader in readers)
+    assert all(reader._layouts for reader in readers)
 
 
-def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each_time(first_readings):
+def test_beyond_the_limit_a_page_larger_than_its_fair_share_is_read_without_a_layout(first_readings):
     pages = labelled([b"c", b"d", b"e"], 200)
     readers = [SampleReader(lambda: 2 * SMALL_LAYOUT) for _ in pages]
     small = SampleReader(lambda: 2 * SMALL_LAYOUT)
@@ -817,5 +813,5 @@ def test_beyond_that_a_page_larger_than_its_fair_share_is_read_as_a_new_one_each
     for _ in range(2):
         for reader, page in zip(readers, pages, strict=True):
             assert len(finish(reader.read(page, with_latencies=True)).samples) == 200
-    assert small._known
+    assert small._layouts
     assert len(first_readings) > 1 + len(pages)

@@ -1,4 +1,4 @@
-"""A schedule is bounded, is read as a whole or not at all, and is looked up without a scan."""
+"""Batch schedules: limits, validation as a whole, and look-up without a scan."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import (
-    MOST_BATCH,
-    MOST_RANGES,
+    MAX_BATCH,
+    MAX_RANGES,
     BatchSchedule,
     ScheduleError,
     batch_schedule,
@@ -32,7 +32,7 @@ def test_no_schedule_is_an_empty_one():
         ({"1": 4}, "is not a list"),
         ("[[1, 2, 3]]", "is not a list"),
         (True, "is not a list"),
-        ([[1, 1, 1]] * (MOST_RANGES + 1), f"more than {MOST_RANGES} ranges"),
+        ([[1, 1, 1]] * (MAX_RANGES + 1), f"more than {MAX_RANGES} ranges"),
         ([[1, 16]], "whole numbers"),
         ([[1, 16, 4, 5]], "whole numbers"),
         ([{"first": 1}], "whole numbers"),
@@ -44,34 +44,34 @@ def test_no_schedule_is_an_empty_one():
         ([[0, 16, 4]], "within 1 and"),
         ([[-5, 16, 4]], "within 1 and"),
         ([[16, 1, 4]], "within 1 and"),
-        ([[1, MOST_BATCH + 1, 4]], "within 1 and"),
+        ([[1, MAX_BATCH + 1, 4]], "within 1 and"),
         ([[1, 10**400, 4]], "within 1 and"),
         ([[1, 16, -1]], "number of tokens"),
-        ([[1, 16, MOST_POSITIONS + 1]], "number of tokens"),
+        ([[1, 16, MAX_POSITIONS + 1]], "number of tokens"),
         ([[1, 16, 4], [16, 20, 2]], "overlap"),
         ([[1, 16, 4], [1, 16, 4]], "overlap"),
-        ([[1, MOST_BATCH, 4], [5, 6, 0]], "overlap"),
+        ([[1, MAX_BATCH, 4], [5, 6, 0]], "overlap"),
     ],
     ids=range(22),
 )
-def test_what_is_no_schedule_or_beyond_a_bound_is_rejected_as_a_whole(value, says):
+def test_an_invalid_schedule_is_rejected_as_a_whole(value, says):
     with pytest.raises(ScheduleError, match=says) as caught:
         batch_schedule(value)
     assert len(str(caught.value)) < 150
 
 
-def test_the_most_that_is_allowed_is_read():
-    width = MOST_BATCH // MOST_RANGES
-    ranges = [[1 + place * width, (place + 1) * width, MOST_POSITIONS] for place in range(MOST_RANGES)]
-    assert batch_schedule(ranges).at(MOST_BATCH) == MOST_POSITIONS
+def test_a_schedule_at_the_limits_is_read():
+    width = MAX_BATCH // MAX_RANGES
+    ranges = [[1 + place * width, (place + 1) * width, MAX_POSITIONS] for place in range(MAX_RANGES)]
+    assert batch_schedule(ranges).at(MAX_BATCH) == MAX_POSITIONS
 
 
 @given(
-    st.lists(st.integers(1, 200), unique=True, max_size=2 * MOST_RANGES).map(sorted),
-    st.lists(st.integers(0, MOST_POSITIONS), min_size=MOST_RANGES, max_size=MOST_RANGES),
+    st.lists(st.integers(1, 200), unique=True, max_size=2 * MAX_RANGES).map(sorted),
+    st.lists(st.integers(0, MAX_POSITIONS), min_size=MAX_RANGES, max_size=MAX_RANGES),
     st.floats(0, 300),
 )
-def test_a_lookup_is_what_a_scan_of_all_ranges_would_find(edges, tokens, running):
+def test_a_lookup_gives_the_result_of_a_scan(edges, tokens, running):
     ranges = [list(each) for each in zip(edges[::2], edges[1::2], tokens, strict=False)]
     schedule = batch_schedule(ranges)
     expected = [number for first, _, number in ranges if first <= running]
@@ -91,6 +91,6 @@ def test_any_json_is_a_bounded_schedule_or_is_rejected(value):
         schedule = batch_schedule(value)
     except ScheduleError:
         return
-    assert len(schedule.firsts) == len(schedule.tokens) <= MOST_RANGES
+    assert len(schedule.firsts) == len(schedule.tokens) <= MAX_RANGES
     assert list(schedule.firsts) == sorted(set(schedule.firsts))
     assert all(type(number) is int for number in (*schedule.firsts, *schedule.tokens))

@@ -5,7 +5,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from spec_decode_exporter.scrape.poll.poll_budget import PERMITS, PROCESSOR_SHARE, SMALL_PAGE, PollBudget
+from spec_decode_exporter.scrape.poll.poll_budget import (
+    COSTLY_PROCESSOR_SHARE,
+    PERMITS,
+    SMALL_PAGE,
+    PollBudget,
+)
 from tests.conftest import settle
 
 
@@ -15,7 +20,7 @@ def budget(clock):
 
 
 async def polled(budget, clock, used=0.0, seconds=0.0, then=None):
-    """Poll with a permit; it takes some processor time, of which the clock has the sum."""
+    """Poll with a permit; the clock adds up its processor time."""
     spent = [0.0]
     async with budget.permit(used, lambda: spent[0]):
         await clock.sleep_until(clock.monotonic() + seconds)
@@ -25,7 +30,7 @@ async def polled(budget, clock, used=0.0, seconds=0.0, then=None):
             await then()
 
 
-async def test_all_permits_can_be_had_at_once_and_no_more(budget, clock):
+async def test_all_permits_can_be_used_concurrently_and_no_more(budget, clock):
     async with AsyncExitStack() as stack:
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.permit(0.0, clock.processor))
@@ -35,7 +40,7 @@ async def test_all_permits_can_be_had_at_once_and_no_more(budget, clock):
     await waiting
 
 
-async def test_the_target_that_used_least_is_served_first(budget, clock):
+async def test_the_target_with_the_lowest_usage_is_served_first(budget, clock):
     order = []
 
     async def wait(used):
@@ -51,7 +56,7 @@ async def test_the_target_that_used_least_is_served_first(budget, clock):
     assert order == [1.0, 2.0, 3.0]
 
 
-async def test_targets_that_are_always_new_delay_no_other_for_ever(budget, clock):
+async def test_new_targets_delay_no_other_target_indefinitely(budget, clock):
     order = []
 
     async def wait(used):
@@ -62,7 +67,7 @@ async def test_targets_that_are_always_new_delay_no_other_for_ever(budget, clock
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.permit(0.0, clock.processor))
         tasks = [asyncio.create_task(wait(3.0))]
-        await clock.advance(3.0 / PROCESSOR_SHARE + 1)
+        await clock.advance(3.0 / COSTLY_PROCESSOR_SHARE + 1)
         tasks += [asyncio.create_task(wait(0.0)) for _ in range(2 * PERMITS)]
         await settle()
     await asyncio.gather(*tasks)
@@ -80,10 +85,10 @@ async def test_costly_polls_take_no_more_than_their_share_of_a_core(budget, cloc
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert clock.used == pytest.approx(PROCESSOR_SHARE * (clock.monotonic() - start), rel=0.1)
+    assert clock.used == pytest.approx(COSTLY_PROCESSOR_SHARE * (clock.monotonic() - start), rel=0.1)
 
 
-async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
+async def test_a_cancelled_wait_keeps_no_permit(budget, clock):
     async with AsyncExitStack() as stack:
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.permit(0.0, clock.processor))
@@ -101,7 +106,7 @@ async def test_who_gives_up_waiting_keeps_no_permit(budget, clock):
     assert len(budget._free) == PERMITS
 
 
-async def test_a_poll_that_fails_gives_its_permit_back(budget, clock):
+async def test_a_failed_poll_releases_its_permit(budget, clock):
     async def fails():
         raise OSError
 
@@ -111,7 +116,7 @@ async def test_a_poll_that_fails_gives_its_permit_back(budget, clock):
     assert len(budget._free) == PERMITS
 
 
-async def test_small_pages_are_read_whatever_else_is_read(budget):
+async def test_small_pages_are_read_without_waiting(budget):
     async with AsyncExitStack() as stack:
         for _ in range(PERMITS):
             await stack.enter_async_context(budget.reading(SMALL_PAGE + 1))
@@ -125,5 +130,5 @@ async def test_small_pages_are_read_whatever_else_is_read(budget):
 
 def test_a_target_is_costly_if_it_takes_more_than_an_even_share(budget):
     budget.targets = 10
-    assert not budget.is_costly(PROCESSOR_SHARE / 10)
-    assert budget.is_costly(PROCESSOR_SHARE / 10 + 1e-6)
+    assert not budget.is_costly(COSTLY_PROCESSOR_SHARE / 10)
+    assert budget.is_costly(COSTLY_PROCESSOR_SHARE / 10 + 1e-6)

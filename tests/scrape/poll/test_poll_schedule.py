@@ -8,19 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.poll.poll_schedule import (
-    BACK_OFF,
-    COSTLIEST,
-    LARGEST_SHARE,
-    MOST_REMEMBERED,
+    COST_SECONDS,
+    EXCLUDED_POLLS,
+    MAX_BACK_OFF,
+    MAX_BACK_OFF_REFUSED,
+    MAX_POLLS,
+    MAX_WINDOW_SHARE,
     PHASES,
-    PROCESSOR_SHARE,
-    REFUSED_BACK_OFF,
-    REMEMBERED_SECONDS,
+    TARGET_PROCESSOR_SHARE,
     DutyCycle,
     ProcessingCost,
-    Throttle,
     back_off,
-    next_beat,
+    next_tick,
     phase,
 )
 from spec_decode_exporter.scrape.poll_errors import REASONS
@@ -29,13 +28,13 @@ intervals = st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 5.0, 60.0])
 offsets = st.floats(0, 1, exclude_max=True)
 moments = st.floats(0, 1e8)
 EARLY = 0.002
-"""So many seconds early a timer may fire; uvloop's are a millisecond."""
+"""Seconds by which a timer may fire early; uvloop's fire up to a millisecond early."""
 
 
-# The beat.
+# Ticks.
 
 
-def test_a_phase_is_always_the_same():
+def test_a_phase_is_stable():
     assert phase("http://a/metrics") == phase("http://a/metrics")
 
 
@@ -46,26 +45,24 @@ def test_phases_are_spread_evenly_over_a_few_moments():
 
 
 @given(moments, intervals, offsets)
-def test_the_next_beat_comes_within_one_interval(now, interval, offset):
-    beat = next_beat(now, interval, offset)
+def test_the_next_tick_is_within_one_interval(now, interval, offset):
+    beat = next_tick(now, interval, offset)
     assert now < beat <= now + interval + EARLY + 1e-6
     assert abs((beat / interval - offset + 0.5) % 1 - 0.5) < 1e-6
 
 
 @given(moments, intervals, offsets, st.lists(st.floats(-0.9 * EARLY, 0.09), min_size=2, max_size=50))
-def test_beats_are_one_interval_apart_and_none_comes_twice_however_the_timer_jitters(
-    start, interval, offset, jitters
-):
-    beats = [next_beat(start, interval, offset)]
+def test_ticks_are_one_interval_apart_and_unique_in_spite_of_jitter(start, interval, offset, jitters):
+    beats = [next_tick(start, interval, offset)]
     for jitter in jitters:
-        beats.append(next_beat(beats[-1] + jitter, interval, offset))
+        beats.append(next_tick(beats[-1] + jitter, interval, offset))
     assert all(after - before == pytest.approx(interval, rel=1e-6) for before, after in pairwise(beats))
 
 
 @given(intervals, offsets, st.floats(1.01, 50))
-def test_beats_that_a_slow_poll_slept_through_are_left_out(interval, offset, late):
-    first = next_beat(1000.0, interval, offset)
-    second = next_beat(first + late * interval, interval, offset)
+def test_ticks_during_a_slow_poll_are_skipped(interval, offset, late):
+    first = next_tick(1000.0, interval, offset)
+    second = next_tick(first + late * interval, interval, offset)
     beats = (second - first) / interval
     assert beats == pytest.approx(round(beats), abs=1e-6)
     assert late < beats <= late + 1 + EARLY / interval + 1e-6
@@ -75,18 +72,18 @@ def test_beats_that_a_slow_poll_slept_through_are_left_out(interval, offset, lat
 
 
 @given(intervals, st.integers(1, 10**9), st.sampled_from(REASONS))
-def test_the_wait_after_failures_is_bounded(interval, failures, reason):
+def test_back_off_is_bounded(interval, failures, reason):
     wait = back_off(interval, failures, reason)
-    most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
+    most = MAX_BACK_OFF_REFUSED if reason == "refused" else MAX_BACK_OFF
     assert interval <= wait <= max(interval, most)
 
 
-def test_the_wait_doubles_with_every_failure():
+def test_back_off_doubles_with_every_failure():
     assert [back_off(1, failures, "timeout") for failures in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]
     assert [back_off(1, failures, "refused") for failures in range(1, 6)] == [1, 2, 4, 5, 5]
 
 
-def test_a_long_interval_is_no_further_prolonged():
+def test_back_off_does_not_prolong_a_long_interval():
     assert back_off(60, 9, "timeout") == 60
     assert back_off(10, 9, "refused") == 10
 
@@ -105,29 +102,29 @@ def test_before_the_first_answer_the_interval_is_the_configured_one():
 @pytest.mark.parametrize(
     ("seconds", "interval"), [(0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (0.05, 5), (9.0, 5)]
 )
-def test_the_interval_is_as_many_beats_as_the_answers_cost_asks_for(seconds, interval):
+def test_the_interval_has_the_number_of_ticks_that_the_response_time_requires(seconds, interval):
     duty = cycle()
     duty.answered(0, seconds)
     assert duty.interval() == interval
 
 
-def test_the_shortest_answer_counts_because_others_waited():
+def test_the_shortest_response_counts_because_others_waited():
     duty = cycle()
     for moment, seconds in enumerate([0.04, 2.0, 0.015, 7.0, 0.03]):
         duty.answered(moment, seconds)
     assert duty.interval() == 2
 
 
-def test_what_an_answer_cost_is_forgotten_after_a_minute():
+def test_a_response_time_counts_for_a_minute():
     duty = cycle()
     duty.answered(0, 0.001)
-    duty.answered(REMEMBERED_SECONDS, 0.04)
+    duty.answered(COST_SECONDS, 0.04)
     assert duty.interval() == 1
-    duty.answered(REMEMBERED_SECONDS + 0.1, 0.05)
+    duty.answered(COST_SECONDS + 0.1, 0.05)
     assert duty.interval() == 4
 
 
-def test_it_shrinks_back_at_once_where_an_answer_costs_less():
+def test_the_interval_shrinks_immediately_with_a_shorter_response():
     duty = cycle()
     duty.answered(0, 0.05)
     assert duty.interval() == 5
@@ -136,43 +133,43 @@ def test_it_shrinks_back_at_once_where_an_answer_costs_less():
 
 
 @given(intervals, st.floats(0.001, 1), st.floats(0.1, 3600), st.lists(st.floats(0, 100), max_size=20))
-def test_it_is_never_shorter_than_configured_nor_longer_than_a_sixth_of_the_shortest_window(
+def test_the_interval_is_between_the_configured_one_and_a_sixth_of_the_shortest_window(
     interval, most, window, answers
 ):
     duty = cycle(interval, most, window)
     for moment, seconds in enumerate(answers):
         duty.answered(moment, seconds)
-    assert interval <= duty.interval() <= max(interval, window * LARGEST_SHARE) * (1 + 1e-3)
+    assert interval <= duty.interval() <= max(interval, window * MAX_WINDOW_SHARE) * (1 + 1e-3)
     assert duty.interval() / interval == pytest.approx(round(duty.interval() / interval))
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 0.1)), min_size=1, max_size=60))
-def test_it_is_what_going_through_all_answers_of_the_last_minute_would_say(polls):
+def test_the_interval_equals_that_of_a_scan_of_the_last_minutes_responses(polls):
     duty, answers, moment = cycle(0.5, 0.01, 3600), [], 0.0
     for gap, seconds in polls:
         moment += gap
         duty.answered(moment, seconds)
         answers.append((moment, seconds))
-        cheapest = min(cost for when, cost in answers if when >= moment - REMEMBERED_SECONDS)
+        cheapest = min(cost for when, cost in answers if when >= moment - COST_SECONDS)
         assert duty.interval() == pytest.approx(max(0.5, cheapest / 0.01), abs=0.501)
         assert duty.interval() >= cheapest / 0.01 - 0.001
 
 
-def test_what_is_remembered_does_not_grow_with_the_polls():
+def test_kept_response_times_do_not_grow_with_the_polls():
     duty = cycle(0.1)
     for poll in range(10_000):
         duty.answered(poll * 0.1, 0.01)
-    assert len(duty._answers) == 1
+    assert len(duty._responses) == 1
     for poll in range(10_000):
         duty.answered(1000 + poll * 0.1, poll)
-    assert len(duty._answers) <= REMEMBERED_SECONDS / 0.1 + 2
+    assert len(duty._responses) <= COST_SECONDS / 0.1 + 2
 
 
 # What polls cost the exporter itself.
 
 
 def spending(costs, interval=1.0, window=60.0):
-    """A cycle after polls, one a second, that cost so many processor seconds each."""
+    """Return a duty cycle after one poll a second with these processor seconds."""
     own = ProcessingCost()
     duty = cycle(interval, 0.01, window, own)
     for moment, seconds in enumerate(costs):
@@ -180,49 +177,49 @@ def spending(costs, interval=1.0, window=60.0):
     return duty
 
 
-def test_pages_that_cost_us_much_are_asked_for_less_often():
-    duty = spending([4 * PROCESSOR_SHARE] * 20)
+def test_costly_pages_are_polled_less_often():
+    duty = spending([4 * TARGET_PROCESSOR_SHARE] * 20)
     assert (duty.interval(), duty.cause) == (4.0, "processing")
 
 
-def test_pages_within_our_share_keep_the_interval():
-    duty = spending([PROCESSOR_SHARE] * 20)
+def test_pages_within_the_processor_share_keep_the_interval():
+    duty = spending([TARGET_PROCESSOR_SHARE] * 20)
     assert (duty.interval(), duty.cause) == (1.0, None)
 
 
 def test_the_first_pages_cost_more_and_do_not_count():
-    assert spending([3.0] * COSTLIEST + [0.01] * 20).interval() == 1.0
-    assert spending([3.0] * COSTLIEST).interval() == 1.0
+    assert spending([3.0] * EXCLUDED_POLLS + [0.01] * 20).interval() == 1.0
+    assert spending([3.0] * EXCLUDED_POLLS).interval() == 1.0
 
 
-def test_cheap_pages_between_costly_ones_hide_nothing():
-    assert spending([0.4, 0.0] * 30).interval() == pytest.approx(0.2 / PROCESSOR_SHARE, abs=1)
+def test_cheap_pages_between_costly_ones_do_not_hide_their_cost():
+    assert spending([0.4, 0.0] * 30).interval() == pytest.approx(0.2 / TARGET_PROCESSOR_SHARE, abs=1)
 
 
-def test_what_a_poll_cost_us_is_forgotten_after_a_minute():
+def test_the_cost_of_a_poll_counts_for_a_minute():
     own = ProcessingCost()
     for moment in range(10):
         own.polled(float(moment), 1.0)
     assert own.seconds == 1.0
-    own.polled(REMEMBERED_SECONDS + 20, 0.01)
+    own.polled(COST_SECONDS + 20, 0.01)
     assert own.seconds == 0.0
 
 
-def test_our_cost_lengthens_the_interval_no_further_than_the_servers():
-    assert spending([60.0] * 20, window=30.0).interval() == 30.0 * LARGEST_SHARE
+def test_processing_cost_has_the_same_maximum_interval_as_response_times():
+    assert spending([60.0] * 20, window=30.0).interval() == 30.0 * MAX_WINDOW_SHARE
 
 
-def test_the_cause_is_the_one_that_asks_for_more():
+def test_the_cause_is_the_one_that_requires_the_longer_interval():
     own = ProcessingCost()
     duty = cycle(1.0, 0.01, 600.0, own)
     duty.answered(0.0, 0.05)
     assert (duty.interval(), duty.cause) == (5.0, "answers")
     for moment in range(10):
-        own.polled(float(moment), 10 * PROCESSOR_SHARE)
+        own.polled(float(moment), 10 * TARGET_PROCESSOR_SHARE)
     assert (duty.interval(), duty.cause) == (10.0, "processing")
 
 
-def test_a_short_wait_for_a_permit_is_not_why_slow_answers_are_asked_for_less_often():
+def test_a_short_wait_for_a_permit_is_not_the_cause_of_the_longer_interval_of_slow_responses():
     duty = cycle(1.0, 0.01, 600.0)
     duty.answered(0.0, 0.05)
     duty.waited(0.5)
@@ -231,60 +228,20 @@ def test_a_short_wait_for_a_permit_is_not_why_slow_answers_are_asked_for_less_of
     assert (duty.interval(), duty.cause) == (10.0, "processing")
 
 
-def test_costs_that_are_remembered_do_not_grow_with_the_polls():
+def test_kept_costs_do_not_grow_with_the_polls():
     own = ProcessingCost()
     for poll in range(5000):
         own.polled(poll * 0.001, 0.01)
-    assert len(own._polls) == MOST_REMEMBERED
+    assert len(own._polls) == MAX_POLLS
 
 
 @given(st.lists(st.floats(0, 10), max_size=40), intervals)
-def test_the_share_of_a_core_is_kept_whatever_order_costs_come_in(costs, interval):
+def test_the_share_of_a_core_holds_for_any_order_of_costs(costs, interval):
     own = ProcessingCost()
     duty = cycle(interval, 0.01, 1e9, own)
     for moment, seconds in enumerate(costs):
         own.polled(float(moment), seconds)
-    counted = sorted(costs)[:-COSTLIEST]
+    counted = sorted(costs)[:-EXCLUDED_POLLS]
     if counted:
         share = sum(counted) / len(counted) / duty.interval()
-        assert share <= PROCESSOR_SHARE * (1 + 2e-3) + 1e-9
-
-
-# What is done less often than polled.
-
-
-def times_due(seldom, moments, early=0.0):
-    """At which of the moments it was due, and then done."""
-    found = []
-    for moment in moments:
-        if seldom.is_due(moment, early):
-            seldom.done(moment)
-            found.append(moment)
-    return found
-
-
-def test_what_is_done_seldom_is_due_at_once_and_then_every_so_often():
-    assert times_due(Throttle(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
-
-
-def test_the_second_time_comes_earlier_by_the_phase_and_the_others_keep_the_interval():
-    assert times_due(Throttle(8.0, phase=0.75), range(100, 121)) == [100, 102, 110, 118]
-
-
-def test_a_poll_that_is_a_little_early_counts_where_that_is_allowed():
-    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
-    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
-
-
-def test_what_begins_again_is_due_at_once_and_spread_again():
-    seldom = Throttle(8.0, phase=0.5)
-    assert times_due(seldom, range(100, 106)) == [100, 104]
-    seldom.begin_again()
-    assert times_due(seldom, range(106, 120)) == [106, 110, 118]
-
-
-@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
-def test_no_phase_makes_it_rarer(phases):
-    for own in phases:
-        found = times_due(Throttle(5.0, own), [100 + 0.25 * poll for poll in range(200)])
-        assert max(after - before for before, after in pairwise(found)) <= 5.25
+        assert share <= TARGET_PROCESSOR_SHARE * (1 + 2e-3) + 1e-9

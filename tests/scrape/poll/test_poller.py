@@ -9,19 +9,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.scrape.http.client import Answer
+from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PERMITS, PROCESSOR_SHARE, PollBudget
-from spec_decode_exporter.scrape.poll.poller import (
-    DETAILS_EVERY,
-    SAID_AGAIN,
-    Poller,
-    PollPace,
-    PollRecord,
-    beside,
+from spec_decode_exporter.scrape.poll.poll_budget import (
+    COSTLY_PROCESSOR_SHARE,
+    LARGE_PAGE,
+    PERMITS,
+    PollBudget,
 )
-from spec_decode_exporter.scrape.poll.server_info import MOST_ANSWER, ServedSpeculation
+from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, LOG_AGAIN_AFTER, PollRecord
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace
+from spec_decode_exporter.scrape.poll.poller import Poller
+from spec_decode_exporter.scrape.poll.server_details import sibling_url
+from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES, ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import PageError, PollError, StatusError
 from tests.conftest import settle
 
@@ -32,7 +33,7 @@ URL = "http://vllm:8000/metrics"
 
 
 def drafts(page: bytes, count: int) -> bytes:
-    """The recorded page with another number of drafts."""
+    """Return the recorded page with another number of drafts."""
     return page.replace(
         b'drafts_total{engine="0",model_name="tiny-llama"} 41.0',
         b'drafts_total{engine="0",model_name="tiny-llama"} %d.0' % count,
@@ -40,7 +41,7 @@ def drafts(page: bytes, count: int) -> bytes:
 
 
 def select(page: bytes, url: str) -> bytes:
-    """What vLLM answers to a URL with names."""
+    """Return vLLM's response to a URL with names."""
     names = {value.encode() for name, value in parse_qsl(urlsplit(url).query) if name == "name[]"}
     return b"".join(
         line for line in page.splitlines(keepends=True) if line.split(b"{")[0].split(b" ")[0] in names
@@ -48,7 +49,7 @@ def select(page: bytes, url: str) -> bytes:
 
 
 class Server:
-    """A vLLM as the client sees it. What it answers can be changed at any time; it notes what it was asked."""
+    """Client of a simulated vLLM. The test can change its responses; it records the requests."""
 
     def __init__(self, page: bytes = NGRAM) -> None:
         self.page = page
@@ -64,7 +65,7 @@ class Server:
         self.at_once = 0
         self.most_at_once = 0
 
-    async def get(self, url: str, *, max_body: int | None = None) -> Answer:
+    async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         self.asked.append(url)
         self.limits[url] = max_body
         self.at_once += 1
@@ -79,7 +80,7 @@ class Server:
             raise body
         if max_body is not None and len(body) > max_body:
             raise PollError("too_large", "the body is too large")
-        return Answer(body, "text/plain", self.seconds)
+        return HttpResponse(body, "text/plain", self.seconds)
 
     def _body(self, url: str):
         if self.failure:
@@ -91,7 +92,7 @@ class Server:
         return self.filtered(self.page, url) if "name[]" in url else self.page
 
     def kinds(self) -> list[str]:
-        """What was asked for since the last call: whole, few, many (with buckets), version or info."""
+        """Return the requests since the last call: whole, few, many (with buckets), version or info."""
         asked, self.asked = self.asked, []
         return [
             "version" if url.endswith("/version")
@@ -109,13 +110,13 @@ def server():
 
 @pytest.fixture
 def received():
-    """What the poller handed on."""
+    """Return the pages that the poller passed on."""
     return []
 
 
 @pytest.fixture
 def make(server, clock, received):
-    """Make a poller of the server. Its receiver can be told to report a restart, or to crash."""
+    """Make a poller of the server. The test can make its receiver report a restart or crash."""
 
     def make(url=URL, *, receive=None, record=None, attempted=lambda: None, budget=None, **pace) -> Poller:
         whole = {
@@ -138,7 +139,7 @@ def make(server, clock, received):
             pace=PollPace(**whole | pace),
             clock=clock,
             receive=take,
-            tell=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
+            emit=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
             attempted=attempted,
             record=record or PollRecord(),
             budget=budget or PollBudget(clock, 256),
@@ -155,7 +156,7 @@ async def polls(poller: Poller, clock, number: int) -> None:
 
 @pytest.fixture
 async def running():
-    """Let a poller run until the end of the test."""
+    """Run a poller until the end of the test."""
     tasks = []
     yield lambda poller: tasks.append(asyncio.create_task(poller.run()))
     for task in tasks:
@@ -166,7 +167,7 @@ async def running():
 # Which page.
 
 
-async def test_the_first_poll_asks_for_the_whole_page_and_then_for_the_version(make, server, received, clock):
+async def test_the_first_poll_requests_the_whole_page_and_then_the_version(make, server, received, clock):
     poller = make()
     await poller.poll()
     assert server.kinds() == ["whole", "version", "info"]
@@ -185,7 +186,7 @@ async def test_the_first_poll_asks_for_the_whole_page_and_then_for_the_version(m
     )
 
 
-async def test_then_the_filtered_page_is_asked_for_with_histograms_now_and_then(
+async def test_later_polls_request_the_filtered_page_with_histograms_at_their_interval(
     make, server, received, clock
 ):
     poller = make()
@@ -201,7 +202,7 @@ async def test_then_the_filtered_page_is_asked_for_with_histograms_now_and_then(
     assert with_latencies == [0, 10, 20]
 
 
-async def test_filtered_pages_say_the_same_as_whole_ones(make, server, received, clock):
+async def test_filtered_pages_give_the_same_samples_as_whole_ones(make, server, received, clock):
     poller, other = make(), make(filtered=False)
     await polls(poller, clock, 12)
     filtered, received[:] = [polled.reading for polled in received], []
@@ -209,7 +210,7 @@ async def test_filtered_pages_say_the_same_as_whole_ones(make, server, received,
     assert filtered == [polled.reading for polled in received]
 
 
-async def test_where_filtered_pages_are_switched_off_none_is_asked_for(make, server, clock):
+async def test_with_filtered_pages_disabled_none_is_requested(make, server, clock):
     await polls(make(filtered=False), clock, 12)
     assert server.kinds() == ["whole", "version", "info", *["whole"] * 11]
 
@@ -230,7 +231,7 @@ NO_FILTERED_PAGE = {
 
 
 @pytest.mark.parametrize("answer", NO_FILTERED_PAGE.values(), ids=NO_FILTERED_PAGE)
-async def test_a_server_without_a_filtered_page_is_asked_for_the_whole_one_in_the_same_poll(
+async def test_without_a_filtered_page_the_same_poll_requests_the_whole_one(
     make, server, received, clock, answer
 ):
     server.filtered = lambda page, url: answer
@@ -250,17 +251,13 @@ async def test_a_server_without_a_filtered_page_is_asked_for_the_whole_one_in_th
     assert [log["histograms"] for log in logs if log["event"] == "filtered_page_not_used"] == [False, True]
 
 
-async def test_a_path_that_ignores_the_names_gives_the_whole_page_and_that_is_good_enough(
-    make, server, clock
-):
+async def test_a_whole_page_from_a_path_that_ignores_the_names_is_complete(make, server, clock):
     server.filtered = lambda page, url: page
     await polls(make(), clock, 4)
     assert server.kinds() == ["whole", "version", "info", "few", "few", "few"]
 
 
-async def test_several_api_servers_answer_the_filtered_request_with_an_empty_page(
-    make, server, received, clock
-):
+async def test_an_empty_filtered_page_of_several_api_servers_is_not_used(make, server, received, clock):
     server.page, server.filtered = DP2, lambda page, url: b""
     await polls(make(), clock, 3)
     # A large page is asked for again with a permit, and with it all that the poll asks for.
@@ -280,7 +277,7 @@ async def test_a_filtered_page_without_its_buckets_is_not_used_for_them(make, se
     assert all(sample.latencies for sample in received[10].reading.samples.values())
 
 
-async def test_a_series_that_left_the_whole_page_too_does_not_speak_against_the_filtered_one(
+async def test_a_series_that_vanished_from_the_whole_page_too_does_not_make_the_filtered_one_incomplete(
     make, server, clock
 ):
     poller = make()
@@ -290,7 +287,7 @@ async def test_a_series_that_left_the_whole_page_too_does_not_speak_against_the_
     assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "few", "few"]
 
 
-async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_asked_for(
+async def test_after_a_restart_the_filtered_page_and_the_version_are_requested_again(
     make, server, received, clock
 ):
     restarts = []
@@ -299,7 +296,7 @@ async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_
     await polls(poller, clock, 3)
     assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
     server.filtered, server.version = select, b'{"version":"0.33.0"}'
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     restarts.append(True)
     await polls(poller, clock, 3)
     assert server.kinds() == ["many", "version", "info", "whole", "few"]
@@ -307,7 +304,7 @@ async def test_after_a_restart_the_filtered_page_is_tried_again_and_the_version_
     assert next(iter(received[4].reading.samples.values())).latencies
 
 
-async def test_while_a_target_fails_its_whole_page_is_asked_for(make, server, clock):
+async def test_after_a_failure_the_whole_page_is_requested(make, server, clock):
     poller = make()
     await polls(poller, clock, 2)
     server.failure = PollError("refused", "no")
@@ -318,9 +315,7 @@ async def test_while_a_target_fails_its_whole_page_is_asked_for(make, server, cl
 
 
 @pytest.mark.parametrize("reason", ["refused", "timeout", "tls", "dns"])
-async def test_a_server_that_cuts_off_filtered_requests_is_soon_asked_for_none(
-    make, server, received, clock, reason
-):
+async def test_a_server_that_closes_filtered_requests_soon_gets_none(make, server, received, clock, reason):
     server.filtered = lambda page, url: PollError(reason, "no")
     poller = make()
     await polls(poller, clock, 8)
@@ -340,7 +335,7 @@ async def test_a_server_that_cuts_off_filtered_requests_is_soon_asked_for_none(
     assert len(received) == 6
 
 
-async def test_a_filtered_request_that_fails_now_and_then_is_nothing_to_conclude_from(make, server, clock):
+async def test_occasional_failures_of_filtered_requests_change_nothing(make, server, clock):
     poller = make(histogram_interval=60)
     await polls(poller, clock, 2)
     for _ in range(3):
@@ -351,7 +346,7 @@ async def test_a_filtered_request_that_fails_now_and_then_is_nothing_to_conclude
     assert server.kinds() == ["whole", "version", "info", "few", *["few", "whole", "few"] * 3]
 
 
-async def test_what_a_filtered_page_has_gained_it_has_to_keep(make, server, clock):
+async def test_a_series_gained_by_a_filtered_page_is_required_afterwards(make, server, clock):
     positions = [line for line in NGRAM.splitlines(keepends=True) if b"_per_pos_total{" in line]
     server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if line not in positions)
     poller = make()
@@ -415,13 +410,13 @@ async def test_another_reason_is_logged_too(make, server, clock):
     assert [log["reason"] for log in logs] == ["refused", "status"]
 
 
-async def test_a_target_that_was_never_reached_is_not_said_to_recover(make, server, clock):
+async def test_a_target_that_was_never_reached_does_not_recover(make, server, clock):
     with capture_logs() as logs:
         await polls(make(), clock, 2)
     assert logs == []
 
 
-async def test_a_page_that_cannot_be_read_is_malformed(make, server, received, clock):
+async def test_an_unreadable_page_is_malformed(make, server, received, clock):
     server.page = b"<html>\n"
     poller = make()
     await polls(poller, clock, 2)
@@ -429,9 +424,7 @@ async def test_a_page_that_cannot_be_read_is_malformed(make, server, received, c
     assert received == []
 
 
-async def test_a_page_without_a_known_engine_is_no_failure_but_worth_one_warning(
-    make, server, received, clock
-):
+async def test_a_page_without_a_known_engine_is_one_warning_and_no_failure(make, server, received, clock):
     server.page = b"node_load1 0.5\n"
     poller = make()
     with capture_logs() as logs:
@@ -457,7 +450,7 @@ async def test_a_crash_of_the_client_is_logged_once_and_polling_goes_on(make, se
     assert poller.record.up
 
 
-async def test_so_is_a_crash_of_whoever_takes_the_page(make, server, received, clock):
+async def test_a_crash_of_the_receiver_is_logged_once_and_polling_goes_on(make, server, received, clock):
     crashes = [True, True, False]
 
     def receive(polled):
@@ -488,7 +481,7 @@ async def test_a_second_crash_after_a_recovery_is_logged_again(make, server, clo
     ]
 
 
-async def test_after_each_poll_it_says_so_whatever_came_of_it(make, server, clock):
+async def test_the_callback_is_called_after_successful_and_failed_polls(make, server, clock):
     ups = []
     record = PollRecord()
     poller = make(record=record, attempted=lambda: ups.append(record.up))
@@ -498,7 +491,7 @@ async def test_after_each_poll_it_says_so_whatever_came_of_it(make, server, cloc
     assert ups == [True, False, False]
 
 
-async def test_the_end_of_the_program_is_no_failure(make, server, clock):
+async def test_a_cancellation_is_no_failure(make, server, clock):
     async def never():
         await asyncio.Event().wait()
 
@@ -516,7 +509,7 @@ async def test_the_end_of_the_program_is_no_failure(make, server, clock):
 
 
 def times(server, clock):
-    """Note when the server is asked for pages."""
+    """Record the times of page requests."""
     noted = []
 
     async def note():
@@ -527,7 +520,7 @@ def times(server, clock):
     return noted
 
 
-async def test_polls_are_on_a_beat_of_the_targets_own(make, server, clock, running):
+async def test_polls_are_at_the_ticks_of_the_target(make, server, clock, running):
     noted = times(server, clock)
     poller = make(filtered=False)
     running(poller)
@@ -537,7 +530,7 @@ async def test_polls_are_on_a_beat_of_the_targets_own(make, server, clock, runni
     assert noted[0] % 1 == pytest.approx(poller._offset)
 
 
-async def test_two_targets_have_different_beats(make, server, clock, running):
+async def test_two_targets_have_different_ticks(make, server, clock, running):
     noted = times(server, clock)
     running(make("http://a/metrics"))
     running(make("http://b/metrics"))
@@ -545,7 +538,7 @@ async def test_two_targets_have_different_beats(make, server, clock, running):
     assert len({round(moment % 1, 6) for moment in noted}) == 2
 
 
-async def test_a_slow_answer_is_waited_for_and_never_is_asked_twice_at_once(make, server, clock, running):
+async def test_polls_of_a_slow_server_never_overlap(make, server, clock, running):
     async def slowly():
         await clock.sleep_until(clock.monotonic() + 2.5)
 
@@ -557,7 +550,9 @@ async def test_a_slow_answer_is_waited_for_and_never_is_asked_twice_at_once(make
 
 
 @pytest.mark.parametrize(("reason", "most"), [("refused", 5), ("timeout", 30), ("status", 30)])
-async def test_a_failing_target_is_asked_ever_less_often(make, server, clock, running, reason, most):
+async def test_a_failing_target_is_polled_with_exponential_back_off(
+    make, server, clock, running, reason, most
+):
     noted = times(server, clock)
     server.failure = PollError(reason, "no")
     running(make())
@@ -567,7 +562,7 @@ async def test_a_failing_target_is_asked_ever_less_often(make, server, clock, ru
     assert gaps == pytest.approx(doubling)
 
 
-async def test_it_is_asked_every_second_again_as_soon_as_it_answers(make, server, clock, running):
+async def test_after_a_success_back_off_ends(make, server, clock, running):
     server.failure = PollError("refused", "no")
     running(make(filtered=False))
     await clock.advance(60)
@@ -578,9 +573,7 @@ async def test_it_is_asked_every_second_again_as_soon_as_it_answers(make, server
     assert server.kinds() == ["whole"] * 10
 
 
-async def test_a_server_that_answers_slowly_by_itself_is_asked_less_often(
-    make, server, clock, running, received
-):
+async def test_a_server_with_slow_responses_is_polled_less_often(make, server, clock, running, received):
     noted = times(server, clock)
     server.seconds = 0.025
     poller = make(filtered=False)
@@ -592,7 +585,7 @@ async def test_a_server_that_answers_slowly_by_itself_is_asked_less_often(
     assert poller.interval == 3
 
 
-async def test_but_never_less_often_than_a_sixth_of_the_shortest_window(make, server, clock):
+async def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(make, server, clock):
     server.seconds = 60
     poller = make()
     await poller.poll()
@@ -614,7 +607,7 @@ async def test_histograms_come_with_the_poll_nearest_to_their_interval(
     assert gaps
 
 
-async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, clock):
+async def test_a_slightly_early_poll_reads_histograms_too(make, server, clock):
     poller = make()
     for gap in (9.4, 0.2, 9.6):
         await poller.poll()
@@ -636,8 +629,8 @@ async def test_a_poll_that_comes_a_little_early_brings_them_too(make, server, cl
         ("http://[::1]:1/metrics", "http://[::1]:1/version"),
     ],
 )
-def test_the_version_stands_beside_the_metrics(url, version):
-    assert beside(url, "version") == version
+def test_the_version_page_is_beside_the_metrics_page(url, version):
+    assert sibling_url(url, "version") == version
 
 
 @pytest.mark.parametrize(
@@ -662,7 +655,7 @@ def test_the_version_stands_beside_the_metrics(url, version):
     ],
     ids=range(16),
 )
-async def test_a_version_that_is_none_is_left_out_and_not_asked_for_again(make, server, clock, answer):
+async def test_an_invalid_version_is_unknown_and_not_requested_again(make, server, clock, answer):
     server.version = answer
     poller = make()
     await polls(poller, clock, 3)
@@ -673,7 +666,7 @@ async def test_a_version_that_is_none_is_left_out_and_not_asked_for_again(make, 
 
 
 @pytest.mark.parametrize("page", ["llamacpp.prom", "sglang-tp2.prom", "lmdeploy.prom"])
-async def test_only_vllm_is_asked_for_its_version(make, server, clock, page):
+async def test_only_vllm_gets_a_request_for_its_version(make, server, clock, page):
     server.page = (PAGES / page).read_bytes()
     await polls(make(), clock, 2)
     assert "version" not in server.kinds()
@@ -683,7 +676,7 @@ async def test_only_vllm_is_asked_for_its_version(make, server, clock, page):
 SERVED = b'{"vllm_config":{"speculative_config":{"method":"eagle3","model":"d","num_speculative_tokens":3}}}'
 
 
-async def test_how_the_server_speculates_is_asked_once_a_process(make, server, clock):
+async def test_speculation_settings_are_requested_once_a_process(make, server, clock):
     restarts = []
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     server.info = SERVED
@@ -692,7 +685,7 @@ async def test_how_the_server_speculates_is_asked_once_a_process(make, server, c
     assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
     assert server.kinds() == ["whole", "version", "info", "few", "few"]
     server.info = SERVED.replace(b"eagle3", b"mtp")
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     restarts.append(True)
     await polls(poller, clock, 2)
     assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
@@ -712,7 +705,7 @@ async def test_how_the_server_speculates_is_asked_once_a_process(make, server, c
     ],
     ids=range(8),
 )
-async def test_a_server_that_does_not_say_is_not_asked_again_and_nothing_failed(make, server, clock, answer):
+async def test_a_server_without_details_gets_no_second_request_and_no_poll_fails(make, server, clock, answer):
     server.info = answer
     poller = make(histogram_interval=1000)
     await polls(poller, clock, 70)
@@ -721,12 +714,12 @@ async def test_a_server_that_does_not_say_is_not_asked_again_and_nothing_failed(
     assert server.kinds().count("info") == 1
 
 
-async def test_after_a_restart_what_the_old_process_said_does_not_count(make, server, clock):
+async def test_after_a_restart_the_old_process_details_are_replaced(make, server, clock):
     restarts = []
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     server.info = SERVED
     await polls(poller, clock, 1)
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     server.info = StatusError(404)
     restarts.append(True)
     await polls(poller, clock, 1)
@@ -736,7 +729,7 @@ async def test_after_a_restart_what_the_old_process_said_does_not_count(make, se
 @pytest.mark.parametrize(
     "failure", [PollError("timeout", "late"), PollError("refused", "no"), StatusError(503)], ids=range(3)
 )
-async def test_what_the_server_said_holds_until_it_says_something_else(make, server, clock, failure):
+async def test_details_stay_until_the_server_reports_others(make, server, clock, failure):
     restarts = []
     server.info = SERVED
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()), histogram_interval=1000)
@@ -746,24 +739,24 @@ async def test_what_the_server_said_holds_until_it_says_something_else(make, ser
     await polls(poller, clock, 130)
     assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
     server.info = b'{"vllm_config":{"speculative_config":null}}'
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     restarts.append(True)
     await polls(poller, clock, 1)
     assert poller.record.speculation is None
 
 
-async def test_what_the_server_said_holds_over_a_change_of_the_configuration(make, server, clock):
+async def test_details_stay_over_a_change_of_the_configuration(make, server, clock):
     server.info = SERVED
     poller = make()
     await polls(poller, clock, 1)
     server.info = PollError("timeout", "late")
-    await clock.advance(DETAILS_EVERY)
+    await clock.advance(DETAILS_INTERVAL)
     again = make(record=poller.record)
     await polls(again, clock, 1)
     assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")
 
 
-async def test_a_server_that_takes_too_long_is_asked_once_more_a_minute_later(make, server, clock):
+async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(make, server, clock):
     server.info = PollError("timeout", "late")
     poller = make(histogram_interval=1000)
     await polls(poller, clock, 60)
@@ -773,7 +766,7 @@ async def test_a_server_that_takes_too_long_is_asked_once_more_a_minute_later(ma
     assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
 
 
-async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, clock):
+async def test_after_a_second_timeout_details_are_not_requested_again(make, server, clock):
     server.info = PollError("timeout", "late")
     poller = make(histogram_interval=1000)
     await polls(poller, clock, 300)
@@ -784,40 +777,42 @@ async def test_if_it_takes_too_long_again_it_is_left_in_peace(make, server, cloc
 # What the server says of itself is bounded, in bytes and in how often it is asked.
 
 
-async def test_what_the_server_says_of_itself_is_read_up_to_a_bound_of_its_own(make, server, clock):
+async def test_details_have_a_size_limit_of_their_own(make, server, clock):
     await polls(make(), clock, 2)
-    assert {url for url, limit in server.limits.items() if limit == MOST_ANSWER and "metrics" not in url} == {
+    assert {
+        url for url, limit in server.limits.items() if limit == MAX_RESPONSE_BYTES and "metrics" not in url
+    } == {
         "http://vllm:8000/version",
         "http://vllm:8000/server_info?config_format=json",
     }
 
 
-async def test_counters_that_restart_with_every_poll_have_nothing_asked_more_than_once_a_minute(
+async def test_counters_that_restart_with_every_poll_cause_one_request_for_details_a_minute(
     make, server, clock
 ):
     poller = make(receive=lambda polled: True)
     await polls(poller, clock, 600)
     kinds = server.kinds()
-    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_EVERY
+    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_INTERVAL
     assert poller.record.up
 
 
-async def test_new_pollers_and_lost_connections_have_nothing_asked_more_often(make, server, clock):
+async def test_new_pollers_and_lost_connections_cause_no_additional_requests(make, server, clock):
     record = PollRecord()
     for poll in range(180):
         server.failure = PollError("refused", "no") if poll % 2 else None
         await polls(make(record=record, receive=lambda polled: True), clock, 1)
     kinds = server.kinds()
-    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_EVERY
+    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_INTERVAL
 
 
-async def test_a_restart_soon_after_another_has_the_version_asked_for_within_a_minute(make, server, clock):
+async def test_after_two_quick_restarts_the_version_is_requested_within_a_minute(make, server, clock):
     restarts = []
     poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
     await polls(poller, clock, 5)
     server.version = b'{"version":"0.33.0"}'
     restarts.append(True)
-    await polls(poller, clock, int(DETAILS_EVERY) - 5)
+    await polls(poller, clock, int(DETAILS_INTERVAL) - 5)
     assert poller.record.version == "0.32.0"
     await polls(poller, clock, 1)
     assert poller.record.version == "0.33.0"
@@ -856,7 +851,7 @@ async def test_a_schedule_that_is_too_long_is_not_used_and_logged_once(make, ser
 
 
 def costly(clock, server, seconds):
-    """Have every page cost so many processor seconds to take in."""
+    """Make each page cost a number of processor seconds."""
 
     async def take_in():
         server.spent += seconds() if callable(seconds) else seconds
@@ -864,7 +859,7 @@ def costly(clock, server, seconds):
     server.delay = take_in
 
 
-async def test_a_target_whose_pages_cost_us_much_is_polled_less_often_and_logged_once(
+async def test_a_target_with_costly_pages_is_polled_less_often_and_logged_once(
     make, server, clock, running, received
 ):
     costly(clock, server, 0.2)
@@ -881,7 +876,7 @@ async def test_a_target_whose_pages_cost_us_much_is_polled_less_often_and_logged
     ]
 
 
-async def test_work_on_the_page_counts_and_what_others_do_meanwhile_does_not(make, server, clock):
+async def test_processor_time_counts_work_on_the_page_and_no_other_work(make, server, clock):
     def receive(polled):
         clock.used += 0.1
 
@@ -904,7 +899,7 @@ async def test_pages_that_fail_cost_too(make, server, clock):
     assert poller.record.cost.seconds == pytest.approx(0.2)
 
 
-async def test_what_pages_cost_outlives_a_change_of_the_configuration(make, server, clock):
+async def test_the_cost_of_pages_outlives_a_change_of_the_configuration(make, server, clock):
     costly(clock, server, 0.2)
     record = PollRecord()
     with capture_logs() as logs:
@@ -915,16 +910,14 @@ async def test_what_pages_cost_outlives_a_change_of_the_configuration(make, serv
     assert [log["event"] for log in logs] == ["target_polled_less_often"]
 
 
-async def test_why_it_is_polled_less_often_is_logged_again_after_ten_minutes_at_the_usual_pace(
-    make, server, clock
-):
+async def test_a_longer_interval_is_logged_again_after_ten_minutes_at_the_configured_one(make, server, clock):
     poller = make(shortest_window=600)
     times = []
     for seconds in (0.025, 0.001, 0.025, 0.001, 0.025):
         server.seconds = seconds
         with capture_logs() as logs:
             await polls(poller, clock, 65)
-            await clock.advance(SAID_AGAIN if len(times) == 3 else 0)
+            await clock.advance(LOG_AGAIN_AFTER if len(times) == 3 else 0)
         times.append([log["cause"] for log in logs])
     assert times == [["answers"], [], [], [], ["answers"]]
 
@@ -936,7 +929,7 @@ def large(page: bytes = NGRAM) -> bytes:
     return page + b"#\n" * LARGE_PAGE
 
 
-async def test_a_large_page_is_asked_for_again_with_a_permit_and_then_only_with_one(
+async def test_a_large_page_is_requested_again_with_a_permit_and_then_only_with_one(
     make, server, clock, received
 ):
     server.page = large()
@@ -952,12 +945,12 @@ async def test_a_large_page_is_asked_for_again_with_a_permit_and_then_only_with_
     assert len(received) == 5
 
 
-async def test_few_large_pages_are_asked_for_at_a_time(make, server, clock, received):
+async def test_few_large_pages_are_requested_concurrently(make, server, clock, received):
     budget, go_on = PollBudget(clock, 256), asyncio.Event()
     pollers = [make(url=f"http://a:{port}/metrics", budget=budget, filtered=False) for port in range(8)]
     server.page = large()
     for poller in pollers:
-        poller._large = {True, False}
+        poller._fetcher.large = {True, False}
     server.delay = go_on.wait
     tasks = [asyncio.create_task(poller.poll()) for poller in pollers]
     await settle(50)
@@ -974,19 +967,19 @@ async def test_a_target_that_takes_more_than_its_part_of_the_processor_waits_for
     budget = PollBudget(clock, 256)
     poller = make(budget=budget, filtered=False)
     for targets, limit in ((10, LARGE_PAGE), (11, None)):
-        poller.record.cost.seconds = PROCESSOR_SHARE / 10
+        poller.record.cost.seconds = COSTLY_PROCESSOR_SHARE / 10
         budget.targets = targets
         await poller.poll()
         assert server.limits[URL] == limit
 
 
-async def test_a_target_that_waited_for_a_permit_says_so_by_its_interval(make, server, clock):
+async def test_a_target_that_waited_for_a_permit_has_a_longer_interval(make, server, clock):
     budget = PollBudget(clock, 256)
     held = [budget.permit(0.0, lambda: 0.0) for _ in range(PERMITS)]
     for permit in held:
         await permit.__aenter__()
     poller = make(budget=budget, filtered=False)
-    poller._large = {True, False}
+    poller._fetcher.large = {True, False}
     waiting = asyncio.create_task(poller.poll())
     await clock.advance(4.5)
     for permit in held:

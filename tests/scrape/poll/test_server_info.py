@@ -28,7 +28,7 @@ def answer(**settings):
         ("vllm-0.32.0-ngram-text.json", NGRAM),
     ],
 )
-def test_what_vllm_answered_is_read_as_json_and_as_text(name, expected):
+def test_vllms_responses_are_read_as_json_and_as_text(name, expected):
     assert served_speculation((RECORDED / name).read_bytes()) == expected
 
 
@@ -53,17 +53,17 @@ def test_what_vllm_answered_is_read_as_json_and_as_text(name, expected):
     ],
     ids=range(15),
 )
-def test_an_answer_that_says_nothing_of_speculation_is_none(body):
+def test_a_response_without_speculation_settings_is_none(body):
     assert served_speculation(body) is None
 
 
 @pytest.mark.parametrize("tokens", [0, -1, 129, 4.0, "4", True, None, [4]])
-def test_a_number_of_tokens_that_none_can_be_is_unknown(tokens):
+def test_an_invalid_number_of_tokens_is_unknown(tokens):
     assert served_speculation(answer(method="mtp", num_speculative_tokens=tokens)) == ServedSpeculation("mtp")
 
 
 @pytest.mark.parametrize("text", [None, 5, "", "a\nb", "\ud800", "\x1b[2J", "x" * 257, {"a": "b"}])
-def test_what_cannot_be_a_label_is_unknown(text):
+def test_text_that_cannot_be_a_label_is_unknown(text):
     assert served_speculation(answer(method=text, model=text)) == ServedSpeculation()
 
 
@@ -73,7 +73,7 @@ def test_long_paths_of_draft_models_are_kept_and_long_methods_are_not():
 
 
 @pytest.mark.parametrize("method", ["ngram", "ngram_gpu", "suffix", "custom_class"])
-def test_a_method_without_a_draft_model_has_none_whatever_vllm_writes_there(method):
+def test_a_method_without_a_draft_model_has_none_whatever_vllm_reports(method):
     assert served_speculation(answer(method=method, model=method)) == ServedSpeculation(method)
 
 
@@ -86,7 +86,7 @@ def test_a_schedule_by_batch_size_is_read():
 @pytest.mark.parametrize(
     "schedule", [5, "x", {"a": 1}, [5], [[1, 16]], [[1, 16, "4"]], [[1, 16, 4], None], [[1, 1, 1]] * 65]
 )
-def test_a_schedule_that_is_none_is_unknown_and_says_why(schedule):
+def test_an_invalid_schedule_is_unknown_and_has_a_reason(schedule):
     served = served_speculation(answer(method="mtp", num_speculative_tokens_per_batch_size=schedule))
     assert served == ServedSpeculation("mtp", problem=served.problem)
     assert (
@@ -116,7 +116,7 @@ def test_a_schedule_that_is_none_is_unknown_and_says_why(schedule):
         ),
     )
 )
-def test_any_json_gives_what_can_be_shown_or_nothing(document):
+def test_any_json_gives_printable_settings_or_none(document):
     served = served_speculation(json.dumps(document).encode()) or ServedSpeculation()
     (served.method + served.draft_model).encode()
     assert served.tokens is None or 0 < served.tokens <= 128

@@ -1,4 +1,4 @@
-"""The API over two engines that were polled, and some events."""
+"""The API of three engines with polls, two targets, and some events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
-from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0
@@ -22,10 +21,10 @@ def labels(target, **more):
 
 
 @pytest.fixture(scope="package")
-def watched(make_sample):
-    """A function that gives a watch that was polled once a second."""
+def polled(make_sample):
+    """Return a function that returns an EngineMonitor with one poll per second."""
 
-    def watched(position_gains):
+    def polled(position_gains):
         watch = EngineMonitor((30.0, 300.0))
         for n in range(POLLS):
             sample = make_sample(
@@ -43,16 +42,16 @@ def watched(make_sample):
             watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
         return watch
 
-    return watched
+    return polled
 
 
 @pytest.fixture(scope="package")
-def engines(watched):
-    """Labels and watches of three engines."""
+def engines(polled):
+    """Labels and monitors of three engines."""
     return [
-        (labels("chat", zone="eu"), watched((30, 20, 10))),
-        (labels("code", zone="us"), watched((36, 30))),
-        (labels("idle", zone="", model_name="<b>\u2028"), watched(())),
+        (labels("chat", zone="eu"), polled((30, 20, 10))),
+        (labels("code", zone="us"), polled((36, 30))),
+        (labels("idle", zone="", model_name="<b>\u2028"), polled(())),
     ]
 
 
@@ -88,31 +87,32 @@ def target_view(name):
 
 
 @pytest.fixture
-def source(engines, events):
+def sources(engines, events):
+    """The data sources of AppState for three engines, two targets and six events."""
     moment = float(POLLS - 1)
-    return ApiSource(
-        now=lambda: NOW,
-        labels=lambda: ["target", "model_name", "engine", "zone"],
-        windows=lambda: ["30s", "5m"],
-        snapshot=lambda: Snapshot(
+    return {
+        "now": lambda: NOW,
+        "labels": lambda: ["target", "model_name", "engine", "zone"],
+        "windows": lambda: ["30s", "5m"],
+        "snapshot": lambda: Snapshot(
             [(own, watch.snapshot(moment)) for own, watch in engines], last_event=events.last
         ),
-        histories=lambda: Histories(
+        "histories": lambda: Histories(
             NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
         ),
-        targets=lambda: [target_view("chat"), target_view("code")],
-        events=events,
-    )
+        "targets": lambda: [target_view("chat"), target_view("code")],
+        "events": events,
+    }
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state, source):
-    return await aiohttp_client(create_app(make_state(api=source)))
+async def client(aiohttp_client, make_state, sources):
+    return await aiohttp_client(create_app(make_state(**sources)))
 
 
 @pytest.fixture
 def get(client):
-    """A function that asks for a page and returns what its JSON says."""
+    """Return a function that requests a path and returns its JSON."""
 
     async def get(path, status=200):
         answer = await client.get(path)

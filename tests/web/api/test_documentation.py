@@ -1,6 +1,6 @@
-"""docs/api.md names every page and parameter, and its answers are what the API answers.
+"""docs/api.md lists every endpoint and parameter, and its examples are real responses.
 
-``UPDATE_GOLDEN=1`` writes the answers anew.
+``UPDATE_GOLDEN=1`` updates the examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXAMPLE = re.compile(r"`(/api/v1/[^`\n]+)`:\n\n```json\n(.*?)\n```", re.DOTALL)
 
 
 def written(answer):
-    """JSON as the document has it: a field a line, lists in one."""
+    """Format JSON as in the document: one field per line, flat lists in one line."""
     text = json.dumps(answer, indent=2, ensure_ascii=False)
     return re.sub(
         r"\[[^][{}]*\]",
@@ -31,7 +31,7 @@ def written(answer):
     )
 
 
-async def test_the_answers_are_true(client):
+async def test_the_examples_are_real_responses(client):
     text = DOCUMENT.read_text(encoding="utf-8")
     examples = _EXAMPLE.findall(text)
     assert len(examples) == 2
@@ -57,8 +57,8 @@ async def test_the_answers_are_true(client):
         ("match=zon=eu", {}, False),
     ],
 )
-async def test_the_job_fails_unless_all_is_well(client, query, changes, passes):
-    """The recipe to copy, over answers as they are and as they would be. `curl -f` writes nothing of an error."""
+async def test_the_recipe_fails_a_job_unless_all_engines_are_healthy(client, query, changes, passes):
+    """Run the recipe of the document on real and changed responses. `curl -f` writes no error response."""
     recipe = re.search(
         r"# Fail a job .*?jq (-\w+) '([^']+)'", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
     )
@@ -76,7 +76,7 @@ async def test_the_job_fails_unless_all_is_well(client, query, changes, passes):
     assert (jq.returncode == 0) == passes
 
 
-def test_every_page_is_named_with_its_parameters():
+def test_every_endpoint_is_listed_with_its_parameters():
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(/api/v1/[^`]+)` \|.*\| ?([^|]*?) ?\|$", text, re.MULTILINE)
     shown = {path: set(re.findall(r"`(\w+)`", parameters)) for path, parameters in rows}

@@ -1,4 +1,4 @@
-"""The OpenAPI document is made of the route table and the models. tests/e2e/test_api.py holds the program against it."""
+"""The OpenAPI document of the route table. tests/e2e/test_api.py compares the program with it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import re
 
 import pytest
 
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.event_log import MOST_KEPT, EventLog, run_name
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
+from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
+from spec_decode_exporter.views.history import MOST_STEPS, USUAL_STEPS
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.problems import ProblemView
+from spec_decode_exporter.web.api.queries import MAX_PARAMETERS
+from spec_decode_exporter.web.api.request_ingest import BODY_SECONDS, MAX_BODY_BYTES
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 
 
@@ -20,15 +24,15 @@ def described():
 
 
 def method_of(endpoint):
-    """How it is asked for, as OpenAPI writes it."""
+    """Return the HTTP method as OpenAPI writes it."""
     return endpoint.methods[0].lower()
 
 
-async def test_it_is_served(get, described):
+async def test_the_document_is_served(get, described):
     assert await get("/api/v1/openapi.json") == described
 
 
-def test_every_page_is_described_and_no_other(described):
+def test_the_document_has_exactly_the_served_paths(described):
     pages = [(path, method) for path, methods in described["paths"].items() for method in methods]
     assert pages == [(endpoint.path, method_of(endpoint)) for endpoint in ENDPOINTS]
     names = [page["operationId"] for methods in described["paths"].values() for page in methods.values()]
@@ -37,7 +41,7 @@ def test_every_page_is_described_and_no_other(described):
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
-def test_a_page_has_the_parameters_that_it_reads_each_with_a_description(described, endpoint):
+def test_an_endpoint_has_all_its_parameters_with_descriptions(described, endpoint):
     parameters = described["paths"][endpoint.path][method_of(endpoint)]["parameters"]
     assert [each["name"] for each in parameters if each["in"] == "query"] == list(endpoint.query.model_fields)
     assert all(each["description"] for each in parameters if each["in"] == "query")
@@ -51,7 +55,7 @@ def parameters_of(described, name):
     return {each["name"]: each["schema"] for each in page["parameters"]}
 
 
-def test_a_parameter_says_what_it_is_where_it_is_left_out(described):
+def test_defaults_of_parameters_are_documented(described):
     limit = parameters_of(described, "events")["limit"]
     assert limit == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
     defaults = [
@@ -63,13 +67,30 @@ def test_a_parameter_says_what_it_is_where_it_is_left_out(described):
     assert defaults == [("events", "limit")], "a list that is left out is no list"
 
 
-def test_an_id_of_an_event_looks_the_same_everywhere(described):
+def test_documented_limits_are_those_that_the_code_checks(described):
+    assert parameters_of(described, "events")["limit"]["maximum"] == MOST_KEPT
+    step = next(
+        each for each in described["paths"]["/api/v1/history"]["get"]["parameters"] if each["name"] == "step"
+    )
+    assert f"about {USUAL_STEPS} steps; the maximum is {MOST_STEPS} steps" in step["description"]
+    ingest = described["paths"]["/api/v1/requests"]["post"]
+    assert (
+        ingest["requestBody"]["content"]["application/json"]["schema"]["anyOf"][1]["maxItems"]
+        == MAX_BATCH_REQUESTS
+    )
+    texts = {status: response["description"] for status, response in ingest["responses"].items()}
+    assert f"more than {MAX_PARAMETERS} parameters" in texts["400"]
+    assert f"{BODY_SECONDS:.0f} seconds" in texts["408"]
+    assert f"{MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests" in texts["413"]
+
+
+def test_event_ids_have_the_same_pattern_everywhere(described):
     parameters = parameters_of(described, "event_stream")
     assert parameters["since"]["pattern"] == parameters["Last-Event-ID"]["pattern"]
     assert re.fullmatch(parameters["since"]["pattern"], EventLog(run_name(1_790_000_000.0)).last)
 
 
-def test_the_headers_that_a_page_reads_are_described(described):
+def test_request_headers_are_documented(described):
     headers = {
         each["name"]: each
         for page in described["paths"].values()
@@ -87,8 +108,8 @@ def test_the_headers_that_a_page_reads_are_described(described):
     assert [each["schema"] for each in numbers] == [{"type": "string", "pattern": "^[0-9]{1,9}$"}] * 2
 
 
-def test_the_types_of_events_are_those_of_the_log(described):
-    """Of what happens to engines and targets, and is an event."""
+def test_event_types_are_those_of_the_log(described):
+    """Event types are those that the log documents as events of engines and targets."""
     asked = parameters_of(described, "events")["type"]["items"]["enum"]
     assert asked == described["components"]["schemas"]["EventView"]["properties"]["type"]["enum"]
     assert asked == list(EVENT_TYPES)
@@ -97,7 +118,7 @@ def test_the_types_of_events_are_those_of_the_log(described):
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
-def test_a_page_names_its_model_and_its_problems(described, endpoint):
+def test_an_endpoint_has_its_model_and_its_problems(described, endpoint):
     responses = described["paths"][endpoint.path][method_of(endpoint)]["responses"]
     (content,) = responses["200"]["content"].items()
     assert content[0] == endpoint.content_type
@@ -107,7 +128,7 @@ def test_a_page_names_its_model_and_its_problems(described, endpoint):
     assert "503" in responses
 
 
-def test_every_reference_leads_somewhere(described):
+def test_every_reference_resolves(described):
     schemas = described["components"]["schemas"]
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(described)))
     assert references <= schemas.keys()
@@ -115,7 +136,7 @@ def test_every_reference_leads_somewhere(described):
     assert {endpoint.model.__name__ for endpoint in ENDPOINTS if endpoint.model} <= schemas.keys()
 
 
-def test_a_body_is_one_request_or_many_of_them_or_lines(described):
+def test_a_body_is_one_request_an_array_or_lines(described):
     body = described["paths"]["/api/v1/requests"]["post"]["requestBody"]
     assert body["required"]
     one, many = body["content"]["application/json"]["schema"]["anyOf"]

@@ -1,4 +1,4 @@
-"""Single requests over HTTP: what is taken, what is refused and how, and what they say together."""
+"""Ingest of single requests over HTTP: accepted and rejected bodies, and findings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from spec_decode_exporter.config.request_settings import RequestSettings, Reques
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web.api import request_ingest
-from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.application import create_app
 from tests.requests.test_request_batch import RECORD, changed
@@ -36,7 +35,7 @@ NOTHING_REFUSED = {
 
 
 class NoFleet:
-    """Stands in for a fleet with no engines."""
+    """A fleet without engines."""
 
     config = Config()
 
@@ -51,42 +50,38 @@ def receiver(clock):
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state, source, receiver):
-    found = []
+async def client(aiohttp_client, make_state, sources, receiver):
+    findings = []
 
     async def prepare():
-        found[:] = [await receiver.findings()]
+        findings[:] = [await receiver.findings()]
 
-    given = {
-        name: getattr(source, name)
-        for name in ("now", "labels", "windows", "snapshot", "histories", "targets")
-    }
-    api = ApiSource(
-        **given,
-        events=source.events,
-        requests=lambda: found[0],
+    state = make_state(
+        **sources,
+        prepare=prepare,
+        requests=lambda: findings[0],
         receiver=lambda: receiver if receiver.is_open else None,
     )
-    return await aiohttp_client(create_app(make_state(api=api, prepare=prepare)))
+    return await aiohttp_client(create_app(state))
 
 
 @pytest.fixture
 def post(client):
-    """A function that sends a body and returns the status and what is answered."""
+    """Return a function that sends a body and returns status and JSON of the response."""
 
     async def post(body, content_type=JSON, **headers):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        answer = await client.post(
+        response = await client.post(
             PATH, data=BytesIO(data), headers={"Content-Type": content_type, **headers}
         )
-        if answer.status >= 400:
-            assert answer.content_type == "application/problem+json"
-        return answer.status, await answer.json(content_type=None)
+        if response.status >= 400:
+            assert response.content_type == "application/problem+json"
+        return response.status, await response.json(content_type=None)
 
     return post
 
 
-async def test_one_or_many_are_taken_in_either_form(post):
+async def test_one_or_many_requests_are_accepted_in_both_formats(post):
     lines = b"\n".join([json.dumps(RECORD).encode()] * 3)
     for body, content_type, taken in [(RECORD, JSON, 1), ([RECORD] * 2, JSON, 2), (lines, NDJSON, 3)]:
         assert await post(body, content_type) == (
@@ -95,23 +90,25 @@ async def test_one_or_many_are_taken_in_either_form(post):
         )
 
 
-async def test_what_is_taken_is_told(post, client):
+async def test_accepted_requests_are_reported(post, client):
     await post([RECORD, changed("request_type", "code"), changed("temperature", 0)])
-    said = await (await client.get(PATH)).json()
-    assert (said["enabled"], said["taken"], said["refused"]) == (True, 3, NOTHING_REFUSED)
+    response = await (await client.get(PATH)).json()
+    assert (response["enabled"], response["taken"], response["refused"]) == (True, 3, NOTHING_REFUSED)
     assert {
-        (group["request_type"], group["temperature"]) for group in said["groups"] if group["window"] == "5m"
+        (group["request_type"], group["temperature"])
+        for group in response["groups"]
+        if group["window"] == "5m"
     } == {
         ("chat", "0"),
         ("chat", "to 0.7"),
         ("code", "to 0.7"),
     }
-    model = next(model for model in said["models"] if model["window"] == "30s")
+    model = next(model for model in response["models"] if model["window"] == "30s")
     assert (model["model_name"], model["requests"], model["accepted_tokens"]) == ("llama", 3, 195)
     assert model["draft_acceptance_ratio"] == 65 / 160
-    assert [window["window"] for window in said["windows"]] == ["30s", "5m"]
-    assert sum(group["requests"] for group in said["since_start"]) == 3
-    assert said["users"] == []
+    assert [window["window"] for window in response["windows"]] == ["30s", "5m"]
+    assert sum(group["requests"] for group in response["since_start"]) == 3
+    assert response["users"] == []
 
 
 @pytest.mark.parametrize(
@@ -121,28 +118,28 @@ async def test_what_is_taken_is_told(post, client):
         ("request_type=chat", 2, 2, 2),
         ("request_type=chat&temperature=to+0.7&window=30s", 1, 1, 1),
         ("model=llama", 4, 2, 2),
-        ("model=nobody", 0, 0, 2),
+        ("model=unknown", 0, 0, 2),
     ],
 )
-async def test_a_part_of_it_can_be_asked_for(post, client, query, groups, models, windows):
+async def test_findings_are_filtered(post, client, query, groups, models, windows):
     await post([RECORD, changed("request_type", "code")])
-    said = await (await client.get(f"{PATH}?{query}")).json()
-    assert [len(said[name]) for name in ("groups", "models", "windows")] == [groups, models, windows]
+    response = await (await client.get(f"{PATH}?{query}")).json()
+    assert [len(response[name]) for name in ("groups", "models", "windows")] == [groups, models, windows]
 
 
-async def test_a_window_that_is_not_kept_is_refused(client):
-    answer = await client.get(f"{PATH}?window=7m")
-    assert answer.status == 400
-    assert (await answer.json(content_type=None))["parameters"][0]["name"] == "window"
+async def test_an_unknown_window_is_rejected(client):
+    response = await client.get(f"{PATH}?window=7m")
+    assert response.status == 400
+    assert (await response.json(content_type=None))["parameters"][0]["name"] == "window"
 
 
-async def test_what_is_refused_is_told_by_its_place_and_counted(post, client):
-    status, said = await post([RECORD, 7, changed("metrics", None), RECORD, {"model": "a" * 300}])
-    assert (status, said["taken"]) == (200, 2)
-    assert said["refused"] == {**NOTHING_REFUSED, "malformed": 2, "without_metrics": 1}
-    assert [mistake["index"] for mistake in said["mistakes"]] == [1, 2, 4]
-    told = await (await client.get(PATH)).json()
-    assert told["refused"] == said["refused"]
+async def test_refused_requests_are_reported_by_index_and_counted(post, client):
+    status, response = await post([RECORD, 7, changed("metrics", None), RECORD, {"model": "a" * 300}])
+    assert (status, response["taken"]) == (200, 2)
+    assert response["refused"] == {**NOTHING_REFUSED, "malformed": 2, "without_metrics": 1}
+    assert [mistake["index"] for mistake in response["mistakes"]] == [1, 2, 4]
+    report = await (await client.get(PATH)).json()
+    assert report["refused"] == response["refused"]
 
 
 @pytest.mark.parametrize(
@@ -157,27 +154,25 @@ async def test_what_is_refused_is_told_by_its_place_and_counted(post, client):
         (b"{}", "application/json; charset=latin-1", {}, 415),
         (b"{}", JSON, {"Content-Encoding": "gzip"}, 415),
         (b"[" + b"0," * 5000 + b"0]", JSON, {}, 413),
-        (b" " * (request_ingest.MOST_BODY + 1), JSON, {}, 413),
+        (b" " * (request_ingest.MAX_BODY_BYTES + 1), JSON, {}, 413),
     ],
 )
-async def test_a_body_that_is_not_as_described_is_a_problem_and_counted(
-    post, receiver, body, content_type, headers, status
-):
+async def test_an_invalid_body_is_a_problem_and_counted(post, receiver, body, content_type, headers, status):
     answered, problem = await post(body, content_type, **headers)
     assert (answered, problem["status"]) == (status, status)
     assert problem["detail"].endswith(".")
-    found = await receiver.findings()
-    assert (found.taken, found.refused) == (0, {Refusal.BODY: 1})
+    findings = await receiver.findings()
+    assert (findings.taken, findings.refused) == (0, {Refusal.BODY: 1})
 
 
 @pytest.mark.parametrize(
     "content_type", ["application/json; charset=UTF-8", "Application/JSON", "application/json;charset=utf8"]
 )
-async def test_the_same_type_may_be_written_otherwise(post, content_type):
+async def test_other_spellings_of_the_content_type_are_accepted(post, content_type):
     assert (await post(RECORD, content_type))[0] == 200
 
 
-async def test_a_body_whose_length_nobody_knows_is_taken_as_far_as_it_may_go(client):
+async def test_a_chunked_body_is_accepted_up_to_the_limit(client):
     async def parts(size):
         yield json.dumps(RECORD).encode()
         for _ in range(size // 65536):
@@ -185,49 +180,49 @@ async def test_a_body_whose_length_nobody_knows_is_taken_as_far_as_it_may_go(cli
 
     for size, status in [
         (0, 200),
-        (request_ingest.MOST_BODY - 65536, 200),
-        (request_ingest.MOST_BODY + 65536, 413),
+        (request_ingest.MAX_BODY_BYTES - 65536, 200),
+        (request_ingest.MAX_BODY_BYTES + 65536, 413),
     ]:
-        answer = await client.post(PATH, data=parts(size), headers={"Content-Type": JSON})
-        assert answer.status == status
+        response = await client.post(PATH, data=parts(size), headers={"Content-Type": JSON})
+        assert response.status == status
 
 
-async def test_another_page_takes_no_such_body(client):
-    answer = await client.post("/api/v1/snapshot", data=b" " * 70_000, headers={"Content-Type": JSON})
-    assert answer.status == 413
-    answer = await client.post("/api/v1/snapshot", json={})
-    assert answer.status == 405
+async def test_other_paths_reject_large_bodies(client):
+    response = await client.post("/api/v1/snapshot", data=b" " * 70_000, headers={"Content-Type": JSON})
+    assert response.status == 413
+    response = await client.post("/api/v1/snapshot", json={})
+    assert response.status == 405
 
 
-async def test_who_sends_a_body_too_slowly_is_refused_and_counted(client, receiver, monkeypatch):
-    monkeypatch.setattr(request_ingest, "_BODY_SECONDS", 0.01)
+async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver, monkeypatch):
+    monkeypatch.setattr(request_ingest, "BODY_SECONDS", 0.01)
     never = asyncio.Event()
 
     async def parts():
         yield b"["
         await never.wait()
 
-    answer = await client.post(PATH, data=parts(), headers={"Content-Type": JSON})
-    assert answer.status == 408
+    response = await client.post(PATH, data=parts(), headers={"Content-Type": JSON})
+    assert response.status == 408
     assert (await receiver.findings()).refused == {Refusal.BODY: 1}
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("Connection lost"), web.RequestPayloadError("zz")])
-async def test_a_body_that_is_cut_is_refused_and_no_error(error):
-    """Whoever goes away in the middle of it could fill the log with tracebacks."""
+async def test_an_incomplete_body_is_rejected_and_not_logged(error):
+    """Otherwise a client could fill the log with tracebacks."""
 
     async def parts():
         yield b"["
         raise error
 
     cut = SimpleNamespace(content=SimpleNamespace(iter_any=parts))
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(RequestError) as rejected:
         await request_ingest._body(cut)
-    assert refused.value.status == 400
+    assert rejected.value.status == 400
 
 
-async def test_a_body_for_which_there_is_no_room_is_counted(client, post, receiver, monkeypatch):
-    """One client sends more than it may at a time: the answer comes before any of it is read."""
+async def test_a_body_above_the_concurrency_limit_is_counted(client, post, receiver, monkeypatch):
+    """A client above its limit gets the response before its body is read."""
     monkeypatch.setattr("spec_decode_exporter.web.server.concurrency_limit.WAIT_SECONDS", 0)
     never, begun = asyncio.Event(), asyncio.Queue()
 
@@ -238,7 +233,7 @@ async def test_a_body_for_which_there_is_no_room_is_counted(client, post, receiv
 
     slow = [
         asyncio.create_task(client.post(PATH, data=parts(), headers={"Content-Type": JSON}))
-        for _ in range(request_ingest.MOST_BODIES_PER_CLIENT)
+        for _ in range(request_ingest.MAX_BODIES_PER_CLIENT)
     ]
     for _ in slow:
         await begun.get()
@@ -248,14 +243,14 @@ async def test_a_body_for_which_there_is_no_room_is_counted(client, post, receiv
     await asyncio.gather(*slow)
 
 
-async def test_a_page_of_the_same_name_that_is_refused_is_no_body(client, receiver):
+async def test_a_rejected_get_is_not_counted_as_a_body(client, receiver):
     assert (await client.get(f"{PATH}?window=7m")).status == 400
     assert (await receiver.findings()).refused == {}
 
 
-async def test_what_is_above_the_rate_is_counted_and_let_go_unless_it_is_all(post, clock, receiver):
-    status, said = await post([RECORD] * 150)
-    assert (status, said["taken"], said["refused"]["rate"]) == (200, 100, 50)
+async def test_requests_above_the_rate_are_counted_and_dropped_unless_all_are(post, clock, receiver):
+    status, response = await post([RECORD] * 150)
+    assert (status, response["taken"], response["refused"]["rate"]) == (200, 100, 50)
     status, problem = await post([RECORD])
     assert status == 429
     assert "requests.rate" in problem["detail"]
@@ -264,87 +259,87 @@ async def test_what_is_above_the_rate_is_counted_and_let_go_unless_it_is_all(pos
     assert (await post([RECORD] * 60))[1]["refused"]["rate"] == 10
 
 
-async def test_a_sender_may_say_how_many_it_has_dropped(post, client):
+async def test_the_number_of_dropped_requests_is_counted(post, client):
     for number in ("7", "0", "000000035"):
-        status, said = await post([RECORD], **{request_ingest.DROPPED: number})
-        assert (status, said["taken"]) == (200, 1)
-        assert said["refused"] == {**NOTHING_REFUSED, "dropped": int(number)}
-    told = await (await client.get(PATH)).json()
-    assert (told["taken"], told["refused"]) == (3, {**NOTHING_REFUSED, "dropped": 42})
+        status, response = await post([RECORD], **{request_ingest.DROPPED: number})
+        assert (status, response["taken"]) == (200, 1)
+        assert response["refused"] == {**NOTHING_REFUSED, "dropped": int(number)}
+    report = await (await client.get(PATH)).json()
+    assert (report["taken"], report["refused"]) == (3, {**NOTHING_REFUSED, "dropped": 42})
 
 
 @pytest.mark.parametrize(
     ("unsent", "costly", "counted"),
     [("7", "3", (4, 3)), ("3", "7", (0, 3)), ("3", "x", (3, 0)), ("", "7", (0, 0))],
 )
-async def test_a_sender_reports_how_many_were_too_costly_to_read(post, unsent, costly, counted):
-    """They are among those that it did not send."""
-    _, said = await post([RECORD], **{request_ingest.DROPPED: unsent, request_ingest.TOO_COSTLY: costly})
-    assert said["refused"] == {**NOTHING_REFUSED, "dropped": counted[0], "too_costly": counted[1]}
+async def test_the_number_of_too_costly_requests_is_counted(post, unsent, costly, counted):
+    """Too costly requests are a part of the dropped ones."""
+    _, response = await post([RECORD], **{request_ingest.DROPPED: unsent, request_ingest.TOO_COSTLY: costly})
+    assert response["refused"] == {**NOTHING_REFUSED, "dropped": counted[0], "too_costly": counted[1]}
 
 
 @pytest.mark.parametrize(
-    "said", ["", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"]
+    "number", ["", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"]
 )
-async def test_what_is_no_number_of_them_is_passed_over(post, said):
-    status, answer = await post([RECORD], **{request_ingest.DROPPED: said})
-    assert (status, answer["taken"], answer["refused"]) == (200, 1, NOTHING_REFUSED)
+async def test_an_invalid_number_of_dropped_requests_counts_as_0(post, number):
+    status, response = await post([RECORD], **{request_ingest.DROPPED: number})
+    assert (status, response["taken"], response["refused"]) == (200, 1, NOTHING_REFUSED)
 
 
 @pytest.fixture
 def reporter(client):
-    """What sends for vLLM's middleware: its own code, over a socket, with a record that waits."""
+    """Return the sender of vLLM's middleware, with one waiting record and a real socket."""
     reporter = inside.Reporter(inside.Settings(url=str(client.make_url(PATH))))
     reporter.sender.keep(json.dumps(RECORD).encode())
     return reporter
 
 
-async def test_what_vllm_s_middleware_says_is_understood(reporter, receiver):
+async def test_requests_of_the_middleware_are_accepted(reporter, receiver):
     reporter.sender.dropped, reporter.sender.too_costly = 12, 3
     await asyncio.to_thread(reporter.work, 0.0)
-    found = await receiver.findings()
-    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})
+    findings = await receiver.findings()
+    assert (findings.taken, findings.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})
     reporter.sender.dropped = 5
     await asyncio.to_thread(reporter.work, 1.0)
-    found = await receiver.findings()
-    assert (found.taken, found.refused) == (1, {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3})
+    findings = await receiver.findings()
+    assert (findings.taken, findings.refused) == (1, {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3})
     assert (reporter.sender.dropped, reporter.sender.too_costly) == (0, 0)
 
 
-async def test_what_vllm_s_middleware_sends_above_the_rate_counts_once_when_it_is_taken(
+async def test_requests_of_the_middleware_above_the_rate_count_once_after_its_retry(
     reporter, post, receiver, clock
 ):
     await post([RECORD] * 100)
     for moment in (0.0, 40.0):
         await asyncio.to_thread(reporter.work, moment)
-        found = await receiver.findings()
-        assert (found.taken, found.refused, reporter.sender.dropped) == (100, {}, 0)
+        findings = await receiver.findings()
+        assert (findings.taken, findings.refused, reporter.sender.dropped) == (100, {}, 0)
     clock.now += 1
     await asyncio.to_thread(reporter.work, 80.0)
-    found = await receiver.findings()
-    assert (found.taken, found.refused, reporter.sender.dropped) == (101, {}, 0)
+    findings = await receiver.findings()
+    assert (findings.taken, findings.refused, reporter.sender.dropped) == (101, {}, 0)
 
 
-async def test_where_nothing_is_taken_the_remedy_is_told(post, client, receiver):
+async def test_a_disabled_ingest_returns_404_with_the_remedy(post, client, receiver):
     receiver.adopt(RequestSettings())
     status, problem = await post(RECORD)
     assert status == 404
     assert "requests.ingest: true" in problem["detail"]
-    said = await (await client.get(PATH)).json()
-    assert (said["enabled"], said["groups"]) == (False, [])
+    response = await (await client.get(PATH)).json()
+    assert (response["enabled"], response["groups"]) == (False, [])
 
 
-async def test_no_other_site_is_allowed_to_send_anything(client):
-    """A browser asks first with OPTIONS, as the type is not one of a form, and nobody says yes."""
+async def test_pages_of_other_sites_cannot_send_requests(client):
+    """A browser sends OPTIONS first, because forms lack this type, and gets no permission."""
     origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     asked = await client.options(PATH, headers=origin)
     sent = await client.post(PATH, json=RECORD, headers=origin)
     assert (asked.status, sent.status) == (403, 403)
-    for answer in (asked, sent):
-        assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+    for response in (asked, sent):
+        assert not [name for name in response.headers if name.lower().startswith("access-control-")]
 
 
-async def test_a_user_is_shown_as_a_hash_and_only_where_users_are_kept(post, client, receiver):
+async def test_users_are_shown_as_hashes_and_only_if_enabled(post, client, receiver):
     users = RequestUsers.model_validate({"salt_file": __file__})
     receiver.adopt(RequestSettings(ingest=True, users=users))
     await post([changed("user", "ann.smith")] * 3)

@@ -1,4 +1,4 @@
-"""What the API answers."""
+"""Responses of the API: snapshot, engine, targets, history and events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def targets_of(get, query):
     return [engine["target"] for engine in (await get(f"/api/v1/snapshot?{query}"))["engines"]]
 
 
-async def test_a_snapshot_is_every_engine_now(get):
+async def test_a_snapshot_has_every_engine(get):
     whole = SnapshotView.model_validate(await get("/api/v1/snapshot"))
     assert (whole.time, whole.version) == (1_790_000_000.0, "1.2.3")
     assert [engine.target for engine in whole.engines] == ["chat", "code", "idle"]
@@ -35,7 +35,7 @@ async def test_a_snapshot_is_every_engine_now(get):
     [
         ("target=chat", ["chat"]),
         ("target=chat&target=code", ["chat", "code"]),
-        ("target=nobody", []),
+        ("target=unknown", []),
         ("model=llama", ["chat", "code"]),
         ("model=llama&target=idle", []),
         ("engine=0", ["chat", "code", "idle"]),
@@ -51,15 +51,15 @@ async def test_engines_are_filtered(get, query, targets):
     assert await targets_of(get, query) == targets
 
 
-async def test_who_reads_events_after_a_snapshot_misses_none(get, events):
+async def test_events_after_a_snapshot_are_complete(get, events):
     last = (await get("/api/v1/snapshot"))["last_event"]
     assert last == "a1-6"
     events.record(Event("target_recovered", {}), 1_790_000_010.0, "code")
-    found = await get(f"/api/v1/events?since={last}")
-    assert ([event["id"] for event in found["events"]], found["gap"]) == (["a1-7"], False)
+    page = await get(f"/api/v1/events?since={last}")
+    assert ([event["id"] for event in page["events"]], page["gap"]) == (["a1-7"], False)
 
 
-async def test_a_window_alone_is_shown_when_it_is_named(get):
+async def test_a_named_window_is_the_only_one(get):
     (engine,) = (await get("/api/v1/snapshot?target=chat&window=5m"))["engines"]
     assert [window["window"] for window in engine["windows"]] == ["5m"]
 
@@ -74,19 +74,19 @@ async def test_engines_are_grouped_with_ratios_of_sums(get):
     assert sum(first.verdicts.values()) == 1
 
 
-async def test_one_engine_is_shown_by_its_id(get):
+async def test_an_engine_is_served_by_its_id(get):
     engine = EngineView.model_validate(await get(f"/api/v1/engines/{CHAT}"))
     assert engine.target == "chat"
     assert engine.model_dump(mode="json") == (await get("/api/v1/snapshot?target=chat"))["engines"][0]
 
 
-async def test_an_engine_that_is_not_there_is_a_problem(get):
+async def test_an_unknown_engine_is_a_problem(get):
     problem = await get("/api/v1/engines/0123456789ab", 404)
     assert (problem["title"], problem["status"]) == ("Not Found", 404)
-    assert "no engine with this id" in problem["detail"]
+    assert "No engine has this id" in problem["detail"]
 
 
-async def test_every_target_is_shown(get):
+async def test_all_targets_are_served(get):
     whole = TargetsView.model_validate(await get("/api/v1/targets"))
     assert [target.target for target in whole.targets] == ["chat", "code"]
 
@@ -105,7 +105,7 @@ async def test_a_history_has_a_step_that_suits_a_screen(get):
     assert (await get("/api/v1/history"))["step_seconds"] == 5.0
 
 
-async def test_a_history_of_too_many_steps_is_refused(get):
+async def test_a_history_with_too_many_steps_is_rejected(get):
     problem = await get("/api/v1/history?step=100ms", 400)
     assert problem["parameters"] == [
         {"name": "step", "problem": "makes more than 720 steps; the shortest is 0.417 s"}
@@ -126,20 +126,20 @@ async def test_a_history_of_too_many_steps_is_refused(get):
         ("engine_id=000000000000", [], False),
     ],
 )
-async def test_events_are_those_asked_for(get, query, numbers, more):
-    found = EventsView.model_validate(await get(f"/api/v1/events?{query}"))
-    assert [int(event.id.partition("-")[2]) for event in found.events] == numbers
-    assert (found.more, found.gap) == (more, False)
-    assert found.last == (f"a1-{numbers[-1]}" if more else "a1-6")
+async def test_events_are_filtered(get, query, numbers, more):
+    page = EventsView.model_validate(await get(f"/api/v1/events?{query}"))
+    assert [int(event.id.partition("-")[2]) for event in page.events] == numbers
+    assert (page.more, page.gap) == (more, False)
+    assert page.last == (f"a1-{numbers[-1]}" if more else "a1-6")
 
 
-async def test_who_pages_through_events_sees_each_once(get):
-    seen, last, more = [], "a1-0", True
+async def test_paging_returns_each_event_once(get):
+    numbers, last, more = [], "a1-0", True
     while more:
-        found = EventsView.model_validate(await get(f"/api/v1/events?limit=2&type=engine_reset&since={last}"))
-        seen += [event.fields["n"] for event in found.events]
-        last, more = found.last, found.more
-    assert seen == [0, 1, 2, 3, 4]
+        page = EventsView.model_validate(await get(f"/api/v1/events?limit=2&type=engine_reset&since={last}"))
+        numbers += [event.fields["n"] for event in page.events]
+        last, more = page.last, page.more
+    assert numbers == [0, 1, 2, 3, 4]
 
 
 async def test_events_of_an_earlier_run_are_a_gap(get):
@@ -157,7 +157,7 @@ PAGES = (
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_head_says_what_get_would(client, path):
+async def test_head_has_the_headers_of_get(client, path):
     head, get = await client.head(path), await client.get(path)
     assert (head.status, await head.read()) == (200, b"")
     assert head.headers["Content-Length"] == get.headers["Content-Length"]
@@ -165,8 +165,10 @@ async def test_head_says_what_get_would(client, path):
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
-    client = await aiohttp_client(create_app(make_state(api=source)), auto_decompress=False)
+async def test_the_response_is_compressed_if_the_client_accepts_gzip(
+    aiohttp_client, make_state, sources, path
+):
+    client = await aiohttp_client(create_app(make_state(**sources)), auto_decompress=False)
     packed = await client.get(path, headers={"Accept-Encoding": "gzip"})
     plain = await client.get(path, headers={"Accept-Encoding": "identity"})
     assert packed.headers["Content-Encoding"] == "gzip"
@@ -175,19 +177,19 @@ async def test_who_takes_gzip_gets_it(aiohttp_client, make_state, source, path):
     assert plain.headers["Vary"] == "Accept-Encoding"
 
 
-async def test_what_is_prepared_is_evaluated_before_it_is_shown(aiohttp_client, make_state, source):
+async def test_a_new_snapshot_is_prepared_before_the_response(aiohttp_client, make_state, sources):
     prepared = []
 
     async def prepare():
         prepared.append(True)
 
-    client = await aiohttp_client(create_app(make_state(api=source, prepare=prepare)))
+    client = await aiohttp_client(create_app(make_state(**sources, prepare=prepare)))
     for path in ("/api/v1/snapshot", f"/api/v1/engines/{CHAT}", "/metrics"):
         await client.get(path)
     assert len(prepared) == 3
 
 
-async def test_polls_have_their_turn_between_two_engines(client, source):
+async def test_polls_run_between_two_engines(client, sources):
     turns, done = 0, False
 
     async def poll():
@@ -197,7 +199,7 @@ async def test_polls_have_their_turn_between_two_engines(client, source):
             await asyncio.sleep(0)
 
     state = client.server.app[STATE]
-    lists = {"engines": (responses.encoded(engine_view(*each)) for each in state.api.snapshot().engines * 50)}
+    lists = {"engines": (responses.encoded(engine_view(*each)) for each in state.snapshot().engines * 50)}
     polling = asyncio.ensure_future(poll())
     body = b"".join([piece async for piece in responses.pieces({"time": 1.5}, lists)])
     done = True

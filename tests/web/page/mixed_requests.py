@@ -1,19 +1,19 @@
-"""What the requests of the simulated mix say, on a board of their own: for the page and its pictures."""
+"""Requests of the simulated mix in a store, for the page and its pictures."""
 
 from __future__ import annotations
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.simulator.response_metrics import Answer
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 
 
-def request(answer: Answer, **changes: object) -> Request:
-    """Return a simulated response as the exporter keeps it."""
+def request(answer: Answer, **changes: object) -> RequestRecord:
+    """Return a simulated response as the exporter stores it."""
     metrics = answer["metrics"]
     said = metrics["speculative_decoding"]
     kept = {
@@ -27,11 +27,11 @@ def request(answer: Answer, **changes: object) -> Request:
         "completion_tokens": answer["usage"]["completion_tokens"],
         "decode_seconds": metrics["generation_time_ms"] / 1000,
     }
-    return Request(**{**kept, **changes})
+    return RequestRecord(**{**kept, **changes})
 
 
 async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:
-    """Return what the requests of the scenario ``mixed`` say after some seconds."""
+    """Return the findings about requests of the scenario ``mixed`` after some seconds."""
     scenario = load_scenario("mixed")
     answers: list[tuple[float, Answer]] = []
     simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))

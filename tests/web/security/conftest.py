@@ -19,7 +19,7 @@ def authority():
 
 @pytest.fixture
 def folder(tmp_path, authority):
-    """A folder with a certificate, its key, the authority, and what writes a web configuration there."""
+    """Return a folder with a certificate, its key, the authority, and a function that writes web.yml."""
     issued = authority.issue_cert("localhost", "127.0.0.1")
     issued.private_key_pem.write_to_path(tmp_path / "server.key")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
@@ -35,7 +35,7 @@ def folder(tmp_path, authority):
 
 @pytest.fixture
 def trusting(authority):
-    """A function that makes a client's context; with identities, it has a certificate for them."""
+    """Return a function that makes a client's context, with a certificate for any identities."""
 
     def make(*identities, issuer=None):
         context = ssl.create_default_context()

@@ -6,25 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.security.check_queue import CheckQueue, CheckQueueFullError, PasswordCheck
+from spec_decode_exporter.web.security.check_queue import CheckQueue, PasswordCheck
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
 
 
 class Client:
-    """A client that waits for results until it is gone."""
+    """A client that waits for results until it disconnects."""
 
     def __init__(self):
-        self.gone = False
+        self.is_closing = False
 
-    def asks(self, queue, password, address="a", user=b"prometheus"):
+    def request(self, queue, password, address="a", user=b"prometheus"):
         check = PasswordCheck(password, "hash", password)
         queue.add(check, address, user)
-        return check.asked(lambda: self.gone)
+        return check.result(lambda: self.is_closing)
 
 
-def taken(queue):
-    """The passwords in the order of their turns."""
+def popped(queue):
+    """Return the passwords in the order of their checks."""
     passwords = []
-    while (check := queue.take()) is not None:
+    while (check := queue.pop()) is not None:
         passwords.append(check.password)
     return passwords
 
@@ -33,37 +34,37 @@ def first(checks):
     return checks[0]
 
 
-async def test_addresses_take_turns_whatever_the_number_of_guesses():
+async def test_addresses_take_turns_for_any_number_of_guesses():
     queue, client = CheckQueue(choose=first), Client()
     for guess in range(40):
-        client.asks(queue, b"%d" % guess, "hostile")
-    client.asks(queue, b"right", "prometheus")
-    assert taken(queue).index(b"right") == 1
+        client.request(queue, b"%d" % guess, "hostile")
+    client.request(queue, b"right", "prometheus")
+    assert popped(queue).index(b"right") == 1
 
 
 async def test_user_names_of_an_address_take_turns():
     queue, client = CheckQueue(choose=first), Client()
     for guess in range(40):
-        client.asks(queue, b"%d" % guess, user=b"admin")
-    client.asks(queue, b"right", user=b"prometheus")
-    assert taken(queue).index(b"right") == 1
+        client.request(queue, b"%d" % guess, user=b"admin")
+    client.request(queue, b"right", user=b"prometheus")
+    assert popped(queue).index(b"right") == 1
 
 
-async def test_no_address_and_no_name_waits_for_ever_while_new_ones_come():
+async def test_no_address_and_no_name_starves_while_new_ones_arrive():
     queue, client = CheckQueue(choose=first), Client()
-    client.asks(queue, b"right", "prometheus")
+    client.request(queue, b"right", "prometheus")
     for guess in range(5):
-        client.asks(queue, b"%d" % guess, f"hostile-{guess}")
-        client.asks(queue, b"as prometheus", "prometheus", b"name-%d" % guess)
+        client.request(queue, b"%d" % guess, f"hostile-{guess}")
+        client.request(queue, b"as prometheus", "prometheus", b"name-%d" % guess)
     order = []
     for guess in range(40):
-        order.append(queue.take().password)
-        client.asks(queue, b"more", f"hostile-{guess + 5}")
-        client.asks(queue, b"more", "prometheus", b"name-%d" % (guess + 5))
+        order.append(queue.pop().password)
+        client.request(queue, b"more", f"hostile-{guess + 5}")
+        client.request(queue, b"more", "prometheus", b"name-%d" % (guess + 5))
     assert b"right" in order[:12]
 
 
-async def test_of_the_passwords_for_one_name_from_one_address_any_may_be_next():
+async def test_the_next_password_of_a_name_and_address_is_chosen_from_all():
     chosen = []
 
     def last(checks):
@@ -72,40 +73,40 @@ async def test_of_the_passwords_for_one_name_from_one_address_any_may_be_next():
 
     queue, client = CheckQueue(choose=last), Client()
     for guess in range(3):
-        client.asks(queue, b"%d" % guess)
-    assert taken(queue) == [b"2", b"1", b"0"]
+        client.request(queue, b"%d" % guess)
+    assert popped(queue) == [b"2", b"1", b"0"]
     assert chosen == [3, 2, 1]
 
 
 async def test_a_full_queue_drops_a_check_of_the_address_with_most_of_them():
     queue, client = CheckQueue(4, first), Client()
-    results = [client.asks(queue, b"%d" % guess, "hostile") for guess in range(4)]
-    with pytest.raises(CheckQueueFullError):
-        client.asks(queue, b"one more", "hostile")
-    client.asks(queue, b"right", "prometheus")
-    assert isinstance(results[-1].exception(), CheckQueueFullError)
-    assert taken(queue) == [b"0", b"right", b"1", b"2"]
+    results = [client.request(queue, b"%d" % guess, "hostile") for guess in range(4)]
+    with pytest.raises(QueueFullError):
+        client.request(queue, b"one more", "hostile")
+    client.request(queue, b"right", "prometheus")
+    assert isinstance(results[-1].exception(), QueueFullError)
+    assert popped(queue) == [b"0", b"right", b"1", b"2"]
 
 
-async def test_who_is_gone_is_not_checked_and_takes_no_place():
+async def test_checks_of_disconnected_clients_are_dropped():
     queue, gone, client = CheckQueue(4, first), Client(), Client()
-    results = [gone.asks(queue, b"%d" % guess, "hostile") for guess in range(4)]
-    gone.gone = True
-    client.asks(queue, b"right", "hostile")
+    results = [gone.request(queue, b"%d" % guess, "hostile") for guess in range(4)]
+    gone.is_closing = True
+    client.request(queue, b"right", "hostile")
     assert len(queue) == 1
-    assert all(isinstance(result.exception(), CheckQueueFullError) for result in results)
-    assert taken(queue) == [b"right"]
+    assert all(isinstance(result.exception(), QueueFullError) for result in results)
+    assert popped(queue) == [b"right"]
 
 
-async def test_a_check_that_somebody_still_waits_for_is_done():
+async def test_a_check_with_one_connected_client_is_done():
     queue, gone = CheckQueue(), Client()
     check = PasswordCheck(b"key", "hash", b"password")
     queue.add(check, "a", b"user")
-    left, stays = check.asked(lambda: gone.gone), check.asked(lambda: False)
-    gone.gone = True
-    assert queue.take() is check
-    check.end(outcome=True)
-    assert isinstance(left.exception(), CheckQueueFullError)
+    left, stays = check.result(lambda: gone.is_closing), check.result(lambda: False)
+    gone.is_closing = True
+    assert queue.pop() is check
+    check.finish(outcome=True)
+    assert isinstance(left.exception(), QueueFullError)
     assert stays.result()
 
 
@@ -118,16 +119,16 @@ def test_every_check_is_done_once_or_rejected(asked, most):
         queue, client, results = CheckQueue(most), Client(), []
         for number, (address, user, take) in enumerate(asked):
             try:
-                results.append(client.asks(queue, b"%d" % number, address, user))
-            except CheckQueueFullError:
+                results.append(client.request(queue, b"%d" % number, address, user))
+            except QueueFullError:
                 results.append(None)
             assert len(queue) <= most
-            if take and (check := queue.take()) is not None:
-                check.end(outcome=False)
-        while (check := queue.take()) is not None:
-            check.end(outcome=False)
+            if take and (check := queue.pop()) is not None:
+                check.finish(outcome=False)
+        while (check := queue.pop()) is not None:
+            check.finish(outcome=False)
         assert all(result is None or result.done() for result in results)
         assert not any(result and not result.exception() and result.result() for result in results)
-        assert (len(queue), queue._waiting) == (0, {})
+        assert (len(queue), queue._queue._clients) == (0, {})
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""What docs/web.md shows can be used as it is, and its table has every key."""
+"""The files in docs/web.md are valid, and its table lists every key."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BLOCKS = [dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT
 
 
 @pytest.mark.parametrize("block", [one for one in BLOCKS if one.startswith("tls_server_config")])
-def test_its_files_are_good(folder, block):
+def test_the_files_of_the_document_are_valid(folder, block):
     names = {"server.crt": "server.pem", "ca.crt": "authority.pem"}
     for shown, there in names.items():
         block = block.replace(shown, there)
     assert read_web_config(folder.write(block)).context is not None
 
 
-def test_every_key_is_in_its_table():
+def test_the_table_lists_every_key():
     rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
     named = {word.split(".")[-1].strip("…") for row in rows for word in re.findall(r"`([^`]*)`", row)}
     keys = {key for model in (TlsServer, HttpServer, RateLimit) for key in model.model_fields}

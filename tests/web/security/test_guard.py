@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security import guard as module
-from spec_decode_exporter.web.security.check_queue import CheckQueueFullError
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
 from spec_decode_exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
 
 
 def basic(name, password):
@@ -26,7 +26,7 @@ def users(hashed):
 
 @pytest.fixture
 def client_of(aiohttp_client, make_state, folder, clock):
-    """A function that gives a client of the pages behind a web configuration."""
+    """Return a function that returns a client of an application with a web configuration."""
 
     async def make(text, **given):
         live = LiveWebConfig(folder.write(text), clock)
@@ -55,7 +55,7 @@ EVERY_PAGE = [
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY_PAGE)
-async def test_no_page_is_shown_to_a_stranger(client_of, users, method, path):
+async def test_no_page_is_served_without_credentials(client_of, users, method, path):
     client = await client_of(users, page=lambda: pytest.fail("the page was made"))
     answer = await client.request(method, path)
     assert answer.status == 401
@@ -83,7 +83,7 @@ async def test_no_page_is_shown_to_a_stranger(client_of, users, method, path):
         "Basic \udcff",
     ],
 )
-async def test_what_is_no_user_with_the_own_password_is_refused(client_of, users, header):
+async def test_invalid_credentials_are_rejected(client_of, users, header):
     client = await client_of(users)
     with capture_logs() as logs:
         assert (await client.get("/metrics", headers={"Authorization": header})).status == 401
@@ -98,30 +98,30 @@ async def test_what_is_no_user_with_the_own_password_is_refused(client_of, users
         basic("alice", "wonder:land").replace("Basic", "basic"),
     ],
 )
-async def test_a_user_sees_every_page(client_of, users, header):
+async def test_a_user_can_read_every_page(client_of, users, header):
     client = await client_of(users)
     for path in ("/", "/metrics", "/-/healthy", "/config"):
         assert (await client.get(path, headers={"Authorization": header})).status == 200
 
 
-async def test_a_user_who_is_taken_out_of_the_file_is_refused_by_the_next_request(client_of, users, folder):
+async def test_a_user_removed_from_the_file_is_rejected_immediately(client_of, users, folder):
     client = await client_of(users)
     header = {"Authorization": basic("alice", "wonder:land")}
     assert (await client.get("/", headers=header)).status == 200
     folder.write(users.replace("alice", "alicia"))
     with capture_logs():
-        await client.live.look()
+        await client.live.check()
     assert (await client.get("/", headers=header)).status == 401
 
 
-async def test_without_users_everyone_passes(client_of):
+async def test_without_users_every_request_is_accepted(client_of):
     client = await client_of("http_server_config: {http2: false}\n")
     assert (await client.get("/metrics")).status == 200
 
 
-async def test_who_cannot_be_checked_soon_is_told_to_come_again(client_of, users, monkeypatch):
+async def test_a_full_check_queue_returns_503_with_retry_after(client_of, users, monkeypatch):
     async def busy(*_, **__):
-        raise CheckQueueFullError
+        raise QueueFullError
 
     client = await client_of(users)
     monkeypatch.setattr(Passwords, "match", busy)
@@ -130,7 +130,7 @@ async def test_who_cannot_be_checked_soon_is_told_to_come_again(client_of, users
     assert answer.headers["Retry-After"] == "1"
 
 
-async def test_more_requests_than_the_rate_are_refused_whoever_asks(client_of, users, clock):
+async def test_requests_above_the_rate_limit_are_rejected(client_of, users, clock):
     client = await client_of("rate_limit: {interval: 1s, burst: 2}\n" + users)
     header = {"Authorization": basic("alice", "wonder:land")}
     assert [(await client.get("/", headers=header)).status for _ in range(3)] == [200, 200, 429]
@@ -141,16 +141,16 @@ async def test_more_requests_than_the_rate_are_refused_whoever_asks(client_of, u
     assert [(await client.get("/", headers=header)).status for _ in range(2)] == [200, 429]
 
 
-async def test_another_rate_counts_when_the_file_says_so(client_of, folder):
+async def test_a_changed_rate_limit_applies(client_of, folder):
     client = await client_of("rate_limit: {interval: 1s, burst: 1}\n")
     assert [(await client.get("/")).status for _ in range(2)] == [200, 429]
     folder.write("rate_limit: {interval: 1s, burst: 3}\n")
     with capture_logs():
-        await client.live.look()
+        await client.live.check()
     assert [(await client.get("/")).status for _ in range(4)] == [200, 200, 200, 429]
 
 
-async def test_headers_of_the_file_take_the_place_of_the_exporters(client_of):
+async def test_configured_headers_replace_the_exporters(client_of):
     client = await client_of(
         "http_server_config:\n  headers:\n    X-Frame-Options: sameorigin\n    X-XSS-Protection: '0'\n"
     )
@@ -163,12 +163,12 @@ async def test_headers_of_the_file_take_the_place_of_the_exporters(client_of):
 
 
 @given(st.text())
-def test_any_header_is_read_as_credentials_or_as_none(header):
+def test_any_header_parses_to_credentials_or_none(header):
     found = module._credentials(header)
     assert found is None or isinstance(found[0], str)
 
 
 @given(st.text().filter(lambda name: ":" not in name and name.isprintable()), st.binary())
-def test_credentials_are_read_as_they_were_written(name, password):
+def test_encoded_credentials_are_decoded(name, password):
     written = b64encode(name.encode() + b":" + password).decode()
     assert module._credentials(f"Basic {written}") == (name, password)

@@ -15,7 +15,7 @@ NAMES = AllowedHosts.parse(["exporter.example.com", "*.svc.cluster.local"])
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("exporter", ("exporter", None)),
         ("Exporter.Example.COM:7732", ("exporter.example.com", 7732)),
@@ -45,22 +45,22 @@ NAMES = AllowedHosts.parse(["exporter.example.com", "*.svc.cluster.local"])
         ("a." * 200, None),
     ],
 )
-def test_a_host_is_read_as_browsers_write_it(text, found):
-    assert parse_authority(text) == found
+def test_a_host_header_is_parsed_as_browsers_write_it(text, expected):
+    assert parse_authority(text) == expected
 
 
 @given(st.text())
-def test_any_text_is_a_host_or_none(text):
-    found = parse_authority(text)
-    assert found is None or found.host in text.lower()
+def test_any_text_parses_to_a_host_or_none(text):
+    authority = parse_authority(text)
+    assert authority is None or authority.host in text.lower()
 
 
 @given(st.text("ab.-_:[]%@/\\0", max_size=12))
-def test_what_is_read_stays_the_same_when_it_is_read_again(text):
-    found = parse_authority(text)
-    if found is not None:
-        host = f"[{found.host}]" if ":" in found.host else found.host
-        assert parse_authority(host if found.port is None else f"{host}:{found.port}") == found
+def test_a_parsed_host_parses_to_itself(text):
+    authority = parse_authority(text)
+    if authority is not None:
+        host = f"[{authority.host}]" if ":" in authority.host else authority.host
+        assert parse_authority(host if authority.port is None else f"{host}:{authority.port}") == authority
 
 
 @given(
@@ -69,17 +69,17 @@ def test_what_is_read_stays_the_same_when_it_is_read_again(text):
     st.booleans(),
     st.booleans(),
 )
-def test_capitals_and_the_dot_of_the_root_make_no_difference(name, port, capitals, dot):
+def test_upper_case_and_the_roots_dot_make_no_difference(name, port, capitals, dot):
     text = (name.upper() if capitals else name) + "." * dot + ("" if port is None else f":{port}")
     assert parse_authority(text) == Authority(name, port)
 
 
-def headers(**given):
-    return CIMultiDict((name.replace("_", "-"), value) for name, value in given.items())
+def multidict(**headers):
+    return CIMultiDict((name.replace("_", "-"), value) for name, value in headers.items())
 
 
 @pytest.mark.parametrize(
-    ("given", "foreign"),
+    ("headers", "foreign"),
     [
         ({}, False),
         ({"Host": "exporter:7732"}, False),
@@ -110,16 +110,16 @@ def headers(**given):
         ),
     ],
 )
-def test_a_request_of_another_site_is_known_by_its_headers(given, foreign):
-    assert is_foreign(headers(**given), NAMES, secure=False) is foreign
+def test_the_headers_reveal_a_cross_site_request(headers, foreign):
+    assert is_foreign(multidict(**headers), NAMES, secure=False) is foreign
 
 
-def test_with_tls_a_page_without_it_is_of_another_site():
-    given = headers(Host="exporter", Origin="http://exporter")
-    assert is_foreign(given, AllowedHosts(), secure=True)
+def test_with_tls_a_page_without_tls_is_another_site():
+    headers = multidict(Host="exporter", Origin="http://exporter")
+    assert is_foreign(headers, AllowedHosts(), secure=True)
 
 
-def test_of_several_headers_all_must_be_of_the_own_site():
+def test_all_repeated_headers_must_be_of_the_own_site():
     several = CIMultiDict([("Host", "a"), ("Origin", "http://a"), ("Origin", "http://evil.example")])
     assert is_foreign(several, AllowedHosts(), secure=False)
     hosts = CIMultiDict([("Host", "a"), ("Host", "evil.example"), ("Origin", "http://evil.example")])
@@ -145,17 +145,17 @@ def test_of_several_headers_all_must_be_of_the_own_site():
     ],
 )
 def test_only_the_named_hosts_addresses_and_localhost_are_allowed(host, allowed):
-    assert NAMES.allow(headers(Host=host)) is allowed
-    assert AllowedHosts().allow(headers(Host=host))
+    assert NAMES.allow(multidict(Host=host)) is allowed
+    assert AllowedHosts().allow(multidict(Host=host))
 
 
-def test_without_exactly_one_host_nothing_is_allowed():
+def test_a_request_without_exactly_one_host_is_rejected():
     assert not NAMES.allow(CIMultiDict())
     assert not NAMES.allow(CIMultiDict([("Host", "localhost"), ("Host", "evil.example")]))
 
 
 @pytest.mark.parametrize("text", ["http://a", "a:80", "", "*", "*.", "a b", "[::1]", "a.*", "a/b"])
-def test_what_is_no_host_name_is_refused_with_the_remedy(text):
+def test_an_invalid_host_name_is_rejected_with_the_remedy(text):
     with pytest.raises(ValueError, match=r"--web\.allowed-hosts: write it without scheme and port"):
         AllowedHosts.parse([text])
 
@@ -166,22 +166,20 @@ EVIL = {"Origin": "https://evil.example"}
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/-/reload"), ("PUT", "/-/reload"), ("POST", "/api/v1/requests")]
 )
-@pytest.mark.parametrize("given", [EVIL, {"Sec-Fetch-Site": "cross-site"}])
-async def test_another_site_can_have_a_browser_change_nothing(
-    aiohttp_client, make_state, method, path, given
-):
+@pytest.mark.parametrize("sent_headers", [EVIL, {"Sec-Fetch-Site": "cross-site"}])
+async def test_a_cross_site_request_changes_nothing(aiohttp_client, make_state, method, path, sent_headers):
     async def reload():
         pytest.fail("it was reloaded")
 
     client = await aiohttp_client(create_app(make_state(reload=reload)))
-    answer = await client.request(method, path, headers=given)
+    answer = await client.request(method, path, headers=sent_headers)
     assert answer.status == 403
     assert "another site" in await answer.text()
     assert "evil" not in await answer.text()
-    assert (await client.get("/", headers=given)).status == 200
+    assert (await client.get("/", headers=sent_headers)).status == 200
 
 
-async def test_the_own_site_and_programs_may_reload(aiohttp_client, make_state):
+async def test_the_own_site_and_programs_can_reload(aiohttp_client, make_state):
     reloads = []
 
     async def reload():
@@ -195,7 +193,7 @@ async def test_the_own_site_and_programs_may_reload(aiohttp_client, make_state):
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/config", "/api/v1/snapshot", "/-/healthy", "/no/such"])
-async def test_a_name_that_is_not_allowed_gets_no_page(aiohttp_client, make_state, path):
+async def test_a_host_that_is_not_allowed_gets_421(aiohttp_client, make_state, path):
     client = await aiohttp_client(create_app(make_state(allowed_hosts=NAMES)))
     answer = await client.get(path, headers={"Host": "evil.example"})
     assert answer.status == 421
@@ -223,5 +221,5 @@ async def ask_raw(state, head):
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
     ],
 )
-async def test_no_other_way_to_write_a_request_goes_past_it(make_state, head, status):
+async def test_no_other_form_of_a_request_bypasses_the_allowed_hosts(make_state, head, status):
     assert await ask_raw(make_state(allowed_hosts=NAMES), head) == status

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.web.security import live_config as module
-from spec_decode_exporter.web.security.live_config import LOOK_AGAIN_AFTER, LiveWebConfig
+from spec_decode_exporter.web.security.live_config import CHECK_INTERVAL, LiveWebConfig
 from spec_decode_exporter.web.security.schema import IF_GIVEN, VERIFIED
 
 PAGE = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
@@ -21,7 +21,7 @@ CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.k
 
 
 def replace(path, content):
-    """Put a new file in the place of another, as those do who rotate certificates."""
+    """Replace a file atomically, as a rotation of certificates does."""
     fresh = path.with_suffix(".new")
     fresh.write_bytes(content)
     fresh.replace(path)
@@ -41,32 +41,32 @@ def live(folder, clock):
     return make
 
 
-def test_a_mistake_at_the_start_is_raised(live):
+def test_an_invalid_file_raises_at_the_start(live):
     with pytest.raises(ConfigError, match=r"web\.yml:1: basic_auth_users"):
         live("basic_auth_users: {}\n")
 
 
-async def test_what_has_not_changed_is_not_read_again(live, monkeypatch):
+async def test_unchanged_files_are_not_reloaded(live, monkeypatch):
     config = live(CERTIFICATE)
     monkeypatch.setattr(module, "read_web_config", lambda _: pytest.fail("it was read"))
-    await config.look()
+    await config.check()
 
 
-async def test_a_new_user_and_a_new_certificate_count(live, folder, authority):
+async def test_a_new_user_and_a_new_certificate_apply(live, folder, authority):
     config = live(CERTIFICATE + USERS)
     before = config.context()
     with capture_logs() as logs:
         replace(folder.path / "web.yml", (CERTIFICATE + USERS + f"  bob: {HASH}\n").encode())
-        await config.look()
+        await config.check()
         assert set(config.current.settings.basic_auth_users) == {"alice", "bob"}
         first = config.context()
         rotate(folder, authority, "other.example")
-        await config.look()
+        await config.check()
     assert len({before, first, config.context()}) == 3
     assert [entry["event"] for entry in logs] == ["web_config_reloaded"] * 2
 
 
-async def test_a_secret_of_kubernetes_is_noticed_when_its_link_gets_another_aim(tmp_path, clock):
+async def test_a_changed_link_of_a_kubernetes_secret_is_noticed(tmp_path, clock):
     for name, text in (("one", ""), ("two", USERS)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "web.yml").write_text(text)
@@ -75,37 +75,37 @@ async def test_a_secret_of_kubernetes_is_noticed_when_its_link_gets_another_aim(
     config = LiveWebConfig(tmp_path / "web.yml", clock)
     (tmp_path / "data.new").symlink_to("two")
     (tmp_path / "data.new").replace(tmp_path / "data")
-    await config.look()
+    await config.check()
     assert config.current.settings.basic_auth_users
 
 
 @pytest.mark.parametrize("broken", [b"basic_auth_users: {}\n", b"\xff", b"nonsense: 1\n", None])
-async def test_a_broken_file_is_told_once_and_the_old_one_stays(live, folder, broken):
+async def test_an_invalid_file_is_logged_once_and_the_previous_version_stays_active(live, folder, broken):
     config = live(USERS)
     path = folder.path / "web.yml"
     with capture_logs() as logs:
         path.unlink() if broken is None else replace(path, broken)
         for _ in range(3):
-            await config.look()
+            await config.check()
         assert not config.successful
         assert set(config.current.settings.basic_auth_users) == {"alice"}
         replace(path, USERS.encode())
-        await config.look()
+        await config.check()
     assert config.successful
     assert [entry["event"] for entry in logs] == ["web_config_reload_failed", "web_config_reloaded"]
     assert str(path) in logs[0]["problems"]
 
 
-async def test_a_certificate_is_not_used_before_its_key_is_there(live, folder, authority):
+async def test_a_certificate_without_its_key_is_not_adopted(live, folder, authority):
     config = live(CERTIFICATE)
     before, issued = config.context(), authority.issue_cert("localhost")
     replace(folder.path / "server.pem", issued.cert_chain_pems[0].bytes())
     with capture_logs():
-        await config.look()
+        await config.check()
         assert config.context() is before
         assert not config.successful
         replace(folder.path / "server.key", issued.private_key_pem.bytes())
-        await config.look()
+        await config.check()
     assert config.context() is not before
     assert config.successful
 
@@ -113,18 +113,18 @@ async def test_a_certificate_is_not_used_before_its_key_is_there(live, folder, a
 @pytest.mark.parametrize(
     ("before", "after", "gone"),
     [
-        (USERS, "", "basic_auth_users is gone; restart"),
-        (CERTIFICATE + USERS, CERTIFICATE, "basic_auth_users is gone; restart"),
-        (CERTIFICATE, "", "tls_server_config is gone; restart"),
-        ("", CERTIFICATE, "tls_server_config is new; restart"),
+        (USERS, "", "basic_auth_users was removed; restart"),
+        (CERTIFICATE + USERS, CERTIFICATE, "basic_auth_users was removed; restart"),
+        (CERTIFICATE, "", "tls_server_config was removed; restart"),
+        ("", CERTIFICATE, "tls_server_config was added; restart"),
     ],
 )
-async def test_a_file_cut_short_opens_no_door(live, folder, before, after, gone):
+async def test_an_incomplete_file_removes_no_protection(live, folder, before, after, gone):
     config = live(before)
     replace(folder.path / "web.yml", after.encode())
     settings = config.current.settings
     with capture_logs() as logs:
-        await config.look()
+        await config.check()
     assert config.current.settings is settings
     assert gone in logs[0]["problems"]
 
@@ -133,7 +133,7 @@ MUTUAL = re.search(r"With client certificates.*?```yaml\n(.*?)```", PAGE, re.DOT
 
 
 @pytest.mark.parametrize("lines", range(len(MUTUAL.splitlines()) + 1))
-async def test_the_documented_file_cut_short_lets_no_stranger_in(live, folder, lines):
+async def test_the_documented_file_truncated_at_any_point_removes_no_protection(live, folder, lines):
     before, _, after = MUTUAL.partition("client_auth_type")
     whole = f"{before}min_version: TLS13\n  client_auth_type{after}"
     for name, documented in (("server.pem", "server.crt"), ("authority.pem", "ca.crt")):
@@ -142,7 +142,7 @@ async def test_the_documented_file_cut_short_lets_no_stranger_in(live, folder, l
     settings = config.current.settings
     replace(folder.path / "web.yml", "".join(whole.splitlines(keepends=True)[:lines]).encode())
     with capture_logs():
-        await config.look()
+        await config.check()
     assert config.current.settings is settings
     assert not config.successful
 
@@ -166,27 +166,25 @@ async def test_the_documented_file_cut_short_lets_no_stranger_in(live, folder, l
         ("min_version: TLS13", "", "min_version"),
     ],
 )
-async def test_what_clients_must_show_is_lowered_by_a_restart_alone_and_raised_without(
-    live, folder, strong, weak, key
-):
+async def test_weaker_client_certificates_need_a_restart_and_stronger_do_not(live, folder, strong, weak, key):
     config = live(f"{CERTIFICATE}  {weak}\n")
     for text in (strong, weak):
         replace(folder.path / "web.yml", f"{CERTIFICATE}  {text}\n".encode())
         with capture_logs() as logs:
-            await config.look()
+            await config.check()
     assert f"tls_server_config.{key} is weaker; restart" in logs[0]["problems"]
 
 
-async def test_other_names_and_authorities_of_clients_count_at_once(live, folder):
+async def test_other_client_names_and_authorities_apply_immediately(live, folder):
     text = f"{CERTIFICATE}  client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a]\n"
     config = live(text)
     replace(folder.path / "web.yml", text.replace("[a]", "[b]").encode())
     with capture_logs():
-        await config.look()
+        await config.check()
     assert config.current.settings.tls_server_config.client_allowed_sans == ("b",)
 
 
-async def test_a_file_that_is_again_what_it_was_is_successful_again(tmp_path, clock):
+async def test_a_restored_file_is_successful_again(tmp_path, clock):
     for name, text in (("good", USERS), ("bad", "nonsense: 1\n")):
         (tmp_path / name).write_text(text)
     link = tmp_path / "web.yml"
@@ -197,12 +195,12 @@ async def test_a_file_that_is_again_what_it_was_is_successful_again(tmp_path, cl
         link.unlink()
         link.symlink_to(name)
         with capture_logs():
-            await config.look()
+            await config.check()
         seen.append(config.successful)
     assert seen == [False, True]
 
 
-async def test_a_change_while_it_is_read_is_noticed_at_the_next_look(live, folder, monkeypatch):
+async def test_a_change_during_the_read_is_noticed_at_the_next_check(live, folder, monkeypatch):
     config, read = live(USERS), module.read_web_config
     path = folder.path / "web.yml"
 
@@ -214,13 +212,13 @@ async def test_a_change_while_it_is_read_is_noticed_at_the_next_look(live, folde
     replace(path, (USERS + f"  bob: {HASH}\n").encode())
     with capture_logs():
         monkeypatch.setattr(module, "read_web_config", and_changed)
-        await config.look()
+        await config.check()
         monkeypatch.setattr(module, "read_web_config", read)
-        await config.look()
+        await config.check()
     assert "late" in config.current.settings.basic_auth_users
 
 
-async def test_a_file_that_may_be_read_again_is_read(live, folder, monkeypatch):
+async def test_a_file_that_is_readable_again_is_adopted(live, folder, monkeypatch):
     config, fails = live(USERS), [True]
 
     def stamped(path):
@@ -232,17 +230,17 @@ async def test_a_file_that_may_be_read_again_is_read(live, folder, monkeypatch):
     monkeypatch.setattr(module, "read_web_config", stamped)
     os.utime(folder.path / "web.yml", (1, 1))
     with capture_logs():
-        await config.look()
+        await config.check()
         fails.clear()
-        await config.look()
+        await config.check()
     assert config.successful
 
 
-async def test_it_looks_again_and_again(live, folder, clock, until):
+async def test_files_are_checked_periodically(live, folder, clock, until):
     config = live(USERS)
     following = asyncio.create_task(config.follow())
     replace(Path(folder.path / "web.yml"), (USERS + f"  bob: {HASH}\n").encode())
     with capture_logs():
-        await clock.advance(LOOK_AGAIN_AFTER)
+        await clock.advance(CHECK_INTERVAL)
         await until(lambda: "bob" in config.current.settings.basic_auth_users)
     following.cancel()

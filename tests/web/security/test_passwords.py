@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from spec_decode_exporter.web.security import passwords as module
-from spec_decode_exporter.web.security.check_queue import MOST_WAITING, CheckQueueFullError
+from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
 from spec_decode_exporter.web.security.passwords import Passwords
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def users(hashed):
 
 @pytest.fixture
 def compared(monkeypatch):
-    """The comparisons by bcrypt."""
+    """Return the passwords that bcrypt compared."""
     done, real = [], module._matches
 
     def matches(password, written):
@@ -46,7 +47,7 @@ def compared(monkeypatch):
         ("al\udcffice", b"wonderland", False),
     ],
 )
-async def test_only_a_user_with_the_own_password_matches(users, name, password, right):
+async def test_only_the_users_own_password_matches(users, name, password, right):
     passwords = Passwords()
     assert await passwords.match(users, name, password) is right
     assert await passwords.match(users, name, password) is right
@@ -57,32 +58,32 @@ async def test_a_password_matches_by_its_first_72_bytes(hashed):
     assert await Passwords().match(users, "alice", b"x" * 80)
 
 
-async def test_each_result_is_computed_once(users, compared):
+async def test_results_are_cached(users, compared):
     passwords = Passwords()
     for _ in range(3):
         assert await passwords.match(users, "alice", b"wonderland")
         assert not await passwords.match(users, "alice", b"wrong")
-        assert not await passwords.match(users, "nobody", b"wrong")
+        assert not await passwords.match(users, "mallory", b"wrong")
     assert len(compared) == 3
 
 
-async def test_those_who_ask_the_same_at_once_wait_for_one_result(users, compared):
+async def test_concurrent_equal_requests_share_one_comparison(users, compared):
     passwords = Passwords()
-    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MOST_WAITING)]
+    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CHECKS)]
     assert all(await asyncio.gather(*asked))
     assert len(compared) == 1
 
 
-async def test_an_unknown_name_costs_a_comparison_of_the_same_kind(users, compared):
-    assert not await Passwords().match(users, "nobody", b"wonderland")
+async def test_an_unknown_name_costs_one_comparison(users, compared):
+    assert not await Passwords().match(users, "mallory", b"wonderland")
     ((_, written),) = compared
     assert written[:7] == users["alice"].get_secret_value()[:7]
     assert written not in {user.get_secret_value() for user in users.values()}
 
 
-async def test_an_unknown_name_matches_nothing_even_if_the_comparison_does(users, monkeypatch):
+async def test_an_unknown_name_never_matches(users, monkeypatch):
     monkeypatch.setattr(module, "_matches", lambda *_: True)
-    assert not await Passwords().match(users, "nobody", b"wonderland")
+    assert not await Passwords().match(users, "mallory", b"wonderland")
 
 
 async def test_an_unknown_name_always_costs_the_same(hashed, compared):
@@ -95,7 +96,7 @@ async def test_an_unknown_name_always_costs_the_same(hashed, compared):
     assert all(set(costs[first::6]) == {costs[first]} for first in range(6))
 
 
-async def test_the_event_loop_goes_on_while_a_password_is_compared(users, monkeypatch, until):
+async def test_a_comparison_does_not_block_the_event_loop(users, monkeypatch, until):
     going, ended = threading.Event(), threading.Event()
 
     def slow(_password, _written):
@@ -109,16 +110,14 @@ async def test_the_event_loop_goes_on_while_a_password_is_compared(users, monkey
     assert await asked
 
 
-async def test_who_comes_when_too_many_wait_is_told_so_unless_the_result_is_known(users, monkeypatch):
+async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, monkeypatch):
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     ended = threading.Event()
     monkeypatch.setattr(module, "_matches", lambda *_: not ended.wait(10))
-    asked = [
-        asyncio.create_task(passwords.match(users, "alice", b"%d" % each)) for each in range(MOST_WAITING)
-    ]
+    asked = [asyncio.create_task(passwords.match(users, "alice", b"%d" % each)) for each in range(MAX_CHECKS)]
     await asyncio.sleep(0)
-    with pytest.raises(CheckQueueFullError):
+    with pytest.raises(QueueFullError):
         await passwords.match(users, "alice", b"one more")
     assert await passwords.match(users, "alice", b"wonderland")
     ended.set()
@@ -126,7 +125,7 @@ async def test_who_comes_when_too_many_wait_is_told_so_unless_the_result_is_know
     assert not await passwords.match(users, "alice", b"one more")
 
 
-async def test_a_new_hash_counts_at_once(users, hashed):
+async def test_a_new_hash_applies_immediately(users, hashed):
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     changed = {**users, "alice": SecretStr(hashed(b"looking glass"))}
@@ -134,8 +133,8 @@ async def test_a_new_hash_counts_at_once(users, hashed):
     assert await passwords.match(changed, "alice", b"looking glass")
 
 
-async def test_wrong_passwords_do_not_push_out_the_right_one(users, compared, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_REMEMBERED", 3)
+async def test_wrong_passwords_do_not_evict_the_right_one(users, compared, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_CACHED", 3)
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     for attempt in range(10):
@@ -143,19 +142,19 @@ async def test_wrong_passwords_do_not_push_out_the_right_one(users, compared, mo
     known = len(compared)
     assert await passwords.match(users, "alice", b"wonderland")
     assert len(compared) == known
-    assert all(len(keys) <= 3 for keys in passwords._results.values())
+    assert all(len(keys) <= 3 for keys in passwords._cache.values())
 
 
 TEXTS = st.sampled_from([b"", b"a", b"b", b"ab", b"aa"])
 
 
 @given(st.tuples(TEXTS, TEXTS, TEXTS), st.tuples(TEXTS, TEXTS, TEXTS))
-def test_no_two_questions_are_taken_for_one(one, other):
+def test_different_checks_have_different_keys(one, other):
     passwords = Passwords()
     assert (passwords._digest(*one) == passwords._digest(*other)) is (one == other)
 
 
-async def test_nothing_that_is_remembered_holds_a_password(users):
+async def test_the_cache_contains_no_password(users):
     passwords = Passwords()
     await passwords.match(users, "alice", b"wonderland")
     assert b"wonderland" not in repr(vars(passwords)).encode()
@@ -163,19 +162,19 @@ async def test_nothing_that_is_remembered_holds_a_password(users):
 
 async def test_known_and_unknown_names_take_the_same_time(hashed):
     users = {"alice": SecretStr(hashed(b"wonderland", 6))}
-    passwords, taken = Passwords(), {"alice": [], "nobody": []}
+    passwords, taken = Passwords(), {"alice": [], "mallory": []}
     for attempt in range(15):
         for name, times in taken.items():
             begin = time.perf_counter()
             await passwords.match(users, name, b"%d" % attempt)
             times.append(time.perf_counter() - begin)
-    # The least: what else the machine does adds to some of them, and takes from none.
+    # The minimum, because other load only adds time.
     known, unknown = (min(times) for times in taken.values())
     assert 0.5 < known / unknown < 2
 
 
 class Bcrypt:
-    """Comparisons that go on one by one."""
+    """Comparisons that continue one by one."""
 
     def __init__(self, monkeypatch):
         self.done, self._going = [], threading.Semaphore(0)
@@ -195,8 +194,8 @@ class Bcrypt:
 @pytest.mark.parametrize(
     ("address", "name"), [("10.0.0.9", "alice"), ("loopback", "bob"), ("10.0.0.9", "bob")]
 )
-async def test_a_right_password_is_checked_soon_while_others_guess(users, monkeypatch, address, name):
-    """It waits for the comparison under way, and for one of those who guess."""
+async def test_a_right_password_is_checked_soon_during_an_attack(users, monkeypatch, address, name):
+    """It waits for the running comparison, and for one of the attacker."""
     bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
     right = {"alice": b"wonderland", "bob": b"builder"}[name]
     guesses = [
@@ -212,7 +211,7 @@ async def test_a_right_password_is_checked_soon_while_others_guess(users, monkey
     assert not any(await asyncio.gather(*guesses))
 
 
-async def test_with_the_address_and_the_name_of_those_who_guess_it_is_checked_among_them(users, monkeypatch):
+async def test_a_right_password_with_the_attackers_address_and_name_is_checked_in_time(users, monkeypatch):
     bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
     guesses = [asyncio.create_task(passwords.match(users, "alice", b"%d" % guess)) for guess in range(40)]
     asked = asyncio.create_task(passwords.match(users, "alice", b"wonderland"))
@@ -222,14 +221,14 @@ async def test_with_the_address_and_the_name_of_those_who_guess_it_is_checked_am
     assert len(bcrypt.done) == 41
 
 
-async def test_a_password_whose_client_is_gone_is_not_compared(users, compared):
+async def test_the_password_of_a_disconnected_client_is_not_compared(users, compared):
     passwords = Passwords()
-    with pytest.raises(CheckQueueFullError):
-        await passwords.match(users, "alice", b"wonderland", gone=lambda: True)
+    with pytest.raises(QueueFullError):
+        await passwords.match(users, "alice", b"wonderland", is_closing=lambda: True)
     assert compared == []
 
 
-async def test_a_result_is_kept_while_the_hash_stays_whatever_else_changes(users, hashed, compared):
+async def test_a_result_is_cached_until_the_hash_changes(users, hashed, compared):
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     changed = {"carol": SecretStr(hashed(b"new")), **users, "bob": SecretStr(hashed(b"other"))}
@@ -237,7 +236,7 @@ async def test_a_result_is_kept_while_the_hash_stays_whatever_else_changes(users
     assert len(compared) == 1
 
 
-async def test_a_comparison_that_fails_is_told_to_those_who_asked_and_the_next_is_done(users, monkeypatch):
+async def test_a_failed_comparison_raises_and_the_next_is_done(users, monkeypatch):
     real, failing = module._matches, [ValueError("a defect")]
 
     def matches(password, written):

@@ -49,12 +49,12 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_the_toolkit_takes_is_taken(folder, name):
+def test_configurations_of_exporter_toolkit_are_accepted(folder, name):
     read_web_config(folder.write(GOOD[name]))
 
 
 BAD = {
-    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a key that is known here"),
+    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
     "misspelt": (
         CERTIFICATE + "  cert_fil: x\n",
         "web.yml:4",
@@ -121,13 +121,13 @@ BAD = {
         CERTIFICATE + "  client_ca_file: authority.pem\n",
         "web.yml:4",
         "tls_server_config.client_ca_file",
-        "is of no use without `client_auth_type: RequireAndVerifyClientCert`",
+        "has no effect without `client_auth_type: RequireAndVerifyClientCert`",
     ),
     "policy without authority": (
         CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n",
         "web.yml:4",
         "tls_server_config.client_auth_type",
-        "needs `client_ca_file`: without one, any certificate of any public authority would do",
+        "needs `client_ca_file`: without it, a certificate of any public authority would be accepted",
     ),
     **{
         f"policy {name}": (
@@ -144,7 +144,7 @@ BAD = {
         "tls_server_config.client_auth_type",
         "must be 'NoClientCert', 'VerifyClientCertIfGiven' or 'RequireAndVerifyClientCert'",
     ),
-    "names nobody must bear": (
+    "names that no certificate has to have": (
         CERTIFICATE
         + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n",
         "web.yml:6",
@@ -161,7 +161,7 @@ BAD = {
         CERTIFICATE + "  min_version: TLS10\n",
         "web.yml:4",
         "tls_server_config.min_version",
-        "cannot be TLS10: OpenSSL no longer speaks it; write TLS12 or TLS13",
+        "cannot be TLS10: OpenSSL no longer supports it; write TLS12 or TLS13",
     ),
     "no such version": (
         CERTIFICATE + "  max_version: TLS14\n",
@@ -179,7 +179,7 @@ BAD = {
         CERTIFICATE + "  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n",
         "web.yml:4",
         "tls_server_config.cipher_suites[0]",
-        "is not a cipher suite that is known to be safe",
+        "is not a secure cipher suite",
     ),
     "no cipher of TLS 1.2": (
         CERTIFICATE + "  cipher_suites: [TLS_AES_128_GCM_SHA256]\n",
@@ -197,19 +197,19 @@ BAD = {
         CERTIFICATE + "  curve_preferences: [X25519, CurveP256]\n",
         "web.yml:4",
         "tls_server_config.curve_preferences",
-        "Python's TLS can offer all that OpenSSL has, or a single one",
+        "Python's TLS supports a single one, or all of OpenSSL",
     ),
     "HTTP/2": (
         "http_server_config:\n  http2: true\n",
         "web.yml:2",
         "http_server_config.http2",
-        "cannot be true: the exporter's HTTP server has no HTTP/2; remove the key, or write false",
+        "cannot be true: the exporter's HTTP server does not support HTTP/2; remove the key, or write false",
     ),
     "another header": (
         "http_server_config:\n  headers:\n    Set-Cookie: a=b\n",
         "web.yml:3",
         "http_server_config.headers.Set-Cookie",
-        "is not a header that can be set; there are Content-Security-Policy, ",
+        "is not a supported header; there are Content-Security-Policy, ",
     ),
     "another value": (
         "http_server_config: {headers: {X-Frame-Options: allow}}\n",
@@ -221,15 +221,15 @@ BAD = {
         'http_server_config: {headers: {X-XSS-Protection: "0\\r\\nSet-Cookie: a=b"}}\n',
         "web.yml:1",
         "http_server_config.headers.X-XSS-Protection",
-        "must be one line of visible ASCII characters",
+        "must be one line of printable ASCII characters",
     ),
     "strict transport without TLS": (
         "http_server_config: {headers: {Strict-Transport-Security: max-age=1}}\n",
         "web.yml:1",
         "http_server_config.headers.Strict-Transport-Security",
-        "is for use with `tls_server_config`",
+        "needs `tls_server_config`",
     ),
-    "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "names nobody"),
+    "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "is empty; add a user"),
     "user without a hash": (
         "basic_auth_users:\n  alice:\n",
         "web.yml:2",
@@ -252,7 +252,7 @@ BAD = {
         f'basic_auth_users: {{"a:b": {HASH}}}\n',
         "web.yml:1",
         "basic_auth_users.a:b",
-        "nor hold a colon",
+        "must not be empty or contain a colon",
     ),
     "a list of users": (
         f"basic_auth_users: [{HASH}]\n",
@@ -264,7 +264,7 @@ BAD = {
         "rate_limit: {interval: 1s}\n",
         "web.yml:1",
         "rate_limit",
-        "would refuse every request",
+        "would reject every request",
     ),
     "rate without a unit": (
         "rate_limit: {interval: 1, burst: 1}\n",
@@ -282,13 +282,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_mistake_is_told_with_its_place_and_its_remedy(folder, name):
+def test_an_error_is_reported_with_its_position_and_remedy(folder, name):
     text, place, path, message = BAD[name]
     found = problems(folder.write(text))
     assert [entry[:2] for entry in found if message in entry[2]] == [(place, path)], found
 
 
-def test_every_mistake_is_told_at_once(folder):
+def test_all_errors_are_reported_at_once(folder):
     text = CERTIFICATE + "  min_version: TLS11\nhttp_server_config: {http2: true}\nbasic_auth_users: {a: b}\n"
     assert [path for _, path, _ in problems(folder.write(text))] == [
         "tls_server_config.min_version",
@@ -297,7 +297,7 @@ def test_every_mistake_is_told_at_once(folder):
     ]
 
 
-def test_what_aliases_repeat_is_looked_into_once(folder):
+def test_the_node_of_an_alias_is_visited_once(folder):
     many = [f"k{number}: " for number in range(100)]
     lines = ["a: &a {" + ", ".join(f"{key}~" for key in many) + "}"]
     lines += [
@@ -310,7 +310,7 @@ def test_what_aliases_repeat_is_looked_into_once(folder):
     assert time.process_time() - begun < 10
 
 
-def test_a_key_that_is_no_text_is_told_once_and_not_repeated(folder):
+def test_a_key_that_is_not_text_is_reported_once_and_not_repeated(folder):
     lines = [
         "a0: &a0 [x, x]",
         *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 9)),
@@ -325,7 +325,7 @@ def test_no_message_repeats_a_hash_or_a_key(folder):
     assert "secret" not in str(problems(folder.write(text))).replace("_secret", "")
 
 
-def test_certificate_key_and_authority_may_stand_in_the_file(folder):
+def test_certificate_key_and_authority_can_be_inline(folder):
     texts = {
         name: (folder.path / file).read_text()
         for name, file in (("cert", "server.pem"), ("key", "server.key"), ("client_ca", "authority.pem"))
@@ -342,7 +342,7 @@ def test_paths_are_relative_to_the_file(folder, monkeypatch):
     assert [path.name for path in config.files] == ["web.yml", "server.pem", "server.key"]
 
 
-def test_users_need_bcrypt_and_are_told_how_to_have_it(folder, monkeypatch):
+def test_users_without_bcrypt_are_reported_with_the_remedy(folder, monkeypatch):
     monkeypatch.setattr(load_web_config, "find_spec", lambda _: None)
     assert problems(folder.write(GOOD["users"])) == [
         (
@@ -385,14 +385,14 @@ VALUES = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
-def test_whatever_the_file_holds_it_is_read_or_refused_in_words(folder, data):
+def test_any_document_is_accepted_or_rejected_with_config_error(folder, data):
     with contextlib.suppress(ConfigError):
         read_web_config(folder.write(yaml.safe_dump(data, allow_unicode=False)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(st.binary(max_size=60))
-def test_whatever_bytes_the_file_holds_they_are_read_or_refused_in_words(folder, data):
+def test_any_bytes_are_accepted_or_rejected_with_config_error(folder, data):
     path = folder.write("")
     path.write_bytes(b"basic_auth_users:\n  " + data)
     with contextlib.suppress(ConfigError):

@@ -1,4 +1,4 @@
-"""The exporter as a whole behind a web configuration."""
+"""The whole exporter with a web configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
-from spec_decode_exporter.web.security.live_config import LOOK_AGAIN_AFTER
+from spec_decode_exporter.web.security.live_config import CHECK_INTERVAL
 from spec_decode_exporter.web.server.listen import parse_listen_address
 
 METRIC = "spec_decode_exporter_web_config_last_reload_successful"
@@ -18,7 +18,7 @@ ADDRESSES = [parse_listen_address("127.0.0.1:0")]
 
 @pytest.fixture
 async def start(tmp_path, clock):
-    """A function that starts the exporter; it is closed with the test."""
+    """Return a function that starts the exporter; the fixture closes it."""
     running = []
 
     async def start(web_config):
@@ -43,7 +43,7 @@ async def page(service, **options):
         return answer.status, await answer.text()
 
 
-async def test_it_serves_over_tls_to_its_users_and_says_how_the_last_reading_went(
+async def test_it_serves_users_over_tls_and_exports_the_result_of_the_last_reload(
     start, folder, trusting, hashed, clock, until
 ):
     good = (
@@ -58,16 +58,16 @@ async def test_it_serves_over_tls_to_its_users_and_says_how_the_last_reading_wen
     assert f"{METRIC} 1.0" in text
     with capture_logs() as logs:
         folder.write("basic_auth_users: {}\n")
-        await clock.advance(LOOK_AGAIN_AFTER)
+        await clock.advance(CHECK_INTERVAL)
         await until(lambda: any(log["event"] == "web_config_reload_failed" for log in logs))
     assert f"{METRIC} 0.0" in (await page(service, **own))[1]
 
 
-async def test_without_one_there_is_no_such_metric(start):
+async def test_without_a_web_configuration_the_metric_is_absent(start):
     service = await start(None)
     assert METRIC not in (await page(service))[1]
 
 
-async def test_a_mistake_in_it_keeps_the_exporter_from_starting(start, folder):
+async def test_an_invalid_web_configuration_prevents_the_start(start, folder):
     with pytest.raises(ConfigError, match=r"web\.yml:1: basic_auth_users"):
         await start(folder.write("basic_auth_users: {}\n"))

@@ -13,7 +13,7 @@ MUTUAL = CERTIFICATE + "  client_ca_file: authority.pem\n  client_auth_type: "
 
 
 def shaken(server, client):
-    """Let two contexts shake hands in memory; return what the server then knows of the connection."""
+    """Do a handshake of two contexts in memory; return the server's side of the connection."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     answering = server.wrap_bio(to_server, to_client, server_side=True)
@@ -34,7 +34,7 @@ def server(folder):
     return make
 
 
-def test_a_client_that_trusts_the_authority_is_answered_by_tls_1_3(server, trusting):
+def test_a_client_that_trusts_the_authority_connects_by_tls_1_3(server, trusting):
     assert shaken(server(CERTIFICATE), trusting()).version() == "TLSv1.3"
 
 
@@ -42,7 +42,7 @@ def test_the_newest_version_can_be_limited(server, trusting):
     assert shaken(server(CERTIFICATE + "  max_version: TLS12\n"), trusting()).version() == "TLSv1.2"
 
 
-def test_versions_before_1_2_are_not_spoken(server):
+def test_versions_before_1_2_are_rejected(server):
     assert server(CERTIFICATE).minimum_version is ssl.TLSVersion.TLSv1_2
 
 
@@ -53,7 +53,7 @@ def test_the_oldest_version_can_be_limited(server, trusting):
         shaken(server(CERTIFICATE + "  min_version: TLS13\n"), client)
 
 
-def test_only_the_chosen_cipher_suite_of_tls_1_2_is_spoken(server, trusting):
+def test_only_the_selected_cipher_suite_of_tls_1_2_is_offered(server, trusting):
     text = CERTIFICATE + "  max_version: TLS12\n  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]\n"
     client = trusting()
     assert shaken(server(text), client).cipher()[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
@@ -63,7 +63,7 @@ def test_only_the_chosen_cipher_suite_of_tls_1_2_is_spoken(server, trusting):
 
 
 @pytest.mark.parametrize(("preference", "chosen"), [("true", "AES256"), ("false", "AES128")])
-def test_whose_preference_counts_can_be_chosen(server, trusting, preference, chosen):
+def test_the_cipher_preference_can_be_the_clients_or_the_servers(server, trusting, preference, chosen):
     text = CERTIFICATE + (
         f"  max_version: TLS12\n  prefer_server_cipher_suites: {preference}\n  cipher_suites:\n"
         "    - TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384\n    - TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\n"
@@ -73,7 +73,7 @@ def test_whose_preference_counts_can_be_chosen(server, trusting, preference, cho
     assert chosen in shaken(server(text), client).cipher()[0]
 
 
-def test_only_the_chosen_curve_is_spoken(server, trusting):
+def test_only_the_selected_curve_is_offered(server, trusting):
     text = CERTIFICATE + "  curve_preferences: [X25519]\n"
     client = trusting()
     client.set_ecdh_curve("X25519")
@@ -84,7 +84,7 @@ def test_only_the_chosen_curve_is_spoken(server, trusting):
 
 
 @pytest.mark.parametrize("policy", ["VerifyClientCertIfGiven", "RequireAndVerifyClientCert"])
-def test_a_certificate_of_the_authority_is_accepted_and_no_other(server, trusting, policy):
+def test_only_certificates_of_the_authority_are_accepted(server, trusting, policy):
     import trustme
 
     context = server(MUTUAL + policy)
@@ -93,7 +93,7 @@ def test_a_certificate_of_the_authority_is_accepted_and_no_other(server, trustin
         shaken(context, trusting("prometheus.example", issuer=trustme.CA()))
 
 
-def test_a_client_without_a_certificate_is_refused_only_where_one_is_required(server, trusting):
+def test_a_client_without_a_certificate_is_rejected_only_if_one_is_required(server, trusting):
     assert shaken(server(MUTUAL + "VerifyClientCertIfGiven"), trusting()).getpeercert() is None
     with pytest.raises(ssl.SSLError):
         shaken(server(MUTUAL + "RequireAndVerifyClientCert"), trusting())
@@ -112,14 +112,14 @@ def test_a_client_without_a_certificate_is_refused_only_where_one_is_required(se
         (["who@example.org"], "who@example.org", True),
     ],
 )
-def test_a_client_may_be_asked_for_a_name(folder, trusting, identities, names, allowed):
+def test_a_certificate_can_need_an_allowed_name(folder, trusting, identities, names, allowed):
     text = MUTUAL + f"RequireAndVerifyClientCert\n  client_allowed_sans: [{names}]\n"
     config = read_web_config(folder.write(text))
     certificate = shaken(config.context, trusting(*identities)).getpeercert()
     assert allows(config.settings.tls_server_config, certificate) is allowed
 
 
-def test_a_name_of_another_kind_is_none_that_is_asked_for(folder):
+def test_a_name_of_another_kind_is_not_allowed(folder):
     text = MUTUAL + "RequireAndVerifyClientCert\n  client_allowed_sans: [prometheus.example]\n"
     tls = read_web_config(folder.write(text)).settings.tls_server_config
     for kind in ("othername", "DirName", "Registered ID"):

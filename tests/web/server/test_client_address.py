@@ -25,7 +25,7 @@ from spec_decode_exporter.web.server.client_address import LOCAL, LOOPBACK, clie
         (("no address", 1), LOCAL),
     ],
 )
-def test_a_client_is_counted_by_the_part_of_its_address_that_it_does_not_choose(peer, counted):
+def test_a_client_is_counted_by_the_part_of_its_address_that_it_cannot_choose(peer, counted):
     assert counted_address(peer) == counted
 
 

@@ -1,4 +1,4 @@
-"""Requests at a time: clients differ by their loopback address here, as they do by any address elsewhere."""
+"""Concurrent requests. Here clients differ by their loopback address."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server.concurrency_limit import MOST, MOST_PER_CLIENT, MOST_SCRAPES_PER_CLIENT
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.concurrency_limit import (
+    MAX_CONCURRENT,
+    MAX_CONCURRENT_PER_CLIENT,
+    MAX_SCRAPES_PER_CLIENT,
+)
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 LARGE_PAGES = ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/v1/requests"]
 
 
 class Clients:
-    """Clients with addresses of their own."""
+    """Clients with different addresses."""
 
     def __init__(self, url):
         self.url, self.sessions = url, {}
@@ -39,7 +44,7 @@ class Clients:
 
 @pytest.fixture
 async def clients_of(monkeypatch):
-    """A function that serves an application and returns clients of it."""
+    """Return a function that serves an application and returns its clients."""
     monkeypatch.setattr(
         "spec_decode_exporter.web.server.concurrency_limit.client_address",
         lambda transport: transport.get_extra_info("peername")[0],
@@ -59,7 +64,7 @@ async def clients_of(monkeypatch):
 
 
 class Preparing:
-    """Snapshots that are taken when they are let go on."""
+    """Preparation of snapshots that waits for ``go_on``."""
 
     def __init__(self):
         self.go_on, self.begun = asyncio.Event(), 0
@@ -77,42 +82,44 @@ async def preparing():
     preparing.go_on.set()
 
 
-async def test_a_client_with_many_requests_has_a_few_in_hand_and_the_others_wait(
+async def test_a_client_with_many_requests_has_a_few_active_and_the_others_wait(
     clients_of, make_state, preparing, until
 ):
     clients = await clients_of(make_state(prepare=preparing))
     asked = [clients.get("/metrics") for _ in range(40)]
-    await until(lambda: preparing.begun == MOST_SCRAPES_PER_CLIENT)
+    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
     prometheus = clients.get("/metrics", client=2)
-    await until(lambda: preparing.begun == MOST_SCRAPES_PER_CLIENT + 1)
+    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT + 1)
     preparing.go_on.set()
     assert {answer.status for answer in await asyncio.gather(prometheus, *asked)} == {200}
 
 
 @pytest.mark.parametrize("path", LARGE_PAGES)
-async def test_large_pages_take_no_slot_of_the_metrics(clients_of, make_state, until, path):
+async def test_large_pages_take_no_permit_of_the_metrics(clients_of, make_state, until, path):
     never, begun = asyncio.Event(), []
 
     async def prepare():
         begun.append(1)
-        if len(begun) <= MOST:
+        if len(begun) <= MAX_CONCURRENT:
             await never.wait()
         return 1
 
     clients = await clients_of(make_state(prepare=prepare))
-    asked = [clients.get(path, client) for client in range(1, 5) for _ in range(MOST_PER_CLIENT + 1)]
-    await until(lambda: len(begun) == MOST)
+    asked = [
+        clients.get(path, client) for client in range(1, 5) for _ in range(MAX_CONCURRENT_PER_CLIENT + 1)
+    ]
+    await until(lambda: len(begun) == MAX_CONCURRENT)
     assert (await clients.get("/metrics")).status == 200
     never.set()
     await asyncio.gather(*asked)
 
 
-async def test_who_waits_too_long_is_told_to_come_again(
+async def test_a_request_that_waits_too_long_gets_503_with_retry_after(
     clients_of, make_state, preparing, until, monkeypatch
 ):
     clients = await clients_of(make_state(prepare=preparing))
-    asked = [clients.get("/metrics") for _ in range(MOST_SCRAPES_PER_CLIENT)]
-    await until(lambda: preparing.begun == MOST_SCRAPES_PER_CLIENT)
+    asked = [clients.get("/metrics") for _ in range(MAX_SCRAPES_PER_CLIENT)]
+    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
     monkeypatch.setattr("spec_decode_exporter.web.server.concurrency_limit.WAIT_SECONDS", 0)
     answer = await clients.get("/metrics")
     assert answer.status == 503
@@ -122,15 +129,15 @@ async def test_who_waits_too_long_is_told_to_come_again(
     await asyncio.gather(*asked)
 
 
-async def test_a_slot_is_free_again_when_its_page_is_sent(clients_of, make_state):
+async def test_a_permit_is_released_when_the_response_is_sent(clients_of, make_state):
     clients = await clients_of(make_state())
-    for _ in range(MOST_SCRAPES_PER_CLIENT + 1):
+    for _ in range(MAX_SCRAPES_PER_CLIENT + 1):
         assert (await clients.get("/metrics")).status == 200
         assert (await clients.get("/")).status == 200
 
 
-async def test_a_slot_is_free_again_when_its_page_fails(clients_of, make_state):
-    fails = [True] * (MOST_SCRAPES_PER_CLIENT + 1)
+async def test_a_permit_is_released_when_the_handler_fails(clients_of, make_state):
+    fails = [True] * (MAX_SCRAPES_PER_CLIENT + 1)
 
     async def fail():
         if fails:
@@ -140,12 +147,12 @@ async def test_a_slot_is_free_again_when_its_page_fails(clients_of, make_state):
 
     clients = await clients_of(make_state(prepare=fail))
     with capture_logs():
-        assert {(await clients.get("/metrics")).status for _ in range(MOST_SCRAPES_PER_CLIENT + 1)} == {500}
+        assert {(await clients.get("/metrics")).status for _ in range(MAX_SCRAPES_PER_CLIENT + 1)} == {500}
     assert (await clients.get("/metrics")).status == 200
 
 
-async def test_who_does_not_read_the_metrics_holds_no_slot(clients_of, make_state, until):
-    """Slow readers at the address of Prometheus, say behind the same gateway, do not hold it up."""
+async def test_a_client_that_does_not_read_the_metrics_holds_no_permit(clients_of, make_state, until):
+    """Slow readers at the address of Prometheus, such as behind one gateway, do not delay it."""
     begun = []
 
     async def prepare():
@@ -155,7 +162,7 @@ async def test_who_does_not_read_the_metrics_holds_no_slot(clients_of, make_stat
     clients = await clients_of(make_state(prepare=prepare, series=200_000))
     host, port = clients.url.removeprefix("http://").split(":")
     writers = []
-    for _ in range(MOST_SCRAPES_PER_CLIENT):
+    for _ in range(MAX_SCRAPES_PER_CLIENT):
         _, writer = await asyncio.open_connection(host, int(port), limit=1, local_addr=("127.0.0.1", 0))
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         writers.append(writer)

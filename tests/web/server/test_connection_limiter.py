@@ -13,16 +13,16 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server import client_connection as connection_module
-from spec_decode_exporter.web.server import connection_limiter as module
+from spec_decode_exporter.web.server import client_connection, connection_limiter, handshake
 from spec_decode_exporter.web.server.client_connection import (
     HEAD_SECONDS,
-    MOST_HEAD,
-    MOST_RECEIVED,
+    MAX_HEAD_BYTES,
+    RECEIVE_BUFFER_BYTES,
     STALLED_SECONDS,
     ClientConnection,
 )
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = b"x" * 8_000_000
@@ -38,7 +38,7 @@ class Timer:
 
 @pytest.fixture
 def pass_time(monkeypatch):
-    """A function that lets the time of the timers of so many seconds be over; it returns how many there were."""
+    """Return a function that runs the timers of ``seconds`` seconds, and returns their number."""
     timers = []
 
     def later(connection, seconds):
@@ -56,7 +56,7 @@ def pass_time(monkeypatch):
 
 
 class Serving:
-    """A server of a small page, a large one, and one that waits; and clients of it that send bytes."""
+    """A server with a small, a large and a waiting page, and its clients, which send bytes."""
 
     def __init__(self):
         self.go_on, self.begun, self.writers = asyncio.Event(), 0, []
@@ -90,7 +90,7 @@ class Serving:
         return web.Response(text=str(len(await request.read())))
 
     async def fails(self, _request):
-        raise ValueError("a defect")
+        raise ValueError("an internal error")
 
     async def connect(self, data=b"", **more):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **more)
@@ -119,7 +119,7 @@ async def answered(reader):
 
 
 async def hung_up(reader):
-    """Return whether the other side has ended the connection, politely or not."""
+    """Return whether the other side has closed or reset the connection."""
     try:
         return await reader.read() == b""
     except ConnectionError:
@@ -127,11 +127,11 @@ async def hung_up(reader):
 
 
 def connections(serving):
-    return len(serving.server.door._open)
+    return len(serving.server.limiter._open)
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: y"])
-async def test_a_client_that_does_not_finish_its_head_is_sent_away(serving, pass_time, until, begun):
+async def test_a_client_that_does_not_finish_its_head_is_disconnected(serving, pass_time, until, begun):
     await serving.start()
     reader, _ = await serving.connect(begun)
     await until(lambda: pass_time(HEAD_SECONDS) == 1)
@@ -139,7 +139,7 @@ async def test_a_client_that_does_not_finish_its_head_is_sent_away(serving, pass
     await until(lambda: connections(serving) == 0)
 
 
-async def test_bytes_that_drip_win_no_time(serving, pass_time, until):
+async def test_single_bytes_do_not_extend_the_time_limit(serving, pass_time, until):
     await serving.start()
     _, writer = await serving.connect(b"GET / HTTP/1.1\r\n")
     for _ in range(5):
@@ -148,7 +148,9 @@ async def test_bytes_that_drip_win_no_time(serving, pass_time, until):
     await until(lambda: pass_time(HEAD_SECONDS) == 1)
 
 
-async def test_between_requests_a_client_may_be_silent_but_a_new_head_has_its_time(serving, pass_time, until):
+async def test_a_client_may_be_idle_between_requests_but_each_head_has_a_time_limit(
+    serving, pass_time, until
+):
     await serving.start()
     reader, writer = await serving.connect()
     for _ in range(2):
@@ -160,7 +162,7 @@ async def test_between_requests_a_client_may_be_silent_but_a_new_head_has_its_ti
     assert await hung_up(reader)
 
 
-async def test_how_long_an_answer_takes_to_make_is_not_the_clients_doing(serving, pass_time, until):
+async def test_a_slow_handler_disconnects_no_client(serving, pass_time, until):
     await serving.start()
     reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
     await until(lambda: serving.begun == 1)
@@ -171,21 +173,21 @@ async def test_how_long_an_answer_takes_to_make_is_not_the_clients_doing(serving
     assert await answered(reader) == "at last"
 
 
-async def test_a_client_that_does_not_read_is_sent_away(serving, pass_time, until):
+async def test_a_client_that_does_not_read_is_disconnected(serving, pass_time, until):
     await serving.start()
     await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
     await until(lambda: pass_time(STALLED_SECONDS) == 1)
     await until(lambda: connections(serving) == 0)
 
 
-async def test_a_client_that_reads_has_its_time(serving, pass_time):
+async def test_a_client_that_reads_is_not_disconnected(serving, pass_time):
     await serving.start()
     reader, _ = await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
     assert len(await answered(reader)) == len(LARGE)
     assert pass_time(STALLED_SECONDS) == 0
 
 
-async def test_when_the_house_is_full_the_longest_waiting_makes_room(serving, until):
+async def test_at_the_limit_the_longest_idle_connection_is_replaced(serving, until):
     await serving.start(most=3)
     readers = []
     for number in range(3):
@@ -202,7 +204,7 @@ async def test_when_the_house_is_full_the_longest_waiting_makes_room(serving, un
     assert [entry["event"] for entry in logs] == ["connections_full"]
 
 
-async def test_the_log_says_once_that_connections_make_room_however_often_they_come_and_go(serving, until):
+async def test_full_connections_are_logged_once(serving, until):
     await serving.start(most=2)
     with capture_logs() as logs:
         for _ in range(3):
@@ -214,7 +216,7 @@ async def test_the_log_says_once_that_connections_make_room_however_often_they_c
     assert [each["event"] for each in logs] == ["connections_full"]
 
 
-async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
+async def test_a_connection_with_an_active_request_is_not_replaced(serving, until):
     await serving.start(most=2)
     asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
     await until(lambda: serving.begun == 2)
@@ -227,8 +229,8 @@ async def test_who_has_a_request_in_hand_need_not_make_room(serving, until):
     assert await answered(reader) == "here"
 
 
-async def test_an_address_with_many_busy_connections_makes_room_for_another(serving, until, monkeypatch):
-    monkeypatch.setattr(module, "counted_address", lambda peer: peer[0])
+async def test_a_busy_connection_of_an_address_with_many_is_replaced(serving, until, monkeypatch):
+    monkeypatch.setattr(connection_limiter, "counted_address", lambda peer: peer[0])
     await serving.start(most=3)
     asked = [await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(3)]
     await until(lambda: serving.begun == 3)
@@ -241,23 +243,23 @@ async def test_an_address_with_many_busy_connections_makes_room_for_another(serv
 
 
 @pytest.mark.parametrize("page", [b"large", b"wait"])
-async def test_a_slow_connection_makes_room_for_another_of_its_address(serving, until, monkeypatch, page):
-    monkeypatch.setattr(connection_module, "SLOW_SECONDS", 0)
+async def test_a_slow_connection_is_replaced_by_another_of_its_address(serving, until, monkeypatch, page):
+    monkeypatch.setattr(client_connection, "SLOW_SECONDS", 0)
     await serving.start(most=1)
     await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
-    await until(lambda: any(each.slow for each in serving.server.door._open))
+    await until(lambda: any(each.slow for each in serving.server.limiter._open))
     with capture_logs():
         reader, _ = await serving.connect(REQUEST)
         assert await answered(reader) == "here"
 
 
-async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE", 0)
+async def test_without_free_descriptors_an_idle_connection_is_closed(serving, until, monkeypatch):
+    monkeypatch.setattr(connection_limiter, "_PAUSE", 0)
     loop, errors = asyncio.get_running_loop(), [errno.EMFILE, errno.ENFILE, errno.EMFILE, errno.ECONNABORTED]
     accept = loop.sock_accept
 
     async def failing(listening):
-        if errors and (len(errors) < 4 or serving.server.door._open):
+        if errors and (len(errors) < 4 or serving.server.limiter._open):
             raise OSError(errors.pop(0), "as the system says it")
         return await accept(listening)
 
@@ -274,11 +276,11 @@ async def test_without_descriptors_it_makes_room_and_goes_on(serving, until, mon
     ]
 
 
-@pytest.mark.parametrize("error", [ValueError("a defect"), OSError(errno.EBADF, "no socket")])
-async def test_a_defect_in_taking_a_connection_is_told_once_and_the_next_is_taken(
+@pytest.mark.parametrize("error", [ValueError("an internal error"), OSError(errno.EBADF, "no socket")])
+async def test_an_internal_error_on_accept_is_logged_once_and_the_next_connection_is_accepted(
     serving, until, monkeypatch, error
 ):
-    monkeypatch.setattr(module, "_PAUSE", 0)
+    monkeypatch.setattr(connection_limiter, "_PAUSE", 0)
     loop, errors = asyncio.get_running_loop(), [error] * 3
     accept = loop.sock_accept
 
@@ -296,12 +298,12 @@ async def test_a_defect_in_taking_a_connection_is_told_once_and_the_next_is_take
     assert [(entry["event"], entry["exc_info"]) for entry in logs] == [("connection_failed", error)]
 
 
-async def test_a_connection_that_cannot_be_begun_is_hung_up_on_and_the_next_is_taken(serving, monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE", 0)
+async def test_a_connection_that_fails_to_start_is_closed_and_the_next_is_accepted(serving, monkeypatch):
+    monkeypatch.setattr(connection_limiter, "_PAUSE", 0)
     await serving.start()
-    door = serving.server.door
-    answer, errors = door._answer, [ValueError("a defect")]
-    monkeypatch.setattr(door, "_answer", lambda: _raise(errors.pop()) if errors else answer())
+    limiter = serving.server.limiter
+    make_http, errors = limiter._make_http, [ValueError("an internal error")]
+    monkeypatch.setattr(limiter, "_make_http", lambda: _raise(errors.pop()) if errors else make_http())
     with capture_logs() as logs:
         refused, _ = await serving.connect(REQUEST)
         assert await hung_up(refused)
@@ -314,7 +316,7 @@ def _raise(error):
     raise error
 
 
-async def test_nothing_is_left_when_it_closes(serving, until):
+async def test_close_leaves_no_connection_and_no_task(serving, until):
     await serving.start()
     for _ in range(3):
         await serving.connect()
@@ -325,7 +327,7 @@ async def test_nothing_is_left_when_it_closes(serving, until):
 
 
 @pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\nno header"])
-async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
+async def test_an_invalid_request_gets_400_and_is_not_logged(serving, caplog, nonsense):
     await serving.start()
     with caplog.at_level(logging.WARNING):
         reader, _ = await serving.connect(nonsense + b"\r\n\r\n")
@@ -334,7 +336,7 @@ async def test_nonsense_is_answered_but_not_logged(serving, caplog, nonsense):
 
 
 @pytest.mark.parametrize("path", [b"/", b"/nothing"])
-async def test_an_expectation_that_is_not_known_is_answered_but_not_logged(serving, caplog, path):
+async def test_an_unknown_expectation_gets_417_and_is_not_logged(serving, caplog, path):
     await serving.start()
     with caplog.at_level(logging.WARNING):
         reader, _ = await serving.connect(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nExpect: \xff\r\n\r\n")
@@ -342,7 +344,7 @@ async def test_an_expectation_that_is_not_known_is_answered_but_not_logged(servi
     assert caplog.records == []
 
 
-async def test_a_client_may_expect_to_be_asked_for_its_body(serving):
+async def test_expect_100_continue_is_supported(serving):
     await serving.start()
     head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
     reader, writer = await serving.connect(head)
@@ -364,7 +366,9 @@ async def test_a_client_may_expect_to_be_asked_for_its_body(serving):
         (b"GET /fails HTTP/1.1\r\nHost: x\r\n\r\n", 500),
     ],
 )
-async def test_an_answer_that_no_page_gives_is_ours_and_repeats_nothing(serving, caplog, asked, status):
+async def test_an_error_response_without_a_handler_repeats_nothing_of_the_request(
+    serving, caplog, asked, status
+):
     await serving.start()
     reader, _ = await serving.connect(asked)
     answer = await reader.read()
@@ -373,14 +377,14 @@ async def test_an_answer_that_no_page_gives_is_ours_and_repeats_nothing(serving,
     assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
     assert not re.search(rb"aiohttp|Python|mine|aaaa|defect", answer)
     assert answer.endswith(b".\n")
-    assert ("a defect" in caplog.text) == (status == 500)
+    assert ("an internal error" in caplog.text) == (status == 500)
 
 
-async def test_whatever_is_not_sent_at_once_counts_as_not_read(serving):
+async def test_any_unsent_byte_counts_as_unread(serving):
     await serving.start()
     reader, _ = await serving.connect(REQUEST)
     assert await answered(reader) == "here"
-    (connection,) = serving.server.door._open
+    (connection,) = serving.server.limiter._open
     assert connection._transport.get_write_buffer_limits() == (0, 0)
 
 
@@ -392,7 +396,7 @@ async def test_whatever_is_not_sent_at_once_counts_as_not_read(serving):
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n",
     ],
 )
-async def test_a_head_that_is_too_large_is_refused(serving, request_head):
+async def test_a_head_that_is_too_large_is_rejected(serving, request_head):
     await serving.start()
     reader, _ = await serving.connect(request_head)
     assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]
@@ -401,7 +405,7 @@ async def test_a_head_that_is_too_large_is_refused(serving, request_head):
 HEADER = b"X: " + b"a" * 8000 + b"\r\n"
 
 
-async def test_a_head_whose_lines_are_too_large_together_is_hung_up_on(serving):
+async def test_a_head_above_the_total_limit_is_disconnected(serving):
     await serving.start()
     reader, _ = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER + b"\r\n")
     assert await hung_up(reader)
@@ -409,17 +413,17 @@ async def test_a_head_whose_lines_are_too_large_together_is_hung_up_on(serving):
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 10])
-async def test_a_head_is_as_large_as_it_may_be_whatever_the_parts_it_comes_in(serving, until, cut):
+async def test_a_head_at_the_limit_is_accepted_in_any_parts(serving, until, cut):
     await serving.start()
     request = b"GET / HTTP/1.1\r\nHost: x\r\n" + 4 * HEADER + b"Content-Length: 60000\r\n\r\n"
-    assert MOST_HEAD - 8000 < len(request) < MOST_HEAD
+    assert MAX_HEAD_BYTES - 8000 < len(request) < MAX_HEAD_BYTES
     reader, writer = await serving.connect(request[:-cut])
-    await until(lambda: [each._head_bytes for each in serving.server.door._open] == [len(request) - cut])
+    await until(lambda: [each._head_bytes for each in serving.server.limiter._open] == [len(request) - cut])
     writer.write(request[-cut:] + b"a" * 60000)
     assert await answered(reader) == "here"
 
 
-async def test_a_client_that_sends_much_ahead_of_its_answer_is_hung_up_on(serving, until):
+async def test_a_client_that_pipelines_too_much_is_disconnected(serving, until):
     await serving.start()
     reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
     await until(lambda: serving.begun == 1)
@@ -427,11 +431,11 @@ async def test_a_client_that_sends_much_ahead_of_its_answer_is_hung_up_on(servin
     assert await hung_up(reader)
 
 
-async def test_a_request_ahead_of_the_last_answer_ends_the_connection_with_that_answer(serving, until):
+async def test_a_pipelined_request_closes_the_connection_after_the_response(serving, until):
     await serving.start()
     reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
     await until(lambda: serving.begun == 1)
-    ahead = next(iter(serving.server.door._open))
+    ahead = next(iter(serving.server.limiter._open))
     writer.write(REQUEST)
     await until(lambda: ahead.is_ahead)
     serving.go_on.set()
@@ -440,18 +444,18 @@ async def test_a_request_ahead_of_the_last_answer_ends_the_connection_with_that_
     assert b"Connection: close\r\n" in answer
 
 
-async def test_a_body_is_not_ahead_of_its_answer(serving, until):
+async def test_a_body_does_not_count_as_pipelining(serving, until):
     await serving.start()
-    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MOST_HEAD)
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MAX_HEAD_BYTES)
     reader, writer = await serving.connect(head)
     await until(lambda: serving.begun == 1)
-    writer.write(b"x" * 4 * MOST_HEAD)
-    assert await answered(reader) == str(4 * MOST_HEAD)
+    writer.write(b"x" * 4 * MAX_HEAD_BYTES)
+    assert await answered(reader) == str(4 * MAX_HEAD_BYTES)
     writer.write(REQUEST)
     assert await answered(reader) == "here"
 
 
-async def test_no_more_is_read_in_one_go_than_the_bound(serving, monkeypatch):
+async def test_a_read_is_limited_to_the_receive_buffer(serving, monkeypatch):
     await serving.start()
     received = []
     monkeypatch.setattr(
@@ -459,17 +463,17 @@ async def test_no_more_is_read_in_one_go_than_the_bound(serving, monkeypatch):
         "buffer_updated",
         lambda connection, nbytes: received.append(nbytes) or connection.abort(),
     )
-    reader, _ = await serving.connect(b"x" * 10 * MOST_RECEIVED)
+    reader, _ = await serving.connect(b"x" * 10 * RECEIVE_BUFFER_BYTES)
     assert await hung_up(reader)
     assert received
-    assert max(received) <= MOST_RECEIVED
+    assert max(received) <= RECEIVE_BUFFER_BYTES
 
 
 @pytest.mark.parametrize(
     "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
 )
-async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, monkeypatch, head):
-    monkeypatch.setattr("spec_decode_exporter.web.server.listen._LINGER_SECONDS", 0.01)
+async def test_an_unread_body_is_rejected_without_waiting_for_it(serving, make_state, monkeypatch, head):
+    monkeypatch.setattr("spec_decode_exporter.web.server.http_server._LINGER_SECONDS", 0.01)
     app = create_app(make_state())
     serving.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
     serving.port = int(serving.server.urls[0].rpartition(":")[2].strip("/"))
@@ -478,7 +482,7 @@ async def test_a_body_that_nobody_wants_is_not_waited_for(serving, make_state, m
     writer.write_eof()
     answer = await reader.read()
     assert b"Connection: close\r\n" in answer
-    assert b"more than 65536 bytes" in answer
+    assert b"at most 65536 bytes" in answer
 
 
 class Tls:
@@ -515,14 +519,14 @@ def trusting(authority):
     return {"ssl": context, "server_hostname": "localhost"}
 
 
-async def test_with_tls_the_page_comes_encrypted(serving, tls, trusting):
+async def test_tls_encrypts_the_response(serving, tls, trusting):
     await serving.start(tls)
     reader, _ = await serving.connect(REQUEST, **trusting)
     assert await answered(reader) == "here"
     assert serving.server.urls[0].startswith("https://127.0.0.1:")
 
 
-async def test_a_new_certificate_is_shown_to_those_who_come_then(serving, tls, trusting):
+async def test_a_new_certificate_applies_to_new_connections(serving, tls, trusting):
     await serving.start(tls)
     clients = []
     for _ in range(2):
@@ -531,11 +535,11 @@ async def test_a_new_certificate_is_shown_to_those_who_come_then(serving, tls, t
         tls.rotate()
     assert len({writer.get_extra_info("peercert")["serialNumber"] for _, writer in clients}) == 2
     first_reader, first_writer = clients[0]
-    first_writer.write(REQUEST)  # who is connected already stays so
+    first_writer.write(REQUEST)  # existing connections stay open
     assert await answered(first_reader) == "here"
 
 
-async def test_who_is_not_admitted_gets_no_answer(serving, tls, trusting, until):
+async def test_a_client_that_is_not_admitted_gets_no_response(serving, tls, trusting, until):
     tls.admitting = False
     await serving.start(tls)
     reader, _ = await serving.connect(REQUEST, **trusting)
@@ -545,7 +549,7 @@ async def test_who_is_not_admitted_gets_no_answer(serving, tls, trusting, until)
 
 
 @pytest.mark.parametrize("data", [REQUEST, b"\x16\x03\x01\xff\xff" + b"\0" * 100])
-async def test_what_is_no_handshake_is_hung_up_on_without_a_word(serving, tls, until, caplog, data):
+async def test_an_invalid_handshake_is_disconnected_without_a_log_line(serving, tls, until, caplog, data):
     await serving.start(tls)
     with caplog.at_level(logging.WARNING):
         reader, _ = await serving.connect(data)
@@ -554,17 +558,15 @@ async def test_what_is_no_handshake_is_hung_up_on_without_a_word(serving, tls, u
     assert caplog.records == []
 
 
-async def test_a_handshake_that_does_not_begin_ends_in_time(serving, tls, monkeypatch):
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
+async def test_a_handshake_that_does_not_begin_times_out(serving, tls, monkeypatch):
+    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.01)
     await serving.start(tls)
     reader, _ = await serving.connect()
     assert await hung_up(reader)
 
 
-async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake(
-    serving, tls, trusting, monkeypatch, until
-):
-    monkeypatch.setattr(module, "MOST_HANDSHAKES", 1)
+async def test_silent_clients_take_no_permit_of_handshakes(serving, tls, trusting, monkeypatch, until):
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 1)
     await serving.start(tls)
     for _ in range(3):
         await serving.connect()
@@ -573,31 +575,31 @@ async def test_silent_clients_take_no_turn_from_those_that_begin_their_handshake
     assert await answered(reader) == "here"
 
 
-async def test_an_address_has_a_few_handshakes_at_a_time_and_each_has_its_time(
+async def test_handshakes_of_an_address_are_limited_in_number_and_time(
     serving, tls, trusting, monkeypatch, until
 ):
-    monkeypatch.setattr(module, "MOST_HANDSHAKES", 3)
-    monkeypatch.setattr(module, "MOST_HANDSHAKES_PER_CLIENT", 2)
-    monkeypatch.setattr(module, "BEGUN_HANDSHAKE_SECONDS", 0.01)
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 3)
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES_PER_CLIENT", 2)
+    monkeypatch.setattr(handshake, "BEGUN_HANDSHAKE_SECONDS", 0.01)
     await serving.start(tls)
-    turns = serving.server.door._handshakes
+    semaphore = serving.server.limiter._handshakes._semaphore
     held = []
-    take = turns.take
+    acquire = semaphore.acquire
 
     async def noted(address):
-        await take(address)
-        held.append(turns._held[address])
+        await acquire(address)
+        held.append(semaphore._granted[address])
 
-    monkeypatch.setattr(turns, "take", noted)
+    monkeypatch.setattr(semaphore, "acquire", noted)
     readers = [(await serving.connect(b"\x16\x03\x01"))[0] for _ in range(5)]
     assert all([await hung_up(reader) for reader in readers])
     assert max(held) == 2
-    await until(lambda: turns.free == 3)
+    await until(lambda: semaphore.free == 3)
     reader, _ = await serving.connect(REQUEST, **trusting)
     assert await answered(reader) == "here"
 
 
-async def test_handshakes_count_as_connections_and_make_room(serving, tls, trusting, until):
+async def test_handshakes_count_as_connections_and_can_be_replaced(serving, tls, trusting, until):
     await serving.start(tls, most=2)
     readers = [(await serving.connect())[0] for _ in range(2)]
     await until(lambda: connections(serving) == 2)
@@ -608,7 +610,7 @@ async def test_handshakes_count_as_connections_and_make_room(serving, tls, trust
     assert connections(serving) == 2
 
 
-async def test_closing_ends_handshakes(serving, tls, until):
+async def test_close_cancels_handshakes(serving, tls, until):
     await serving.start(tls)
     reader, _ = await serving.connect()
     await until(lambda: connections(serving) == 1)
@@ -617,12 +619,12 @@ async def test_closing_ends_handshakes(serving, tls, until):
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_who_must_make_room_before_the_greeting_began_is_hung_up_on(serving, until):
+async def test_a_connection_replaced_before_its_handshake_is_closed(serving, until):
     await serving.start(most=1)
     (first, _first_client), (second, _second_client) = socket.socketpair(), socket.socketpair()
     with capture_logs():
-        serving.server.door._admit(first, "10.0.0.1")
-        serving.server.door._admit(second, "10.0.0.1")
+        serving.server.limiter._admit(first, "10.0.0.1")
+        serving.server.limiter._admit(second, "10.0.0.1")
         await until(lambda: first.fileno() == -1)
     for each in (_first_client, _second_client):
         each.close()

@@ -12,7 +12,7 @@ class Connection:
 
 
 def table_of(**addresses):
-    """Return a table, and its connections by address; of each state a letter: idle, busy, slow."""
+    """Return a table, and its connections by address. Letters are states: idle, busy, slow."""
     table, made = ConnectionTable(), {}
     for address, states in addresses.items():
         for state in states:
@@ -20,48 +20,48 @@ def table_of(**addresses):
             made.setdefault(address, []).append(connection)
             table.add(connection, address)
             if state != "i":
-                table.busy(connection)
+                table.mark_busy(connection)
     return table, made
 
 
-def test_the_longest_waiting_of_the_address_with_most_connections_makes_room():
+def test_the_longest_idle_of_the_address_with_most_connections_is_replaced():
     table, made = table_of(hostile="bii", prometheus="i")
-    assert table.for_newcomer("other") is made["hostile"][1]
+    assert table.replaceable("other") is made["hostile"][1]
 
 
-def test_an_address_whose_connections_are_all_busy_still_makes_room_for_one_with_fewer():
+def test_a_busy_connection_is_replaced_for_an_address_with_fewer():
     table, made = table_of(hostile="bbbb", prometheus="i")
-    assert table.for_newcomer("prometheus") is made["hostile"][0]
+    assert table.replaceable("prometheus") is made["hostile"][0]
 
 
-def test_a_slow_connection_goes_before_one_that_is_busy():
+def test_a_slow_connection_is_replaced_before_a_busy_one():
     table, made = table_of(hostile="bbsb", prometheus="i")
-    assert table.for_newcomer("prometheus") is made["hostile"][2]
+    assert table.replaceable("prometheus") is made["hostile"][2]
 
 
-def test_an_address_cannot_push_out_those_with_no_more_than_it_has():
+def test_an_address_cannot_replace_connections_of_addresses_with_no_more():
     table, made = table_of(hostile="bbbb", prometheus="ib", person="i")
-    assert table.for_newcomer("hostile") is None
+    assert table.replaceable("hostile") is None
     table, made = table_of(hostile="bbib", prometheus="ib")
-    assert table.for_newcomer("hostile") is made["hostile"][2]
+    assert table.replaceable("hostile") is made["hostile"][2]
 
 
-def test_an_address_makes_room_for_itself_with_a_slow_connection():
+def test_an_address_replaces_its_own_slow_connection():
     table, made = table_of(hostile="bbsb")
-    assert table.for_newcomer("hostile") is made["hostile"][2]
+    assert table.replaceable("hostile") is made["hostile"][2]
 
 
-def test_many_addresses_with_one_connection_each_end_no_busy_one():
+def test_many_addresses_with_one_connection_replace_no_busy_one():
     table, made = table_of(a="b", b="i", c="b")
-    assert table.for_newcomer("d") is made["b"][0]
+    assert table.replaceable("d") is made["b"][0]
     table, _ = table_of(a="b", b="s", c="b")
-    assert table.for_newcomer("d") is None
+    assert table.replaceable("d") is None
 
 
-def test_a_connection_that_is_idle_again_has_waited_least():
+def test_a_connection_that_becomes_idle_is_replaced_last():
     table, made = table_of(a="iii")
-    table.busy(made["a"][0])
-    table.idle(made["a"][0])
+    table.mark_busy(made["a"][0])
+    table.mark_idle(made["a"][0])
     assert table.longest_idle() is made["a"][1]
 
 
@@ -71,7 +71,7 @@ STEP = st.tuples(
 
 
 @given(st.lists(STEP))
-def test_a_table_holds_what_was_added_and_not_removed(steps):
+def test_a_table_contains_the_connections_added_and_not_discarded(steps):
     table, open_, made = ConnectionTable(), {}, {}
     for step, number, address in steps:
         connection = made.setdefault(number, Connection(address))
@@ -82,7 +82,7 @@ def test_a_table_holds_what_was_added_and_not_removed(steps):
             table.discard(connection)
             open_.pop(connection, None)
         elif step != "add":
-            getattr(table, step)(connection)
+            getattr(table, f"mark_{step}")(connection)
         assert len(table) == len(open_)
         assert set(table) == set(open_)
         assert all((each in table) == (each in open_) for each in made.values())

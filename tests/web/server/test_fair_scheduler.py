@@ -1,4 +1,4 @@
-"""Pages among polls, by a clock that is the processor's time: whoever works moves it."""
+"""Pages and polls on a simulated processor, whose clock advances with their work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLL = 0.0009
 
 
 class Processor:
-    """Counts what each kind of work takes; a program that is starved has no other time."""
+    """Clock of processor time. It advances only while a poll or a page works."""
 
     def __init__(self):
         self.now = 0.0
@@ -42,7 +42,7 @@ def processor():
 
 @pytest.fixture
 async def starved(processor):
-    """A function that lets so many polls be ready in every round of the event loop."""
+    """Return a function that makes ``number`` polls ready in every round of the event loop."""
     polls = []
 
     async def always_ready():
@@ -65,33 +65,31 @@ async def page(processor, slices, seconds=0.001):
 
 
 @pytest.mark.parametrize("polls", [50, 150, 400])
-async def test_a_page_is_done_though_polls_are_always_ready(processor, starved, polls):
+async def test_a_page_finishes_while_polls_are_always_ready(processor, starved, polls):
     starved(polls)
-    assert await FairScheduler(processor).take(page(processor, 600)) == 600
-    # A third of the time is for pages; with more polls in a round than 100 ms, 50 ms of each round.
+    assert await FairScheduler(processor).run(page(processor, 600)) == 600
+    # Pages get a third of the time; if the polls of a round take more than 100 ms, 50 ms per round.
     assert processor.now < 0.6 + 0.6 * max(2, polls * POLL / 0.05) + 2 * polls * POLL
     assert processor.longest < 0.052
 
 
-async def test_many_pages_have_no_more_time_together_than_one(processor, starved):
+async def test_many_pages_share_the_time_of_one(processor, starved):
     starved(400)
-    turns = FairScheduler(processor)
-    await asyncio.gather(*(turns.take(page(processor, 100)) for _ in range(16)))
+    scheduler = FairScheduler(processor)
+    await asyncio.gather(*(scheduler.run(page(processor, 100)) for _ in range(16)))
     assert processor.longest < 0.05 + 16 * 0.0011
 
 
 async def test_polls_keep_their_share_beside_metrics_and_large_pages(processor, starved):
     starved(50)
     metrics, large = FairScheduler(processor), FairScheduler(processor, LARGE_SHARE)
-    pages = [metrics.take(page(processor, 300)), *(large.take(page(processor, 75)) for _ in range(4))]
+    pages = [metrics.run(page(processor, 300)), *(large.run(page(processor, 75)) for _ in range(4))]
     await asyncio.gather(*pages)
-    assert processor.now > 2 * 0.6  # the rest is that of the polls
+    assert processor.now > 2 * 0.6  # polls get the rest
 
 
 @pytest.mark.parametrize(("steps", "seconds", "rounds"), [(100, 0.001, 99), (1000, 0.00001, 9)])
-async def test_with_time_to_spare_everything_has_its_turn_every_millisecond(
-    processor, steps, seconds, rounds
-):
+async def test_on_an_idle_processor_other_tasks_run_every_millisecond(processor, steps, seconds, rounds):
     seen = 0
 
     async def looks_often():
@@ -101,34 +99,34 @@ async def test_with_time_to_spare_everything_has_its_turn_every_millisecond(
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(looks_often())
-    await FairScheduler(processor).take(page(processor, steps, seconds))
+    await FairScheduler(processor).run(page(processor, steps, seconds))
     await cancel([looking])
     assert rounds <= seen <= rounds + 5
 
 
-async def test_what_it_waits_for_is_waited_for_and_given_to_it():
+async def test_an_awaited_result_is_passed_to_the_coroutine():
     answer = asyncio.get_running_loop().create_future()
 
     async def work():
         return await answer
 
-    asking = asyncio.create_task(FairScheduler().take(work()))
+    asking = asyncio.create_task(FairScheduler().run(work()))
     await asyncio.sleep(0)
     answer.set_result("here")
     assert await asking == "here"
 
 
-async def test_what_fails_fails():
+async def test_an_exception_of_the_coroutine_is_raised():
     async def fails():
         await asyncio.sleep(0)
         raise ValueError("so")
 
     with pytest.raises(ValueError, match="so"):
-        await FairScheduler().take(fails())
+        await FairScheduler().run(fails())
 
 
 @pytest.mark.parametrize("waits", [0, 3600])
-async def test_what_is_cancelled_may_clean_up(waits):
+async def test_a_cancelled_coroutine_runs_its_cleanup(waits):
     cleaned = []
 
     async def work():
@@ -139,8 +137,8 @@ async def test_what_is_cancelled_may_clean_up(waits):
             await asyncio.sleep(0)
             cleaned.append(1)
 
-    turns = FairScheduler(lambda: 0.0)
-    task = asyncio.create_task(turns.take(work()))
+    scheduler = FairScheduler(lambda: 0.0)
+    task = asyncio.create_task(scheduler.run(work()))
     await asyncio.sleep(0)
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -12,15 +12,16 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.server import listen
+from spec_decode_exporter.web.server import http_server
+from spec_decode_exporter.web.server.handshake import WithoutTls
+from spec_decode_exporter.web.server.http_server import serve
 from spec_decode_exporter.web.server.listen import (
     ListenAddress,
     ListenError,
+    UnixAddress,
     parse_address,
     parse_listen_address,
-    serve,
 )
-from spec_decode_exporter.web.server.unix_socket import UnixAddress
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ from spec_decode_exporter.web.server.unix_socket import UnixAddress
         ("exporter.example:65535", ListenAddress("exporter.example", 65535)),
     ],
 )
-def test_an_address_is_read_and_written_the_same_way(value, expected):
+def test_an_address_is_parsed_and_formatted(value, expected):
     assert parse_listen_address(value) == expected
     assert str(expected) == value
 
@@ -58,7 +59,7 @@ def test_an_address_is_read_and_written_the_same_way(value, expected):
         ":\u0661",
     ],
 )
-def test_what_is_no_address_is_refused_with_the_remedy(value):
+def test_an_invalid_address_is_rejected_with_the_remedy(value):
     with pytest.raises(ListenError) as refused:
         parse_listen_address(value)
     assert repr(value) in str(refused.value)
@@ -72,7 +73,7 @@ def test_any_name_and_any_port_make_an_address(value):
 
 
 @given(st.text())
-def test_other_text_is_refused_by_no_other_error(value):
+def test_any_other_text_raises_listen_error(value):
     with contextlib.suppress(ListenError):
         assert 0 <= parse_listen_address(value).port <= 65535
 
@@ -88,14 +89,14 @@ def app():
 
 
 @pytest.mark.parametrize("value", [":0", "127.0.0.1:0", "localhost:0", "0.0.0.0:0"])
-async def test_the_url_leads_to_the_server(app, value):
+async def test_the_url_reaches_the_server(app, value):
     server = await serve(app, [parse_listen_address(value)])
     async with aiohttp.ClientSession() as session, session.get(server.urls[0]) as answer:
         assert await answer.text() == "here"
     await server.close()
 
 
-async def test_every_address_is_listened_on(app):
+async def test_all_addresses_are_served(app):
     server = await serve(app, [parse_listen_address("127.0.0.1:0"), parse_listen_address("localhost:0")])
     assert len(set(server.urls)) == 2
     async with aiohttp.ClientSession() as session:
@@ -115,7 +116,7 @@ async def test_a_port_in_use_is_named_and_nothing_else_stays_bound(app):
         socket.create_server(("127.0.0.1", unused)).close()
 
 
-async def test_a_host_that_is_not_here_is_named(app):
+async def test_an_address_of_another_machine_is_named(app):
     with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.1:0: no interface of this machine"):
         await serve(app, [ListenAddress("192.0.2.1", 0)])
 
@@ -125,7 +126,7 @@ async def test_a_name_that_does_not_resolve_is_named(app):
         await serve(app, [ListenAddress("nowhere.invalid", 1)])
 
 
-async def test_closing_lets_a_request_under_way_end(app):
+async def test_close_waits_for_active_requests(app):
     started, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(_request):
@@ -148,8 +149,8 @@ async def test_closing_lets_a_request_under_way_end(app):
             await session.get(server.urls[0])
 
 
-async def test_closing_does_not_wait_for_ever(app, monkeypatch):
-    monkeypatch.setattr(listen, "DRAIN_SECONDS", 0.01)
+async def test_close_waits_for_a_limited_time(app, monkeypatch):
+    monkeypatch.setattr(http_server, "DRAIN_SECONDS", 0.01)
     started = asyncio.Event()
 
     async def hang(_request):
@@ -177,7 +178,7 @@ async def text_at(address):
         return await answer.text()
 
 
-async def test_a_unix_socket_is_listened_on_by_owner_and_group_and_taken_away_at_the_end(app, address):
+async def test_a_unix_socket_is_for_owner_and_group_and_is_removed_on_close(app, address):
     server = await serve(app, [address, parse_listen_address("127.0.0.1:0")])
     assert server.urls[0].startswith("http://127.0.0.1:")
     assert server.urls[1] == str(address)
@@ -187,8 +188,8 @@ async def test_a_unix_socket_is_listened_on_by_owner_and_group_and_taken_away_at
     assert not address.path.exists()
 
 
-async def test_there_is_no_tls_on_a_unix_socket(app, address):
-    class Encrypted(listen.Plain):
+async def test_a_unix_socket_has_no_tls(app, address):
+    class Encrypted(WithoutTls):
         def context(self):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
@@ -197,7 +198,7 @@ async def test_there_is_no_tls_on_a_unix_socket(app, address):
     await server.close()
 
 
-async def test_a_socket_that_an_exporter_left_behind_makes_room(app, address):
+async def test_a_stale_socket_is_replaced(app, address):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(address.path))
     server = await serve(app, [address])
@@ -205,7 +206,7 @@ async def test_a_socket_that_an_exporter_left_behind_makes_room(app, address):
     await server.close()
 
 
-async def test_a_socket_that_somebody_listens_on_stays(app, address):
+async def test_a_socket_in_use_is_not_replaced(app, address):
     first = await serve(app, [address])
     with pytest.raises(ListenError, match="another program listens there; stop it, or choose another path"):
         await serve(web.Application(), [address])
@@ -213,14 +214,14 @@ async def test_a_socket_that_somebody_listens_on_stays(app, address):
     await first.close()
 
 
-async def test_what_is_no_socket_is_never_removed(app, address):
+async def test_a_file_that_is_not_a_socket_is_never_removed(app, address):
     address.path.write_text("kept")
-    with pytest.raises(ListenError, match="is there and is no socket"):
+    with pytest.raises(ListenError, match="exists and is not a socket"):
         await serve(app, [address])
     assert address.path.read_text() == "kept"
 
 
-async def test_another_exporters_socket_in_the_same_place_is_not_taken_away(app, address):
+async def test_the_socket_of_another_exporter_is_not_removed(app, address):
     server = await serve(app, [address])
     address.path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
@@ -229,18 +230,18 @@ async def test_another_exporters_socket_in_the_same_place_is_not_taken_away(app,
         assert address.path.exists()
 
 
-async def test_where_one_address_cannot_be_had_the_socket_goes_too(app, address, tmp_path):
+async def test_a_failed_address_removes_the_bound_socket(app, address, tmp_path):
     with pytest.raises(ListenError, match="No such file or directory, or choose another path"):
         await serve(app, [address, UnixAddress(tmp_path / "nowhere" / "a.sock")])
     assert not address.path.exists()
 
 
-async def test_a_path_that_is_too_long_is_told(app, tmp_path):
+async def test_a_path_that_is_too_long_is_reported(app, tmp_path):
     with pytest.raises(ListenError, match="AF_UNIX path too long"):
         await serve(app, [UnixAddress(tmp_path / ("a" * 200))])
 
 
 @pytest.mark.parametrize("value", ["unix:", "unix:a.sock", "unix:/run/", "unix:/a\0b"])
-def test_what_is_no_path_of_a_socket_is_refused(value):
-    with pytest.raises(ListenError, match=r"write it whole, such as unix:/run/exporter\.sock"):
+def test_an_invalid_socket_path_is_rejected(value):
+    with pytest.raises(ListenError, match=r"write an absolute path, such as unix:/run/exporter\.sock"):
         parse_address(value)

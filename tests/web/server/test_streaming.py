@@ -9,13 +9,14 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.metrics.exposition import PIECE
 from spec_decode_exporter.web.application import _hide_errors
 from spec_decode_exporter.web.server import streaming
-from spec_decode_exporter.web.server.listen import parse_listen_address, serve
+from spec_decode_exporter.web.server.http_server import serve
+from spec_decode_exporter.web.server.listen import parse_listen_address
 
 PIECES = 400
 
 
 class Serving:
-    """A server of an answer in many pieces, and of one that is small; clients of it that send bytes."""
+    """A server with a response of many pieces and a small one, and its clients, which send bytes."""
 
     def __init__(self):
         self.made, self.fails_at, self.writers = 0, None, []
@@ -75,19 +76,19 @@ async def everything(reader):
         read += piece
 
 
-async def test_an_answer_that_nobody_reads_is_made_no_further(serving, until):
+async def test_an_unread_response_is_not_rendered_further(serving, until):
     reader, writer = await serving.ask(b"/large")
     await reader.readuntil(b"\r\n\r\n")
     writer.transport.pause_reading()
     made = -1
-    while made != serving.made:  # until what the system holds is full
+    while made != serving.made:  # until the system's buffers are full
         made = serving.made
         for _ in range(1000):
             await asyncio.sleep(0)
     assert 0 < made < PIECES
 
 
-async def test_an_answer_that_is_read_is_whole(serving):
+async def test_a_response_that_is_read_is_complete(serving):
     reader, _ = await serving.ask(b"/large")
     head, _, body = (await everything(reader)).partition(b"\r\n\r\n")
     assert b"Transfer-Encoding: chunked" in head
@@ -95,18 +96,18 @@ async def test_an_answer_that_is_read_is_whole(serving):
     assert body.endswith(b"0\r\n\r\n")
 
 
-async def test_a_small_answer_has_its_length(serving):
+async def test_a_small_response_has_a_content_length(serving):
     reader, _ = await serving.ask(b"/small")
     assert b"Content-Length: 30\r\n" in await everything(reader)
 
 
-async def test_of_a_large_answer_to_head_one_piece_is_made(serving):
+async def test_head_of_a_large_response_renders_one_piece(serving):
     reader, _ = await serving.ask(b"/large", b"HEAD")
     assert (await everything(reader)).endswith(b"\r\n\r\n")
     assert serving.made == 1
 
 
-async def test_an_error_in_the_middle_does_not_look_like_the_end(serving):
+async def test_an_error_after_the_first_piece_aborts_the_connection(serving):
     serving.fails_at = PIECES // 2
     reader, _ = await serving.ask(b"/large")
     with capture_logs() as logs:
@@ -116,21 +117,21 @@ async def test_an_error_in_the_middle_does_not_look_like_the_end(serving):
     assert [each["event"] for each in logs] == ["request_failed"]
 
 
-async def test_who_does_not_read_in_time_is_hung_up_on(serving, monkeypatch, until):
+async def test_a_client_that_does_not_read_in_time_is_disconnected(serving, monkeypatch, until):
     monkeypatch.setattr(streaming, "SEND_SECONDS", 0.01)
     reader, writer = await serving.ask(b"/large")
     writer.transport.pause_reading()
     with capture_logs() as logs:
-        await until(lambda: not len(serving.server.door._open))
+        await until(lambda: not len(serving.server.limiter._open))
     assert serving.made < PIECES
     assert not logs
     assert not reader.at_eof()
 
 
-async def test_a_client_that_goes_away_is_no_error(serving, until):
+async def test_a_client_that_disconnects_is_not_an_error(serving, until):
     reader, writer = await serving.ask(b"/large")
     await reader.readuntil(b"\r\n\r\n")
     with capture_logs() as logs:
         writer.transport.abort()
-        await until(lambda: not len(serving.server.door._open))
+        await until(lambda: not len(serving.server.limiter._open))
     assert not logs

@@ -16,7 +16,7 @@ FILES: Final = (
     File("pay", "Does speculation pay?", {"spec-decode-pay": PAY}),
     File("drops", "Did acceptance drop, or drafting stop?", {"spec-decode-drops": DROPS}),
     File("requests", "Which requests gain, and which lose?", {"spec-decode-requests": REQUESTS}),
-    File("server", "What the server suffers while it speculates.", {"spec-decode-server": SERVER}),
+    File("server", "Latency, memory and errors of servers that speculate.", {"spec-decode-server": SERVER}),
     File("trust", "Is the server there, and can its counters be trusted?", {"spec-decode-trust": TRUST}),
     File("exporter", "Does the exporter do its work?", {"spec-decode-exporter": EXPORTER}),
 )

@@ -15,7 +15,7 @@ _DROPPED: Final = once_each(
 DROPS: Final = (
     Alert(
         "SpecDecodeSuddenDrop",
-        summary="The acceptance length of an engine fell suddenly below its own baseline.",
+        summary="The acceptance length of an engine dropped suddenly below its baseline.",
         description=f"{WHERE}: a draft gives "
         f"{now('spec_decode_acceptance_length_tokens', window='@short')} tokens over the last @short, and gave "
         f"{now('spec_decode_baseline_acceptance_length_tokens')} before.",
@@ -25,19 +25,19 @@ DROPS: Final = (
     ),
     Alert(
         "SpecDecodeSlowDrift",
-        summary="The acceptance length of an engine has been sinking for hours.",
+        summary="The acceptance length of an engine has been falling for hours.",
         description=f"{WHERE}: a draft gives "
         f"{now('spec_decode_acceptance_length_tokens', window='@long')} tokens over the last @long, and is "
-        "well below what it gave hours ago. Some defects of servers do this until a restart.",
+        "well below its value of some hours ago. Some server defects cause this until a restart.",
         expr='last_over_time(spec_decode_acceptance_dropped{kind="slow"}[5m]) == 1',
     ),
     Alert(
         "SpecDecodeModelAcceptanceDropped",
         summary="The acceptance length of many engines of one model dropped together.",
         description="{{ $labels.model_name }}: acceptance has dropped on "
-        "{{ $value | humanizePercentage }} of its engines that have a baseline, at the same time. What they have in common is the "
-        "workload, the model and its draft.",
-        # By the flag that SpecDecodeSuddenDrop goes by: a slow drift is nothing to wake someone for.
+        "{{ $value | humanizePercentage }} of its engines that have a baseline, at the same time. They share the "
+        "workload, the model and its drafter.",
+        # Uses the flag of SpecDecodeSuddenDrop: a slow drift must not wake anybody.
         expr=f"avg by (@model) ((\n{_DROPPED}\n) > bool 0.5) >= @share\n"
         f"and sum by (@model) ((\n{_DROPPED}\n) > bool 0.5) >= @engines",
         dashboard="spec-decode-overview",
@@ -45,7 +45,7 @@ DROPS: Final = (
     ),
     Alert(
         "SpecDecodeEngineBelowPeers",
-        summary="An engine accepts less than the other engines of its model.",
+        summary="The acceptance length of an engine is below that of the other engines of its model.",
         description=f"{WHERE}: "
         "the acceptance length of the last 30 minutes is {{ $value | humanizePercentage }} of the median of the "
         "engines with the same model, method and draft tokens.",
@@ -59,10 +59,10 @@ DROPS: Final = (
     ),
     Alert(
         "SpecDecodeModelBelowYesterday",
-        summary="A model accepts less than it did at the same time yesterday.",
+        summary="The acceptance length of a model is below that of the same hour yesterday.",
         description=f"{_PEER}: "
         "the acceptance length of the last hour is {{ $value | humanizePercentage }} of what it was in the same "
-        "hour of yesterday, over all engines.",
+        "hour yesterday, over all engines.",
         expr="""
         peers:spec_decode_acceptance_length:ratio_rate1h
           / peers:spec_decode_acceptance_length:ratio_rate1h offset 1d
@@ -75,7 +75,7 @@ DROPS: Final = (
     ),
     Alert(
         "SpecDecodeAcceptanceBelowReference",
-        summary="An engine accepts less than the reference that it is held against, beyond chance.",
+        summary="The acceptance ratio of an engine is below its reference, statistically significant (95 %).",
         description=f"{WHERE}: for 10 minutes at most "
         "{{ $value | humanizePercentage }} of the draft tokens were accepted even at the upper 95 % bound; the reference is "
         f"{now('spec_decode_reference_acceptance_ratio', 'humanizePercentage')}.",
@@ -94,9 +94,9 @@ DROPS: Final = (
     ),
     Alert(
         "SpecDecodeDrafterDead",
-        summary="An engine drafts, and not one draft token is accepted.",
+        summary="An engine drafts and accepts no draft token.",
         description=f"{WHERE}: "
-        'of {{ printf "%.0f" $value }} drafts in 10 minutes nothing was accepted. Every draft is a loss.',
+        '{{ printf "%.0f" $value }} drafts in 10 minutes, and no draft token was accepted. Every draft costs time.',
         expr="""
         increase(spec_decode_drafts_total[10m]) >= @drafts
         and increase(spec_decode_accepted_tokens_total[10m]) == 0
@@ -104,7 +104,7 @@ DROPS: Final = (
     ),
     Alert(
         "SpecDecodeFirstPositionNearOne",
-        summary="Nearly every first draft token is accepted, as when a model repeats itself.",
+        summary="Nearly every first draft token is accepted; repetitive output does this.",
         description=f"{WHERE}: "
         "the first position was accepted in {{ $value | humanizePercentage }} of the drafts of the last 30 minutes.",
         expr="""

@@ -6,8 +6,8 @@ from typing import Final
 
 from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now
 
-# The counters of positions that are drafted no more stand still and stay on the page; windows begin anew with K, so
-# their positions are those of now. Within an hour of another K, the hour holds both.
+# The counters of positions that are no longer drafted stay on the page and do not grow. Windows restart when K changes,
+# so their positions are the current ones. Within an hour after a change of K, the hour contains both.
 _LAST: Final = """
         min without (position) (
           rate(spec_decode_position_accepted_tokens_total[1h])
@@ -24,21 +24,21 @@ _UPPER: Final = f"spec_decode_experiment_speedup_ratio_upper{_OF_ARM}"
 PAY: Final = (
     Alert(
         "SpecDecodeNetSlowdown",
-        summary="Speculative decoding makes an engine slower than it would be without.",
+        summary="Speculative decoding makes an engine slower than plain decoding.",
         description=f"{WHERE}: for 10 minutes the speed-up was at most "
         '{{ printf "%.2f" $value }} even at its upper 95 % bound; the estimate is '
         f"{now('spec_decode_estimated_speedup_ratio', window='@long')} at "
         f"{now('spec_decode_running_requests', WHOLE, window='@long')} running requests.",
         expr="""
         max_over_time(spec_decode_estimated_speedup_ratio_upper{window="@long"}[10m]) < @speedup
-        # The verdict knows whether the cost is sure, and whether it is known for this load.
+        # The verdict considers whether the cost is certain, and whether it is known for this load.
         and ignoring (window, verdict) last_over_time(spec_decode_verdict{verdict="harmful"}[5m]) == 1
         and ignoring (window) increase(spec_decode_drafts_total[10m]) >= @drafts
         """,
     ),
     Alert(
         "SpecDecodeAcceptanceBelowBreakEven",
-        summary="Fewer draft tokens are accepted than must be for drafting them to pay.",
+        summary="The acceptance ratio of an engine is below break-even.",
         description=f"{WHERE}: "
         "{{ $value | humanizePercentage }} of the draft tokens of the last 30 minutes were accepted; break-even is "
         f"{now('spec_decode_break_even_acceptance_ratio', 'humanizePercentage')}.",
@@ -46,20 +46,20 @@ PAY: Final = (
         rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_draft_tokens_total[30m])
           < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
         and increase(spec_decode_drafts_total[30m]) >= @drafts
-        # A cost that is only the default of the method is a guess: no alarm by it.
+        # A cost that is only the method's default is a guess: it never fires the alert.
         and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[30m])
         """,
     ),
     Alert(
         "SpecDecodeAcceptanceLengthLow",
-        summary="A draft gives hardly more than the one token that a plain step gives.",
+        summary="A draft yields barely more than the one token of a plain decoding step.",
         description=f"{WHERE}: "
-        'a draft gave {{ printf "%.2f" $value }} tokens in the mean of the last 30 minutes, the bonus token '
-        "included; below @length speculation hardly ever pays.",
+        'a draft gave {{ printf "%.2f" $value }} tokens on average over the last 30 minutes, including the '
+        "bonus token; below @length speculation rarely pays.",
         expr="""
         1 + rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_drafts_total[30m]) < @length
         and increase(spec_decode_drafts_total[30m]) >= @drafts
-        # Not where drafting is known to be so cheap that even this pays.
+        # Not if drafting is known to be cheap enough to pay even then.
         unless ignoring (window) (
           min_over_time(spec_decode_estimated_speedup_ratio_lower{window="@long"}[10m]) > 1
           and ignoring (window, source) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[10m])
@@ -81,7 +81,7 @@ PAY: Final = (
     ),
     Alert(
         "SpecDecodeExperimentArmLostItsGain",
-        summary="An arm of an experiment was faster than its baseline beyond doubt, and is no longer.",
+        summary="An arm of an experiment is no longer significantly faster than its baseline (95 %).",
         description="Experiment {{ $labels.experiment }} ({{ $labels.instance }}): for 15 minutes arm "
         '{{ $labels.arm }} was at most {{ printf "%.2f" $value }} times as fast as {{ $labels.baseline }}, by the '
         "time per output token and even at its upper 95 % bound; on the day before it was faster than that even at "
@@ -89,7 +89,7 @@ PAY: Final = (
         expr=f"""
         max_over_time({_UPPER}[15m])
           < (quantile_over_time(0.5, {_LOWER}[1d] offset 30m) > @gain)
-        # It had a gain, for hours, and has none that is beyond doubt.
+        # It had a gain for hours, and has none now that is statistically significant.
         and last_over_time({_LOWER}[30m] offset 2h) > @gain
         and max_over_time({_LOWER}[15m]) <= @gain
         # It is compared now.
@@ -109,10 +109,10 @@ PAY: Final = (
           < @acceptance
         {_SAME_K}
         and increase(spec_decode_drafts_total[1h]) >= @drafts
-        # One token has no other to keep.
+        # With one token there is none to remove.
         and last_over_time(spec_decode_configured_tokens[15m]) > 1
-        # Where it is known what drafting costs, only if the exporter would change it: fewer tokens may be as good, and
-        # that is worth no restart.
+        # If the draft cost is known, only if the exporter recommends a change: an equally good smaller number is not
+        # worth a restart.
         unless (
           max without (basis) (last_over_time(spec_decode_recommended_tokens[15m]))
           unless sum without (action) (
@@ -123,7 +123,7 @@ PAY: Final = (
     ),
     Alert(
         "SpecDecodeLongerDraftWorthTrying",
-        summary="Even the last draft position is accepted often; more draft tokens may be faster.",
+        summary="The last draft position is accepted often; more draft tokens may be faster.",
         description=f"{WHERE}: "
         "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
         f"Configured: {now('spec_decode_configured_tokens', WHOLE)} tokens, "

@@ -1,4 +1,4 @@
-"""Alerts about single requests: who gains, who loses, and what of them is not counted."""
+"""Alerts about single requests: kinds that lose, and requests that are not counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARE: Final = "humanizePercentage"
 REQUESTS: Final = (
     Alert(
         "SpecDecodeMixedWorkload",
-        summary="The requests of a model are two kinds that its average acceptance hides.",
+        summary="A model serves two kinds of requests that its average acceptance hides.",
         description="{{ $labels.model_name }} ({{ $labels.instance }}): over the last @long one request in ten had at most "
         + now(
             "spec_decode_model_request_acceptance_quantile_ratio",
@@ -39,7 +39,7 @@ REQUESTS: Final = (
         + ". The finding held for {{ $value | humanizePercentage }} of the last 15 minutes.",
         expr="""
         avg_over_time(spec_decode_mixed_workload{window="@long"}[15m]) >= @share
-        # Absent where no requests come: not by the last of them.
+        # Absent without requests: the last ones do not keep it firing.
         and last_over_time(spec_decode_mixed_workload{window="@long"}[5m])
         """,
         dashboard="spec-decode-requests",
@@ -47,7 +47,7 @@ REQUESTS: Final = (
     ),
     Alert(
         "SpecDecodeRequestTypeLoses",
-        summary="Speculation makes one kind of requests slower than they would be without.",
+        summary="Speculation makes one kind of requests slower than plain decoding.",
         description=f"{_WHO}: for 30 minutes the speed-up was at most "
         '{{ printf "%.2f" $value }} even at its upper 95 % bound, whenever it was known; the estimate is '
         + now("spec_decode_request_speedup_ratio", 'printf "%.2f"', _GROUP, window="@long")
@@ -56,10 +56,10 @@ REQUESTS: Final = (
         + " requests.",
         expr="""
         max_over_time(spec_decode_request_speedup_ratio_upper{window="@long"}[30m]) < @speedup
-        # Half an hour ago it was known already: not by the first minutes of a kind or of an exporter.
+        # Known half an hour ago already: not in the first minutes of a kind or of an exporter.
         and last_over_time(spec_decode_request_speedup_ratio_upper{window="@long"}[10m] offset 25m)
         and ignoring (window) increase(spec_decode_requests_total[30m]) >= @requests
-        # As the page says it: by a guess of what drafting costs it is unclear, and so it is of too few requests.
+        # As on the page: with a guessed draft cost, or with too few requests, the effect is unclear.
         and ignoring (effect) avg_over_time(spec_decode_request_effect{window="@long", effect="loses"}[30m]) >= @share
         """,
         dashboard="spec-decode-requests",
@@ -67,11 +67,11 @@ REQUESTS: Final = (
     ),
     Alert(
         "SpecDecodePathologicalRequests",
-        summary="Of many requests of one kind almost no draft token is accepted, or almost every one.",
+        summary="Many requests of one kind accept almost no draft token, or almost every one.",
         description=f"{_WHO}: "
-        "{{ $value | humanizePercentage }} of the requests of the last 15 minutes are {{ $labels.kind }}. Rejected "
-        "throughout is what garbled text looks like, accepted throughout a loop of repetition.",
-        # By requests: a minute with three of them weighs less than one with thirty.
+        "{{ $value | humanizePercentage }} of the requests of the last 15 minutes are {{ $labels.kind }}. Garbled "
+        "text is rejected throughout; repetition is accepted throughout.",
+        # Weighted by requests: a minute with three of them counts less than one with thirty.
         expr="""
         (
           avg_over_time(spec_decode_pathological_requests{kind="rejected", window="@long"}[15m])
@@ -89,7 +89,7 @@ REQUESTS: Final = (
     ),
     Alert(
         "SpecDecodeRequestsRefused",
-        summary="The exporter cannot count many of the requests, or senders drop them.",
+        summary="The exporter refuses many requests, or senders drop them.",
         description="{{ $labels.instance }}: {{ $value | humanizePercentage }} of the requests of the last 15 "
         "minutes, or of the bodies that they came in, were not counted; most refusals are for the reason "
         '{{ with printf "topk(1, increase(spec_decode_exporter_requests_refused_total{instance=%q}[15m]))" '
@@ -105,7 +105,7 @@ REQUESTS: Final = (
           and sum without (reason) (increase(spec_decode_exporter_requests_refused_total[15m])) >= @requests
         )
         or
-        # A body that is turned away is one refusal, whatever was in it: bodies are held against bodies.
+        # A rejected body is one refusal, whatever it contains: bodies are compared with bodies.
         (
           sum without (reason) (increase(spec_decode_exporter_requests_refused_total{reason="body"}[15m]))
             / (

@@ -1,4 +1,4 @@
-"""Alerts about what the server suffers while it speculates."""
+"""Alerts about latency, memory and errors of servers that speculate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now
 SERVER: Final = (
     Alert(
         "SpecDecodeTailLatencyWidening",
-        summary="The slowest requests fall behind the usual ones more than they did.",
+        summary="The slowest requests are slower than before, relative to the median.",
         description=f"{WHERE}: "
         'p99 of the time per output token was {{ printf "%.1f" $value }} times p50 in the last 30 minutes, more '
         "than @widening times what it was over the day before.",
@@ -18,7 +18,7 @@ SERVER: Final = (
           > @widening * avg_over_time(engine:spec_decode_time_per_output_token_tail:ratio[1d] offset 1h)
         and avg_over_time(engine:spec_decode_time_per_output_token_tail:ratio[30m]) > @least
         and increase(spec_decode_first_tokens_total[30m]) >= @requests
-        # Not by the first minutes of a new engine.
+        # Not in the first hours of a new engine.
         and last_over_time(engine:spec_decode_time_per_output_token_tail:ratio[2h] offset 4h)
         """,
     ),
@@ -27,8 +27,8 @@ SERVER: Final = (
         summary="The KV cache of an engine that speculates is nearly full.",
         description=f"{WHERE}: "
         "{{ $value | humanizePercentage }} of the KV cache was in use over the last 10 minutes; "
-        f"{now('spec_decode_waiting_requests', WHOLE, window='@long')} requests wait. Draft tokens, and a draft "
-        "model's own cache, take their share of it.",
+        f"{now('spec_decode_waiting_requests', WHOLE, window='@long')} requests wait. Draft tokens and "
+        "a draft model's cache use part of it.",
         expr="""
         avg_over_time(spec_decode_kv_cache_usage_ratio{window="@long"}[10m]) > @usage
         and ignoring (window) rate(spec_decode_drafts_total[10m]) > 0
@@ -36,9 +36,9 @@ SERVER: Final = (
     ),
     Alert(
         "SpecDecodePreemptionStorm",
-        summary="An engine that speculates throws out running requests to make room.",
+        summary="An engine that speculates preempts running requests for lack of KV cache.",
         description=f"{WHERE}: "
-        '{{ printf "%.2f" $value }} preemptions a second over the last 10 minutes; each computes a request anew.',
+        '{{ printf "%.2f" $value }} preemptions a second over the last 10 minutes; each computes a request again from scratch.',
         expr="""
         avg_over_time(spec_decode_preemptions_per_second{window="@long"}[10m]) > @per_second
         and ignoring (window) (
@@ -65,7 +65,7 @@ SERVER: Final = (
             <= @rise * (model:vllm_finished_requests:ratio_rate15m offset 1d)
         )
         and on (@model) model:vllm_requests:rate15m * 900 >= @requests
-        # Prometheus scrapes vLLM by another job than the exporter: only the model's name is the same.
+        # vLLM and the exporter are different jobs of Prometheus: only the model's name is the same.
         and on (model_name) sum by (model_name) (rate(spec_decode_drafts_total[1h])) > 0
         """,
         dashboard="spec-decode-overview",

@@ -18,7 +18,7 @@ TRUST: Final = (
         max_over_time(spec_decode_exporter_target_up[2m]) == 0
         and (
           max_over_time(spec_decode_exporter_target_up[6h]) == 1
-          # Models load for minutes: a server that was never up is given time.
+          # Models load for minutes: a server that was never up gets time.
           or spec_decode_exporter_target_up offset @loading
         )
         """,
@@ -27,10 +27,10 @@ TRUST: Final = (
     ),
     Alert(
         "SpecDecodeCountersSawTooth",
-        summary="A server's counters begin anew again and again, as behind a load balancer.",
+        summary="A server's counters reset repeatedly, as behind a load balancer.",
         description=f"{WHERE}: "
-        'its counters began anew {{ printf "%.0f" $value }} times in 10 minutes. One address that leads to several '
-        "servers looks like this, and a server that crashes in a loop.",
+        'its counters reset {{ printf "%.0f" $value }} times in 10 minutes. Causes are one address for several '
+        "servers, or a server that crashes in a loop.",
         expr="""
         sum without (cause) (increase(spec_decode_engine_resets_total[10m]))
         and (
@@ -42,8 +42,8 @@ TRUST: Final = (
     Alert(
         "SpecDecodeCountersInconsistent",
         summary="A server's counters of speculation contradict each other.",
-        description=f"{WHERE}: the identity {{{{ $labels.check }}}} is broken. Figures made of these counters are wrong; "
-        "the exporter's log says by how much.",
+        description=f"{WHERE}: the identity {{{{ $labels.check }}}} is broken. Figures computed from these counters are wrong; "
+        "the exporter's log has the difference.",
         expr='last_over_time(spec_decode_consistent{check!="one_server"}[5m]) == 0',
     ),
     Alert(

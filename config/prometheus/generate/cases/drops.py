@@ -80,8 +80,8 @@ _SLOW: Final = (
         fires=(
             Firing(
                 {**ENGINE, "kind": "slow"},
-                f"{_WHERE}a draft gives 1.75 tokens over the last 5m, and is well below what it gave hours ago. "
-                "Some defects of servers do this until a restart.",
+                f"{_WHERE}a draft gives 1.75 tokens over the last 5m, and is well below its value of some hours ago. "
+                "Some server defects cause this until a restart.",
             ),
         ),
     ),
@@ -108,8 +108,8 @@ _LOCAL: Final = ("localhost:8000", "localhost:8000", "[::1]:8000", "[::1]:8000")
 
 _MANY: Final = Firing(
     {"job": "spec-decode", "model_name": "llama"},
-    "llama: acceptance has dropped on 50% of its engines that have a baseline, at the same time. What they have in "
-    "common is the workload, the model and its draft.",
+    "llama: acceptance has dropped on 50% of its engines that have a baseline, at the same time. They share "
+    "the workload, the model and its drafter.",
 )
 
 
@@ -210,7 +210,7 @@ _PEERS: Final = (
     ),
     AlertCase(
         "SpecDecodeEngineBelowPeers",
-        "is silent among two: nobody knows which one is right",
+        "is silent among two: the correct one is unknown",
         _fleet(2.3, 1.4, minutes=66),
         at=66,
     ),
@@ -258,7 +258,7 @@ _YESTERDAY: Final = (
             Firing(
                 {"job": "spec-decode", "model_name": "llama", **_LIKE},
                 "llama (eagle3, 4 draft tokens): the acceptance length of the last hour is 75.76% of what it was in "
-                "the same hour of yesterday, over all engines.",
+                "the same hour yesterday, over all engines.",
             ),
         ),
     ),
@@ -412,7 +412,7 @@ _DEAD: Final = (
         fires=(
             Firing(
                 ENGINE,
-                f"{_WHERE}of 120000 drafts in 10 minutes nothing was accepted. Every draft is a loss.",
+                f"{_WHERE}120000 drafts in 10 minutes, and no draft token was accepted. Every draft costs time.",
             ),
         ),
     ),

@@ -49,8 +49,8 @@ _POLLS: Final = (
         fires=(
             Firing(
                 TARGET,
-                "chat (gpu-1:7732): a poll took 1.5s in the mean of the last 15 minutes. The exporter polls less "
-                "often then, and short windows hold little.",
+                "chat (gpu-1:7732): a poll took 1.5s on average over the last 15 minutes. The exporter therefore "
+                "polls less often, and short windows contain few polls.",
             ),
         ),
     ),
@@ -73,8 +73,8 @@ _THERE: Final = (
         fires=(
             Firing(
                 EXPORTER,
-                "gpu-1:7732 (job spec-decode): no scrape has succeeded for minutes. Nothing is known of the servers "
-                "that it watches.",
+                "gpu-1:7732 (job spec-decode): no scrape has succeeded for minutes. The state of its targets "
+                "is unknown.",
             ),
         ),
     ),
@@ -123,7 +123,7 @@ _THERE: Final = (
     AlertCase("SpecDecodeExporterAbsent", "is silent while one is scraped", {_BUILD: gauge((20, 1))}, at=20),
 )
 
-_NOT_READ: Final = "gpu-1:7732: the last reading of the configuration, or of --web.config.file, failed. Its log says at which line."
+_NOT_READ: Final = "gpu-1:7732: the last reload of the configuration file, or of --web.config.file, failed. The exporter's log names the line."
 _WEB_LOADED: Final = of("spec_decode_exporter_web_config_last_reload_successful", EXPORTER)
 _LOADED: Final = of("spec_decode_exporter_config_last_reload_successful", EXPORTER)
 

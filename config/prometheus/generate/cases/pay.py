@@ -111,8 +111,8 @@ def _short(tokens_a_second: float, minutes: float) -> Series:
 
 _SHORT: Final = Firing(
     ENGINE,
-    f"{_WHERE}a draft gave 1.15 tokens in the mean of the last 30 minutes, the bonus token included; below 1.2 "
-    "speculation hardly ever pays.",
+    f"{_WHERE}a draft gave 1.15 tokens on average over the last 30 minutes, including the bonus token; below 1.2 "
+    "speculation rarely pays.",
 )
 
 _LENGTH: Final = (
@@ -342,7 +342,7 @@ _DEPTH: Final = (
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
-        "fires where nobody says what drafting costs",
+        "fires with an unknown draft cost",
         _last(10, "decrease", 80),
         at=80,
         fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", "unknown")),),
@@ -448,7 +448,7 @@ _EXPERIMENT: Final = (
     ),
     AlertCase(
         "SpecDecodeExperimentArmLostItsGain",
-        "is silent while the arm is still faster beyond doubt, though less than it was",
+        "is silent while the arm is still significantly faster, though less than before",
         _held((180, 1.42, 1.55), (40, 1.1, 1.2)),
         at=215,
     ),

@@ -70,7 +70,7 @@ def _odd(rejected: Gauge, repetitive: Gauge, *, rate: float = 0.2, minutes: floa
 
 
 def _sent(taken: Counter, minutes: float = 60, bodies: float = 1.0, **refused: Counter) -> Series:
-    """Return requests that were sent to the exporter in so many bodies a second, and what became of them."""
+    """Return requests that were sent to the exporter in N bodies a second, and their outcome."""
     name = "spec_decode_exporter_requests_refused_total"
     return {
         of("spec_decode_exporter_requests_taken_total", EXPORTER): taken,
@@ -83,7 +83,7 @@ def _sent(taken: Counter, minutes: float = 60, bodies: float = 1.0, **refused: C
 
 
 def asked(*phases: tuple[float, float | None]) -> Series:
-    """Return requests that gain: minutes, and how many come a second; None is a model that nobody asks."""
+    """Return requests that gain, as pairs of minutes and requests a second; None is a model without requests."""
     minutes = sum(length for length, _ in phases)
     there = [(length, rate is not None) for length, rate in phases]
     steady = counter(*((length, rate or 0.0) for length, rate in phases))
@@ -161,7 +161,7 @@ _LOSES: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestTypeLoses",
-        "fires when there are requests enough to judge in half of the time",
+        "fires when there are enough requests in half of the time",
         _evaluated(
             gauge(*[(5, 0.95), (3, None)] * 8),
             requests=counter((64, 0.1)),
@@ -234,8 +234,8 @@ _PATHOLOGICAL: Final = (
         fires=(
             Firing(
                 {**_GROUP, **_LONG, "kind": "rejected"},
-                f"{_WHO}40% of the requests of the last 15 minutes are rejected. Rejected throughout is what garbled "
-                "text looks like, accepted throughout a loop of repetition.",
+                f"{_WHO}40% of the requests of the last 15 minutes are rejected. Garbled text is rejected "
+                "throughout; repetition is accepted throughout.",
             ),
         ),
     ),
@@ -247,8 +247,8 @@ _PATHOLOGICAL: Final = (
         fires=(
             Firing(
                 {**_GROUP, **_LONG, "kind": "repetitive"},
-                f"{_WHO}60% of the requests of the last 15 minutes are repetitive. Rejected throughout is what garbled "
-                "text looks like, accepted throughout a loop of repetition.",
+                f"{_WHO}60% of the requests of the last 15 minutes are repetitive. Garbled text is rejected "
+                "throughout; repetition is accepted throughout.",
             ),
         ),
     ),
@@ -303,7 +303,7 @@ _REFUSED: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestsRefused",
-        "fires when every body is turned away, two a minute",
+        "fires when every body is rejected, two a minute",
         _sent(counter((60, 0)), bodies=0, body=counter((60, 2 / 60))),
         at=60,
         fires=(
@@ -317,7 +317,7 @@ _REFUSED: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestsRefused",
-        "fires when every other body is turned away, though each has hundreds of requests",
+        "fires when every other body is rejected, though each has hundreds of requests",
         _sent(counter((60, 50)), bodies=0.1, body=counter((60, 0.1))),
         at=60,
         fires=(
@@ -330,7 +330,7 @@ _REFUSED: Final = (
     ),
     AlertCase(
         "SpecDecodeRequestsRefused",
-        "is silent when one body in twenty is turned away",
+        "is silent when one body in twenty is rejected",
         _sent(counter((60, 500)), body=counter((60, 0.05))),
         at=60,
     ),

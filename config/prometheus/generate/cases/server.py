@@ -89,8 +89,8 @@ _CACHE: Final = (
         fires=(
             Firing(
                 {**ENGINE, "window": "5m"},
-                f"{_WHERE}95% of the KV cache was in use over the last 10 minutes; 12 requests wait. Draft tokens, "
-                "and a draft model's own cache, take their share of it.",
+                f"{_WHERE}95% of the KV cache was in use over the last 10 minutes; 12 requests wait. Draft tokens "
+                "and a draft model's cache use part of it.",
             ),
         ),
     ),
@@ -118,7 +118,7 @@ _PREEMPTIONS: Final = (
         fires=(
             Firing(
                 {**ENGINE, "window": "5m"},
-                f"{_WHERE}1.50 preemptions a second over the last 10 minutes; each computes a request anew.",
+                f"{_WHERE}1.50 preemptions a second over the last 10 minutes; each computes a request again from scratch.",
             ),
         ),
     ),
@@ -130,7 +130,7 @@ _PREEMPTIONS: Final = (
         fires=(
             Firing(
                 {**ENGINE, "window": "5m"},
-                f"{_WHERE}0.50 preemptions a second over the last 10 minutes; each computes a request anew.",
+                f"{_WHERE}0.50 preemptions a second over the last 10 minutes; each computes a request again from scratch.",
             ),
         ),
     ),

@@ -60,7 +60,7 @@ _TARGETS: Final = (
 
 
 def _resets(restarts: float, decreases: float, one_server: float = 1) -> Series:
-    """Return so many resets a second, after ten quiet minutes."""
+    """Return N resets a second, after ten quiet minutes."""
     return {
         of("spec_decode_engine_resets_total", cause="restart"): counter((10, 0), (20, restarts)),
         of("spec_decode_engine_resets_total", cause="decrease"): counter((10, 0), (20, decreases)),
@@ -71,8 +71,8 @@ def _resets(restarts: float, decreases: float, one_server: float = 1) -> Series:
 def _teeth(resets: int) -> Firing:
     return Firing(
         ENGINE,
-        f"{_WHERE}its counters began anew {resets} times in 10 minutes. One address that leads to several servers "
-        "looks like this, and a server that crashes in a loop.",
+        f"{_WHERE}its counters reset {resets} times in 10 minutes. Causes are one address for several servers, "
+        "or a server that crashes in a loop.",
     )
 
 
@@ -116,8 +116,8 @@ _IDENTITIES: Final = (
         fires=(
             Firing(
                 {**ENGINE, "check": "positions_add_up"},
-                f"{_WHERE}the identity positions_add_up is broken. Figures made of these counters are wrong; the "
-                "exporter's log says by how much.",
+                f"{_WHERE}the identity positions_add_up is broken. Figures computed from these counters are wrong; the "
+                "exporter's log has the difference.",
             ),
         ),
     ),

@@ -24,7 +24,7 @@ from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.window.ledger import LEAST_INCREMENTS, Increments, Window
+from spec_decode_exporter.window.ledger import MIN_INCREMENTS, Increments, Window
 
 
 class SpeedupBasis(StrEnum):
@@ -85,7 +85,7 @@ class Arm:
         """Return whether no engine covers half of the window: too little for a comparison."""
         covered = max((window.seconds for window in self.windows), default=0.0)
         polls = max((window.polls for window in self.windows), default=0)
-        return covered < self.length / 2 or polls < LEAST_INCREMENTS
+        return covered < self.length / 2 or polls < MIN_INCREMENTS
 
     @property
     def acceptance_length(self) -> float | None:

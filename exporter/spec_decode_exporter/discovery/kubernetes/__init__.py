@@ -1,1 +1,1 @@
-"""Targets from the pods of a Kubernetes cluster."""
+"""Kubernetes discovery: targets from the pods of a cluster."""

@@ -1,26 +1,19 @@
-"""Kubernetes' API, as far as discovery needs it: to list pods, and to watch them.
+"""Client of the Kubernetes API: list pods and watch them.
 
-Plain requests do what is needed: a client library would be larger than the exporter. What the API promises:
+It uses plain requests, since a client library would be larger than the exporter. The API's guarantees:
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-from spec_decode_exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
-from spec_decode_exporter.config.kubernetes_settings import NAMESPACE
-from spec_decode_exporter.config.url import host_and_port
-from spec_decode_exporter.core.bounded_file import read_bounded, size_text
+from spec_decode_exporter.core.bounded_file import size_text
 from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.core.json_reader import Shape
 from spec_decode_exporter.core.version import __version__
@@ -33,100 +26,39 @@ from spec_decode_exporter.discovery.kubernetes.api_objects import (
     version_of,
 )
 from spec_decode_exporter.scrape.http import credentials
-from spec_decode_exporter.scrape.http.response import LEAST_PIECES, PIECE
+from spec_decode_exporter.scrape.http.response import MIN_PIECES, PIECE_BYTES
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+    from spec_decode_exporter.discovery.kubernetes.api_access import Access
 
 _ACCEPTED: Final = {
     "Accept": "application/json",
-    # Nothing is unpacked: a few bytes can become gigabytes.
+    # No decompression: a few bytes can become gigabytes.
     "Accept-Encoding": "identity",
 }
 
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes puts a pod's credentials. It replaces the token in there before the old one expires."""
 
 _PAGE: Final = 100
-"""Pods in one response: some MB at most."""
+"""Pods of one response: some MB at most."""
 
-_MOST_PAGES: Final = 500
-"""Responses that a list may take: 50,000 pods."""
-LARGEST_PAGE: Final = 8 * 2**20
-"""The most bytes of one response with pods."""
-LONGEST_LINE: Final = 4 * 2**20
-"""The most bytes of one event of a watch; etcd keeps objects of at most 1.5 MiB."""
-_LARGEST_STATUS: Final = 64 * 2**10
-"""The most bytes of a response that refuses."""
+_MAX_PAGES: Final = 500
+"""Maximum responses of a list: 50,000 pods."""
+MAX_PAGE_BYTES: Final = 8 * 2**20
+"""Maximum bytes of a response with pods."""
+MAX_LINE_BYTES: Final = 4 * 2**20
+"""Maximum bytes of a watch event; etcd limits objects to 1.5 MiB."""
+_MAX_STATUS_BYTES: Final = 64 * 2**10
+"""Maximum bytes of an error response."""
 _LIST_TIMEOUT: Final = 30.0
 _CONNECT_TIMEOUT: Final = 10.0
 _GRACE: Final = 15.0
-_LONGEST_NAMESPACE: Final = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Where the API is, and how to be let in."""
-
-    url: str
-    http: HttpSettings
-
-    @classmethod
-    def of(cls, settings: KubernetesDiscovery, environ: Mapping[str, str] = os.environ) -> Access:
-        """Return the access that is configured; what is not, is that of the pod that this runs in.
-
-        Raises:
-            ApiError: This does not run in a pod.
-        """
-        if settings.api_server is not None:
-            return cls(settings.api_server.rstrip("/"), settings.http)
-        host, port = (environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
-        if not host or not port:
-            raise ApiError(
-                "KUBERNETES_SERVICE_HOST is not set, so this is no pod of a cluster; configure `api_server`"
-            )
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            host_and_port(place)
-        except ValueError as error:
-            raise ApiError(f"KUBERNETES_SERVICE_HOST and _PORT {error}; configure `api_server`") from None
-        return cls(f"https://{place}", _as_the_pod(settings.http))
-
-
-def _as_the_pod(http: HttpSettings) -> HttpSettings:
-    """Add the credentials of the pod's service account where none are configured."""
-    added: dict[str, object] = {}
-    if http.authorization is None and http.basic_auth is None:
-        added["authorization"] = Authorization(credentials_file=SERVICE_ACCOUNT / "token")
-    if http.tls_config is None:
-        added["tls_config"] = TlsConfig(ca_file=SERVICE_ACCOUNT / "ca.crt")
-    return http.model_copy(update=added)
-
-
-def own_namespace() -> str:
-    """Return the namespace of the pod that this runs in.
-
-    Raises:
-        ApiError: This does not run in a pod, or in one without a service account's token.
-    """
-    path = SERVICE_ACCOUNT / "namespace"
-    try:
-        namespace = read_bounded(path, _LONGEST_NAMESPACE).decode("ascii").strip()
-    except OSError as error:
-        reason = error.strerror or error
-        raise ApiError(f"{path}: cannot be read: {reason}; configure `namespaces`") from None
-    except UnicodeDecodeError:
-        namespace = ""
-    if not re.fullmatch(NAMESPACE, namespace):
-        raise ApiError(f"{path}: names no namespace; configure `namespaces`")
-    return namespace
 
 
 class PodsApi:
-    """The pods of a namespace, or of all, that have some labels and run."""
+    """Running pods of one or all namespaces, selected by labels."""
 
     def __init__(self, session: ClientSession, access: Access, namespace: str, label_selector: str) -> None:
-        """Ask about ``namespace``; of an empty one, about all of them."""
+        """Select ``namespace``, or all if it is empty."""
         self._session = session
         self._access = access
         self._place, self._kind = (
@@ -139,40 +71,40 @@ class PodsApi:
             self._selected["labelSelector"] = label_selector
 
     async def listed(self, shape: Shape, put: Callable[[Any], None]) -> str:
-        """Give the parts in ``shape`` of each pod to ``put``; return the version to watch from.
+        """Pass the parts in ``shape`` of each pod to ``put``; return the version to watch from.
 
-        One pod is decoded at a time: as the API describes them, pods take many times the memory.
+        Pods are decoded one at a time: complete pods take many times the memory.
 
         Raises:
-            ApiError: The API refuses, or answers something else.
-            ExpiredError: It took too long to fetch all pages.
-            PollError: The credentials cannot be read.
-            aiohttp.ClientError, OSError, TimeoutError: There is no answer.
+            ApiError: The API rejects the request, or its response is no list of pods.
+            ExpiredError: The list took too long.
+            PollError: The credentials are unreadable.
+            aiohttp.ClientError, OSError, TimeoutError: There is no response.
         """
         more = ""
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             metadata = await cooperatively(page_of(await self._page(more), shape, put))
             more = token_of(metadata, "continue")
             if not more:
                 return version_of(metadata)
         raise ApiError(
-            f"the list does not end after {_MOST_PAGES} responses of {_PAGE} pods; choose fewer by "
+            f"the list does not end after {_MAX_PAGES} responses of {_PAGE} pods; choose fewer by "
             "`namespaces` or `label_selector`, if `api_server` is the API server"
         )
 
     async def _page(self, more: str) -> bytes:
-        """Return one response of a list: the first, or the one that the last named as its continuation."""
-        asked = {"limit": str(_PAGE), **({"continue": more} if more else {})}
+        """Return one response of a list: the first, or the one of the continuation token ``more``."""
+        parameters = {"limit": str(_PAGE), **({"continue": more} if more else {})}
         body = bytearray()
-        async with self._get("list", asked, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
+        async with self._get("list", parameters, ClientTimeout(total=_LIST_TIMEOUT)) as answer:
             pieces = 0
             async for chunk, _ in answer.content.iter_chunks():
                 body += chunk
                 pieces += 1
-                if len(body) > LARGEST_PAGE:
-                    raise ApiError(f"a response with {_PAGE} pods is larger than {size_text(LARGEST_PAGE)}")
+                if len(body) > MAX_PAGE_BYTES:
+                    raise ApiError(f"a response with {_PAGE} pods is larger than {size_text(MAX_PAGE_BYTES)}")
                 # Chunks of a byte each cost a thousand times as much as their bytes.
-                if pieces > LEAST_PIECES + len(body) // PIECE:
+                if pieces > MIN_PIECES + len(body) // PIECE_BYTES:
                     raise ApiError(f"a response with {_PAGE} pods comes in too many small pieces")
         return bytes(body)
 
@@ -180,48 +112,48 @@ class PodsApi:
     async def watched(
         self, version: str, seconds: int, shape: Mapping[str, Shape]
     ) -> AsyncIterator[AsyncIterator[list[Any]]]:
-        """Watch from ``version`` on, for ``seconds``; yield the events, with the parts in ``shape``.
+        """Watch from ``version`` on, for ``seconds``; yield events with the parts in ``shape``.
 
         Raises:
-            ApiError: As in ``listed``, and the same errors of the network.
-            ExpiredError: What happened since ``version`` is no longer known.
+            ApiError: As in ``listed``, and the same network errors.
+            ExpiredError: The API no longer has the events since ``version``.
         """
-        asked = {
+        parameters = {
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        # A connection that died without a word is noticed when the watch should have ended.
-        patience = ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=seconds + _GRACE)
-        async with self._get("watch", asked, patience) as answer:
+        # Detects a silently lost connection when the watch should have ended.
+        timeout = ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=seconds + _GRACE)
+        async with self._get("watch", parameters, timeout) as answer:
             yield _events(answer, shape)
 
     @asynccontextmanager
     async def _get(
-        self, verb: str, asked: Mapping[str, str], patience: ClientTimeout
+        self, verb: str, parameters: Mapping[str, str], time_limit: ClientTimeout
     ) -> AsyncIterator[ClientResponse]:
         http = self._access.http
         tls = http.tls_config
         async with self._session.get(
             self._url,
-            params={**self._selected, **asked},
-            # Files are read anew for each request: tokens are replaced while this runs.
+            params={**self._selected, **parameters},
+            # Files are read for each request: Kubernetes replaces tokens at runtime.
             headers={**_ACCEPTED, **credentials.headers(http)},
             ssl=credentials.ssl_context(http) if self._url.startswith("https:") else True,
             server_hostname=tls.server_name if tls else None,
-            timeout=patience,
+            timeout=time_limit,
             allow_redirects=False,
         ) as answer:
             if answer.status != HTTPStatus.OK:
-                raise self._refusal(verb, answer.status, await answer.content.read(_LARGEST_STATUS))
+                raise self._refusal(verb, answer.status, await answer.content.read(_MAX_STATUS_BYTES))
             yield answer
 
     def _refusal(self, verb: str, status: int, body: bytes) -> ApiError:
         return refusal_of(status, body, self._needed(verb))
 
     def _needed(self, verb: str) -> str:
-        """Say which permission is missing, in the words of a Role."""
+        """Return the error text for a missing permission, with the required Role."""
         return (
             f"to {verb} pods in {self._place} is not allowed; bind a {self._kind} with "
             'apiGroups: [""], resources: [pods], verbs: [list, watch]'
@@ -230,7 +162,7 @@ class PodsApi:
 
 @asynccontextmanager
 async def session() -> AsyncIterator[ClientSession]:
-    """Open a connection to the API. A proxy that the environment names is not used."""
+    """Open a connection to the API. Proxies of the environment are ignored."""
     agent = {"User-Agent": f"spec-decode-exporter/{__version__}"}
     async with ClientSession(
         connector=TCPConnector(limit=1),
@@ -243,13 +175,13 @@ async def session() -> AsyncIterator[ClientSession]:
 
 
 async def _events(answer: ClientResponse, shape: Mapping[str, Shape]) -> AsyncIterator[list[Any]]:
-    """Yield the events of a watch: those that came together, together."""
+    """Yield the events of a watch, one list for each read from the network."""
     rest = bytearray()
     async for chunk in answer.content.iter_any():
         searched = len(rest)
         rest += chunk
         end = rest.rfind(b"\n", searched) + 1
-        if len(rest) - end > LONGEST_LINE:
+        if len(rest) - end > MAX_LINE_BYTES:
             raise ApiError("the watch holds a line that is too long")
         if end:
             lines = bytes(rest[:end]).split(b"\n")

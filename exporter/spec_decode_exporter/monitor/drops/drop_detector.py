@@ -15,10 +15,10 @@ from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.slow_drop import SlowDropDetector, SlowState
 from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDropDetector, SuddenState
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 RECENT_SECONDS: Final = 30.0
-_ODD: Final = range(1, 2 * MOST_POSITIONS, 2)
+_ODD: Final = range(1, 2 * MAX_POSITIONS, 2)
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""HTTP client: one bounded GET at a time over a connection that stays open."""
+"""HTTP client: one bounded GET at a time over a persistent connection."""

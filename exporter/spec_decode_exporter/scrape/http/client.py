@@ -1,4 +1,4 @@
-"""The client that polls: one bounded GET at a time, over one connection (docs/decisions/0001 says why)."""
+"""HTTP client: one bounded GET at a time, over one connection (see docs/decisions/0001)."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from spec_decode_exporter.scrape.http import credentials
 from spec_decode_exporter.scrape.http.connection import Connection, UnansweredError
 from spec_decode_exporter.scrape.http.origin import Origin
 from spec_decode_exporter.scrape.http.origin import split as split_url
-from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
-from spec_decode_exporter.scrape.http.response import AnswerParser
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
+from spec_decode_exporter.scrape.http.response import ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
 if TYPE_CHECKING:
     from spec_decode_exporter.config.schema import HttpSettings
 
-AGENT: Final = "spec-decode-exporter/"
+USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
 """Beginning of the exporter's User-Agent."""
 
 _HEADERS: Final = {
-    "User-Agent": f"{AGENT}{__version__}",
-    # Not a word of OpenMetrics: prometheus_client, behind vLLM's filtered page, would write it whatever the
-    # q-values say, and rename what has a colon in its name. Who writes nothing else is read all the same.
+    "User-Agent": f"{USER_AGENT_PREFIX}{__version__}",
+    # Without OpenMetrics: prometheus_client, behind vLLM's filtered page, prefers it whatever the q-values
+    # are, and then renames series with a colon. A server that only writes OpenMetrics is read too.
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
-    # To compress a page costs the server more than to send it a few metres.
+    # Compression costs the server more than it saves on a local network.
     "Accept-Encoding": "identity",
 }
 _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
     (TimeoutError, "timeout"),
     (ssl.SSLError, "tls"),
     (socket.gaierror, "dns"),
-    (UnicodeError, "dns"),  # a name that no DNS name can be
+    (UnicodeError, "dns"),  # no valid DNS name
     (OSError, "refused"),
 )
-"""What an error of the network means: the first row that fits."""
+"""Network errors and their reasons; the first match counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server answered with status 200."""
+class HttpResponse:
+    """A complete response with status 200."""
 
     body: bytes
-    """Decompressed, and whole."""
+    """Decompressed."""
     content_type: str
-    """As the server wrote it; empty if it did not."""
+    """Value of the header; empty if absent."""
     seconds: float
-    """From the request to the last byte of the answer, without the time to connect."""
+    """Seconds from the request to the last byte of the response, without connecting."""
     busy: float = 0.0
-    """Seconds of these in which our own event loop worked, so that they tell nothing of the server."""
+    """Seconds of these in which the exporter's event loop worked: not caused by the server."""
 
 
 class Client:
-    """Asks one server for pages, one after the other: never two requests at once."""
+    """Client of one server: one request at a time."""
 
     def __init__(
-        self, http: HttpSettings, *, timeout: float, max_body: int, resolver: Resolver = CONFIGURED
+        self, http: HttpSettings, *, timeout: float, max_body: int, resolver: Resolver = CONFIG_RESOLVER
     ) -> None:
         self._http = http
         self._resolver = resolver
@@ -71,20 +71,23 @@ class Client:
         self._connection: Connection | None = None
         self._origin: Origin | None = None
         self.spent = 0.0
-        """Processor seconds that taking in all answers has cost, also of those that failed."""
+        """Processor seconds of receiving all responses, failed ones included."""
 
-    async def get(self, address: str, *, max_body: int | None = None) -> Answer:
-        """Return the page at an http or https URL; raise ``PollError`` in every other case.
+    async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
+        """Return the page at an http or https URL.
 
-        All of it together, from looking up the name to the last byte, takes at most ``timeout`` seconds.
-        ``max_body``, in bytes, lowers the client's limit for this page.
+        The whole request, from DNS to the last byte, takes at most ``timeout`` seconds. ``max_body`` (bytes)
+        lowers the client's limit for this page.
+
+        Raises:
+            PollError: There is no response with status 200 within the limits.
         """
-        most = self._max_body if max_body is None else min(max_body, self._max_body)
+        limit = self._max_body if max_body is None else min(max_body, self._max_body)
         origin, path = split_url(address)
         request = self._request(origin, path)
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._ask(origin, request, most)
+                return await self._send(origin, request, limit)
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError | UnicodeError):
@@ -92,7 +95,7 @@ class Client:
             raise
 
     async def close(self) -> None:
-        """Close the connection. The client can still be used; it opens another then."""
+        """Close the connection. The next request opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -103,30 +106,30 @@ class Client:
         lines.extend(f"{name}: {value}" for name, value in headers.items())
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
-    async def _ask(self, origin: Origin, request: bytes, most: int) -> Answer:
-        """Use the connection that is open; where the server has just closed it, one that is new."""
+    async def _send(self, origin: Origin, request: bytes, limit: int) -> HttpResponse:
+        """Send the request on the open connection; on a new one if the server has just closed that."""
         connection = self._connection
         if connection is not None and connection.open and origin == self._origin:
-            # A server may close an idle connection just when it is used again: that is nobody's fault.
+            # A server may close an idle connection at the moment of its next use: no failure.
             with contextlib.suppress(UnansweredError):
-                return await self._ask_on(connection, request, most)
+                return await self._send_on(connection, request, limit)
         self._drop()
-        return await self._ask_on(await self._connect(origin), request, most)
+        return await self._send_on(await self._connect(origin), request, limit)
 
-    async def _ask_on(self, connection: Connection, request: bytes, most: int) -> Answer:
-        answer = AnswerParser(most)
+    async def _send_on(self, connection: Connection, request: bytes, limit: int) -> HttpResponse:
+        parser = ResponseParser(limit)
         try:
             busy_before = thread_time()
-            seconds = await connection.ask(request, answer)
+            seconds = await connection.send(request, parser)
             busy = thread_time() - busy_before
         except BaseException:
-            answer.discard()
+            parser.discard()
             raise
         finally:
-            self.spent += answer.spent
-        if not answer.keep_alive:
+            self.spent += parser.spent
+        if not parser.keep_alive:
             self._drop()
-        return Answer(answer.body(), answer.content_type, seconds, min(busy, seconds))
+        return HttpResponse(parser.body(), parser.content_type, seconds, min(busy, seconds))
 
     async def _connect(self, origin: Origin) -> Connection:
         secure = origin.scheme == "https"
@@ -153,7 +156,7 @@ class Client:
             connection.abort()
 
     def _failure(self, error: OSError | UnicodeError, origin: Origin) -> PollError:
-        """Return what an error of the network means for the poll."""
+        """Return the poll error for a network error."""
         reason = next(reason for kind, reason in _REASONS if isinstance(error, kind))
         if reason == "timeout":
             return PollError(reason, f"no whole answer from {origin} within {self._timeout:g} s")

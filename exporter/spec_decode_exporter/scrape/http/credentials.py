@@ -1,20 +1,21 @@
-"""What a request needs to be let in: headers and TLS, from settings whose files may change at any time."""
+"""Credentials of a request: headers and TLS context. Secret files may change at any time."""
 
 from __future__ import annotations
 
 import base64
 import ssl
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from spec_decode_exporter.config.values import LARGEST_SECRET, check_file
+from spec_decode_exporter.config.values import MAX_SECRET_BYTES, check_file
 from spec_decode_exporter.core.bounded_file import read_bounded
-from spec_decode_exporter.core.pem import as_file
 from spec_decode_exporter.scrape.poll_errors import PollError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import SecretStr
 
@@ -28,43 +29,44 @@ if TYPE_CHECKING:
     from spec_decode_exporter.scrape.poll_errors import Reason
 
 _UNREADABLE: Final[Reason] = "refused"
-"""The reason of a poll that cannot be sent for want of its secret: back soon, a rotation takes a moment."""
+"""Reason of a poll without its secret. It has the short back-off, since a rotation takes a moment."""
 
+_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a new file there is private, and never on a disk
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 Stamp = tuple[int, int, int]
-"""A file's modification time, size and inode: if they stay, so did the content."""
+"""Modification time, size and inode of a file: equal stamps mean equal content."""
 
 K = TypeVar("K")
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-class _Newest(Generic[K, S, T]):
-    """Cache the newest version of each of the last few keys: a file that keeps changing fills no memory."""
+class _VersionCache(Generic[K, S, T]):
+    """Cache the newest version of each of the last keys: a file that changes often fills no memory."""
 
-    def __init__(self, read: Callable[[K], T], most: int) -> None:
+    def __init__(self, read: Callable[[K], T], max_keys: int) -> None:
         self._read = read
-        self._most = most
-        self._kept: dict[K, tuple[S, T]] = {}
+        self._max_keys = max_keys
+        self._versions: dict[K, tuple[S, T]] = {}
 
     def get(self, key: K, stamp: S) -> T:
-        """Return what was read of ``key``; read it again if its stamp is another."""
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != stamp:
-            self._kept.pop(key, None)
-            kept = stamp, self._read(key)
-            if len(self._kept) == self._most:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = kept
-        return kept[1]
+        """Return the value of ``key``; read it again if the stamp has changed."""
+        version = self._versions.get(key)
+        if version is None or version[0] != stamp:
+            self._versions.pop(key, None)
+            version = stamp, self._read(key)
+            if len(self._versions) == self._max_keys:
+                del self._versions[next(iter(self._versions))]
+            self._versions[key] = version
+        return version[1]
 
 
 def headers(settings: HttpSettings) -> dict[str, str]:
-    """Return the headers to send, from secret files as they are now; an unchanged file costs a ``stat``.
+    """Return the headers to send. Secret files are current; an unchanged file costs a ``stat``.
 
     Raises:
-        PollError: A file cannot be read, or holds what a header cannot; the message never repeats it.
+        PollError: A file is unreadable, or its content is no header value. The message never repeats it.
     """
     sent = {name: ", ".join(_header(name, values)) for name, values in settings.http_headers.items()}
     if settings.authorization is not None:
@@ -75,12 +77,12 @@ def headers(settings: HttpSettings) -> dict[str, str]:
 
 
 def ssl_context(settings: HttpSettings) -> ssl.SSLContext:
-    """Return the TLS context to connect with: the same object until the settings or their files change.
+    """Return the TLS context: the same object until the settings or their files change.
 
-    ``tls_config.server_name`` is not in it: pass that as ``server_hostname``.
+    The context lacks ``tls_config.server_name``: pass that as ``server_hostname``.
 
     Raises:
-        PollError: A file cannot be read, or is not what it should be.
+        PollError: A file is unreadable, or no certificate or key.
     """
     tls = settings.tls_config
     if tls is None:
@@ -113,7 +115,7 @@ def _secret(value: SecretStr | None, path: Path | None) -> str:
 
 
 def _sendable(text: str, source: object) -> str:
-    """Refuse what would end the header early or cannot be sent; say where it is from, never what it is."""
+    """Reject a secret that would end the header early; the error names its source, never its content."""
     if not (text and text.isascii() and text.isprintable()):
         raise PollError(_UNREADABLE, f"{source}: a secret must be one line of visible ASCII characters")
     return text
@@ -122,10 +124,10 @@ def _sendable(text: str, source: object) -> str:
 def _stamp(path: Path, reason: Reason) -> Stamp:
     try:
         check_file(path)
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise PollError(reason, f"{path}: cannot be read: {error.strerror or error}") from None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _content(path: Path) -> str:
@@ -135,11 +137,26 @@ def _content(path: Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return read_bounded(path, LARGEST_SECRET).decode().strip()
+        return read_bounded(path, MAX_SECRET_BYTES).decode().strip()
     except OSError as error:
         raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise PollError(_UNREADABLE, f"{path}: is not UTF-8 text") from None
+
+
+@contextmanager
+def pem_file(text: str | None, path: Path | None) -> Iterator[str | None]:
+    """Yield the file at ``path``, or a temporary one with ``text``: OpenSSL reads only files.
+
+    The temporary file is in memory where the system supports it.
+    """
+    if path is not None or not text:
+        yield str(path) if path is not None else None
+        return
+    with NamedTemporaryFile(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as file:
+        file.write(text.encode())
+        file.flush()
+        yield file.name
 
 
 @lru_cache(maxsize=1)
@@ -148,12 +165,12 @@ def _default_context() -> ssl.SSLContext:
 
 
 def _context(tls: TlsConfig) -> ssl.SSLContext:
-    """Build a context; that takes some 10 ms, so it is kept for as long as its files stay as they are."""
+    """Build a context. It takes some 10 ms, so it is cached until its files change."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.ca)
         _identify(context, tls)
-    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none tells a key
-        raise PollError("tls", f"tls_config: {_culprits(tls)}: {_plainly(error)}") from None
+    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none contains a key
+        raise PollError("tls", f"tls_config: {_sources(tls)}: {_plain_text(error)}") from None
     context.minimum_version = _VERSIONS[tls.min_version]
     if tls.max_version is not None:
         context.maximum_version = _VERSIONS[tls.max_version]
@@ -164,23 +181,23 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 def _identify(context: ssl.SSLContext, tls: TlsConfig) -> None:
-    """Load the client's certificate and key, if there are."""
-    with as_file(tls.cert, tls.cert_file) as cert, as_file(_secret(tls.key, None), tls.key_file) as key:
+    """Load the client's certificate and key, if configured."""
+    with pem_file(tls.cert, tls.cert_file) as cert, pem_file(_secret(tls.key, None), tls.key_file) as key:
         if cert is not None:
             # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
             context.load_cert_chain(cert, key, password="")
 
 
-def _culprits(tls: TlsConfig) -> str:
+def _sources(tls: TlsConfig) -> str:
     files = [str(path) for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None]
     return ", ".join(files) or "its PEM text"
 
 
-def _plainly(error: Exception) -> str:
+def _plain_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"not a valid certificate or key, or they do not belong together ({error.reason or 'no PEM'})"
     return getattr(error, "strerror", None) or "cannot be used"
 
 
-_contents: Final = _Newest[Path, Stamp, str](_read, 256)
-_contexts: Final = _Newest["TlsConfig", tuple[Stamp | None, ...], ssl.SSLContext](_context, 64)
+_contents: Final = _VersionCache[Path, Stamp, str](_read, 256)
+_contexts: Final = _VersionCache["TlsConfig", tuple[Stamp | None, ...], ssl.SSLContext](_context, 64)

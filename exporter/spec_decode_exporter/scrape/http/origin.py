@@ -1,4 +1,4 @@
-"""What the client needs of a URL: where to connect to, and what to ask for there."""
+"""Split a URL into the origin to connect to and the request target."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from urllib.parse import quote, urlsplit
 from spec_decode_exporter.config.url import PORTS
 from spec_decode_exporter.scrape.poll_errors import PollError
 
-_IN_A_TARGET = "/?%:@!$&'()*+,;=[]~"  # stays as it is written; what no URL may hold is quoted
+_UNQUOTED = "/?%:@!$&'()*+,;=[]~"  # valid in a request target; all else is quoted
 _NAME = re.compile(r"[a-z0-9._-]+")
 _IPV6 = re.compile(r"[0-9a-f:.]+(?:%[A-Za-z0-9._-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The server's end of a connection."""
+    """Scheme, host and port of a server."""
 
     scheme: str
     host: str
-    """A name or an address; an IPv6 address stands without brackets."""
+    """A name or an IP address; IPv6 without brackets."""
     port: int
 
     def __str__(self) -> str:
@@ -30,16 +30,18 @@ class Origin:
 
     @property
     def authority(self) -> str:
-        """What the ``Host`` header says: without the port where it is the scheme's own."""
+        """Value of the ``Host`` header: without the scheme's default port."""
         return str(self).removesuffix(f":{PORTS[self.scheme]}")
 
 
 @lru_cache(maxsize=1024)
 def split(url: str) -> tuple[Origin, str]:
-    """Return the origin of ``url``, and the path and query to ask it for.
+    """Return the origin of ``url`` and the request target, path and query.
 
-    User, password and fragment are left out. Raises ``PollError`` for what is not an http or https URL;
-    its text does not quote the URL, which may hold a secret.
+    User, password and fragment are dropped.
+
+    Raises:
+        PollError: The URL is neither http nor https. The text does not quote it: it may contain a secret.
     """
     try:
         parts = urlsplit(url)
@@ -50,4 +52,4 @@ def split(url: str) -> tuple[Origin, str]:
     if not (_IPV6 if "[" in parts.netloc else _NAME).fullmatch(host):
         raise PollError("malformed", "the target's URL has no host, or one that cannot be")
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    return Origin(parts.scheme, host, port), quote(target, safe=_IN_A_TARGET)
+    return Origin(parts.scheme, host, port), quote(target, safe=_UNQUOTED)

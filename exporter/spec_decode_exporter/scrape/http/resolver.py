@@ -1,7 +1,7 @@
-"""Look up host names by the system's resolver, in threads that nothing else needs.
+"""Look up host names by the system's resolver, in threads of its own.
 
-A look-up whose name server does not answer keeps its thread for 10 s or more. The event loop has few threads:
-six such names hold up all other look-ups, files, password checks and the end of the process.
+A look-up without a response keeps its thread for 10 s or more. The event loop has few threads: six such names
+would block all other look-ups, files, password checks and the end of the process.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS: Final = 32
-"""Look-ups at once of the names in the configuration."""
-THREADS_OF_A_LIST: Final = 4
-"""Look-ups at once of all targets of one list."""
+"""Concurrent look-ups of configured names."""
+THREADS_PER_LIST: Final = 4
+"""Concurrent look-ups for all targets of one list."""
 
 
 class Resolver:
-    """Looks up names, a few at a time; further look-ups wait."""
+    """Resolver with a limit of concurrent look-ups; further ones wait."""
 
     def __init__(self, threads: int) -> None:
-        """Look up ``threads`` names at once. A thread is only started when it is needed."""
+        """Look up at most ``threads`` names concurrently. Threads start on demand."""
         self._threads = ThreadPoolExecutor(threads, "resolver")
 
     async def look_up(
         self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[str]:
-        """Return the addresses of a host in the order of the system, each once.
+        """Return the distinct addresses of a host, in the order of the system.
 
         Raises:
-            OSError: The name is not known, or no name server answers.
-            UnicodeError: This cannot be a name.
+            OSError: The name is unknown, or no name server responds.
+            UnicodeError: The name is invalid.
         """
         if _is_address(host):
             return [host]
         look_up = partial(socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM)
-        found = await self.run(look_up)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        results = await self.run(look_up)
+        return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
     async def run(self, look_up: Callable[[], T]) -> T:
-        """Return the result of a look-up by other means than the system's resolver."""
+        """Run a look-up that does not use the system's resolver; return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
 
 
@@ -59,5 +59,5 @@ def _is_address(host: str) -> bool:
     return True
 
 
-CONFIGURED: Final = Resolver(THREADS)
-"""Looks up the names in the configuration, which no list can hold up."""
+CONFIG_RESOLVER: Final = Resolver(THREADS)
+"""Resolver of configured names, separate so that no list can block it."""

@@ -1,4 +1,4 @@
-"""From the bytes of one HTTP answer to its content type and body; pure, nothing is awaited."""
+"""Parse the bytes of one HTTP response into content type and body, without I/O."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ from spec_decode_exporter.scrape.http.response_body import Body
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 FRAMING_LIMIT: Final = 64 * 1024
-"""Bytes that an answer may have besides its body: status line, headers, chunk sizes, trailers."""
-LEAST_PIECES: Final = 1024
-PIECE: Final = 1024
-"""An answer may come in ``LEAST_PIECES`` pieces, and one more for every ``PIECE`` bytes of its body's limit.
+"""Maximum bytes of a response besides its body: status line, headers, chunk sizes, trailers."""
+MIN_PIECES: Final = 1024
+PIECE_BYTES: Final = 1024
+"""Maximum number of pieces: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` bytes of the body's limit.
 
-Each piece costs processor time, however small it is; a packet of Ethernet brings 1,448 bytes.
+Each piece costs processor time, whatever its size; an Ethernet packet carries 1,448 bytes.
 """
 
-_LONGEST_HOST: Final = 253
+_MAX_HOST: Final = 253
 
 
 Arguments = ParamSpec("Arguments")
 
 
-def _kept(
-    callback: Callable[Concatenate[AnswerParser, Arguments], None],
-) -> Callable[Concatenate[AnswerParser, Arguments], None]:
-    """Keep the PollError that a callback raises: the parser puts an error of its own in its place."""
+def _keep_error(
+    callback: Callable[Concatenate[ResponseParser, Arguments], None],
+) -> Callable[Concatenate[ResponseParser, Arguments], None]:
+    """Keep the PollError of a callback: llhttp replaces it by an error of its own."""
 
     @wraps(callback)
-    def call(self: AnswerParser, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+    def call(self: ResponseParser, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         try:
             callback(self, *args, **kwargs)
         except PollError as error:
-            self.refusal = error
+            self.rejection = error
             raise
 
     return call
 
 
-class AnswerParser:
-    """Takes in one answer as it arrives: llhttp (in httptools) knows HTTP, this knows what we accept of it.
+class ResponseParser:
+    """Incremental parser of one response: llhttp (in httptools) parses HTTP, this class checks the limits.
 
-    Every method raises ``PollError`` as soon as it is clear that the answer is of no use.
+    Every method raises ``PollError`` as soon as the response is known to be unusable.
     """
 
     def __init__(self, max_body: int) -> None:
         self.begun = False
-        """Whether any byte of the answer has come."""
+        """At least one byte of the response has arrived."""
         self.complete = False
         self.keep_alive = False
-        """Whether the server will answer another request on this connection."""
+        """The server accepts another request on this connection."""
         self.content_type = ""
-        self.refusal: PollError | None = None
-        """Why the answer is of no use, as soon as that is clear."""
+        self.rejection: PollError | None = None
+        """Error that makes the response unusable."""
         self._body = Body(max_body)
         self._headers: dict[bytes, bytes] = {}
         self.spent = 0.0
-        """Processor seconds that taking it in has cost."""
+        """Processor seconds of parsing."""
         self._fed = 0
-        self._pieces_left = LEAST_PIECES + max_body // PIECE
+        self._pieces_left = MIN_PIECES + max_body // PIECE_BYTES
         self._head_done = False
         self._sized = False
         self._parser = HttpResponseParser(self)
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take in the next bytes; they can be overwritten afterwards."""
+        """Parse the next bytes; the caller may overwrite them afterwards."""
         started = thread_time()
         try:
             self._feed(data)
@@ -89,57 +89,56 @@ class AnswerParser:
         except HttpParserUpgrade:
             raise StatusError(HTTPStatus.SWITCHING_PROTOCOLS) from None
         except HttpParserError as error:
-            self._broken(error)
+            self._handle_parser_error(error)
         if self._fed - self._body.received > FRAMING_LIMIT and not self.complete:
             raise PollError("too_large", f"the answer has more than {FRAMING_LIMIT} bytes besides its body")
 
     def end(self) -> None:
-        """Take note that the connection was closed: the end of a body whose length was not told."""
+        """Handle the end of the connection: it also ends a body without a declared length."""
         if not self._head_done or self._sized:
             raise PollError("malformed", "the server closed the connection in the middle of its answer")
         self.complete = True
 
     def body(self) -> bytes:
         """Return the whole body, decompressed; only once, and only when ``complete``."""
-        # It and the parser hold each other: left together, the page would wait for a collection of garbage.
+        # Break the reference cycle: the page would stay in memory until garbage collection.
         del self._parser
         return self._body.end()
 
     def discard(self) -> None:
-        """Forget what has come of the body of an answer that failed.
+        """Release the body of a failed response immediately.
 
-        The error's traceback and the parser hold this: left with it, megabytes would wait for a collection of
-        garbage.
+        The error's traceback and the parser refer to it, so megabytes would stay until garbage collection.
         """
         self._body.discard()
 
-    def _broken(self, error: HttpParserError) -> None:
-        """Raise what the parser's error means for the answer."""
+    def _handle_parser_error(self, error: HttpParserError) -> None:
+        """Raise the poll error for a parser error; ignore data after a complete response."""
         if self.complete:
-            self.keep_alive = False  # what follows a whole answer is not for us
-        elif self.refusal is not None:
-            raise self.refusal from None
+            self.keep_alive = False
+        elif self.rejection is not None:
+            raise self.rejection from None
         else:
             raise PollError("malformed", f"not an HTTP answer: {error}") from None
 
-    # What follows is called by the parser.
+    # Callbacks of llhttp.
 
-    @_kept
+    @_keep_error
     def on_message_begin(self) -> None:
-        """Stop at an answer that nobody asked for."""
+        """Reject a second, unrequested response."""
         if self.complete:
             raise PollError("malformed", "a second answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header until all are there; those that follow the body (trailers) matter to nobody."""
+        """Keep a header until the last one; trailers after the body are ignored."""
         self._headers[name.lower()] = value
 
-    @_kept
+    @_keep_error
     def on_headers_complete(self) -> None:
-        """Go on only with a page: nobody reads the body of any other status, so neither does this."""
+        """Reject any status but 200, without reading the body."""
         status = self._parser.get_status_code()
         if status < HTTPStatus.OK:
-            self._headers.clear()  # an interim answer; the real one follows
+            self._headers.clear()  # an interim response (1xx)
             return
         if status != HTTPStatus.OK:
             raise StatusError(status, _host(self._headers.get(b"location", b"")))
@@ -149,7 +148,7 @@ class AnswerParser:
         self._expect_body()
 
     def _expect_body(self) -> None:
-        """Refuse at once a body that is too large by its own account, or that cannot be unpacked."""
+        """Reject a body whose declared length or encoding is unusable."""
         length, transfer = self._headers.get(b"content-length"), self._headers.get(b"transfer-encoding")
         self._sized = bool(length or transfer)
         if length:
@@ -159,20 +158,20 @@ class AnswerParser:
         if coding := self._headers.get(b"content-encoding"):
             self._body.encoded(coding.lower())
 
-    @_kept
+    @_keep_error
     def on_body(self, data: bytes) -> None:
-        """Keep a piece of the body."""
+        """Add a piece of the body."""
         self._body.add(data)
 
     def on_message_complete(self) -> None:
-        """Take note of the end, unless it was only an interim answer (1xx) that ended."""
+        """Mark the response as complete, except for an interim response (1xx)."""
         self.complete = self._head_done
 
 
 def _host(location: bytes) -> str:
-    """Return where a redirect leads, without its path and query: they may hold what is not for a log."""
+    """Return the host of a redirect, without path and query: they may contain secrets."""
     try:
         host = urlsplit(location.decode("ascii")).hostname or ""
     except ValueError:
         return ""
-    return host[:_LONGEST_HOST]
+    return host[:_MAX_HOST]

@@ -1,4 +1,4 @@
-"""The body of an answer: bounded before and after decompression, whatever the server says about its size."""
+"""Response body, bounded before and after decompression, whatever size the server declares."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ import zlib
 
 from spec_decode_exporter.scrape.poll_errors import PollError
 
-_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib tells the two apart by their first bytes
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib distinguishes the two by their first bytes
 _CODINGS = {b"gzip", b"x-gzip", b"deflate"}
 
 
 class Body:
-    """Collects a body; raises ``PollError`` if it has more than ``limit`` bytes or cannot be unpacked.
+    """Collects a body; raises ``PollError`` if it exceeds ``limit`` bytes or cannot be decompressed.
 
-    The limit also holds for the packed bytes: empty blocks unpack to nothing, however many come.
+    The limit also holds for the compressed bytes: empty blocks decompress to nothing.
     """
 
     def __init__(self, limit: int) -> None:
         self.received = 0
-        """Bytes that came from the server, as it sent them."""
+        """Bytes received from the server, before decompression."""
         self._limit = limit
-        # Not a list of pieces: an object for every two bytes takes 25 times their memory.
+        # Not a list of pieces: objects for two bytes each take 25 times their memory.
         self._content = bytearray()
         self._unpacker: zlib._Decompress | None = None
 
     def expect(self, size: int) -> None:
-        """Refuse at once a body that says itself (``Content-Length``) that it is too large."""
+        """Reject a body whose ``Content-Length`` exceeds the limit."""
         if size > self._limit:
             raise PollError("too_large", f"the body has {size} bytes, max_body is {self._limit}")
 
     def encoded(self, coding: bytes) -> None:
-        """Take note of a ``Content-Encoding``. We ask for none, but a proxy may compress all the same."""
+        """Set the ``Content-Encoding``. The exporter requests none, but a proxy may compress."""
         if coding in _CODINGS:
             self._unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
         elif coding != b"identity":
             raise PollError("malformed", "the body has a Content-Encoding that was not asked for")
 
     def add(self, data: bytes) -> None:
-        """Add the next bytes as they came from the server."""
+        """Add the next bytes as received."""
         self.received += len(data)
         if self.received > self._limit:
             raise self._too_large()
         self._append(data if self._unpacker is None else self._unpack(self._unpacker, data))
 
     def end(self) -> bytes:
-        """Return the whole body, once the server has sent the last of it."""
+        """Return the whole body after the last byte."""
         if self._unpacker is not None and self.received and not self._unpacker.eof:
             raise PollError("malformed", "the compressed body was cut off")
         return bytes(self._content)
 
     def discard(self) -> None:
-        """Forget what has come."""
+        """Release the bytes received so far."""
         self._content = bytearray()
         self._unpacker = None
 
     def _unpack(self, unpacker: zlib._Decompress, data: bytes) -> bytes:
-        # One byte more than is left shows that there is more, without ever unpacking it.
+        # One byte beyond the limit is enough to detect an excess.
         try:
             unpacked = unpacker.decompress(data, self._limit - len(self._content) + 1)
         except zlib.error:

@@ -1,1 +1,1 @@
-"""Metrics pages: from bytes to one sample for each engine."""
+"""Metrics pages: parse bytes into one sample for each engine."""

@@ -1,19 +1,19 @@
-"""Which series of which engine and version mean what: ONE table.
+"""Engine table: the series of each engine and version, and the quantities that they carry.
 
-A new engine, or a new name for an old series, is a row here and nothing else. Names are *sample*
-names without the engine's prefix. Where a row has several names they are the same quantity in
-different versions, newest first: the first one that a page has is read, so that a version which
-shows both is not counted twice.
+A new engine, or a new name of a series, is one row here. Names are *sample* names without the engine's
+prefix. Several names in a row are the same quantity in different versions, newest first. The first name on a
+page is read, so that a version with both names is not counted twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum, auto
+from typing import Final
 
 
 class Counter(IntEnum):
-    """A quantity that only grows while a server lives. The value is its column in a row of totals."""
+    """Monotonic quantity of a server process. The value is its column in a row of totals."""
 
     DRAFTS = 0
     DRAFT_TOKENS = 1
@@ -31,7 +31,7 @@ class Counter(IntEnum):
 
 
 class Gauge(IntEnum):
-    """A quantity that goes up and down. The value is its column among the gauges of a sample."""
+    """Quantity that goes up and down. The value is its column among the gauges of a sample."""
 
     RUNNING_REQUESTS = 0
     WAITING_REQUESTS = 1
@@ -41,7 +41,7 @@ class Gauge(IntEnum):
 
 
 class Latency(StrEnum):
-    """A histogram whose quantiles are exported; the value is its ``latency`` label."""
+    """Histogram whose quantiles are exported. The value is its ``latency`` label."""
 
     TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - a token of text
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105
@@ -51,16 +51,16 @@ class Latency(StrEnum):
 
 
 class EngineMark(Enum):
-    """A series that is not a number of ours but says something about the engine or its process."""
+    """Series that describes the engine or its process."""
 
     CREATED = auto()
-    """Unix time at which the engine's counters began."""
+    """Unix time of the start of the engine's counters."""
     PROCESS_START = auto()
-    """Unix time at which the server's process began; without a prefix and without labels."""
+    """Unix time of the start of the server's process; without a prefix and without labels."""
     V0 = auto()
-    """The engine is vLLM V0: its counters are sums of sums, its gauges are right."""
+    """The engine is vLLM V0: its counters are sums of sums, its gauges are correct."""
     POSITION_ACCEPTED = auto()
-    """Tokens accepted at each draft position; one series for each ``position``."""
+    """Accepted tokens at each draft position; one series for each ``position``."""
 
 
 Quantity = Counter | Gauge | Latency | EngineMark
@@ -68,22 +68,28 @@ Quantity = Counter | Gauge | Latency | EngineMark
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One quantity and the sample names that carry it, newest first."""
+    """Row of the table: a quantity and its sample names, newest first."""
 
     quantity: Quantity
     names: tuple[str, ...]
     lazy: bool = False
-    """Some front ends create it only with the first draft: its absence does not say that it stays away."""
+    """Some front ends create the series with the first draft: it may be absent at first."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """One serving engine: how its names begin and which of its series are read."""
+    """Serving engine: the prefixes of its names, and the series that are read."""
 
     name: str
     prefixes: tuple[str, ...]
     series: tuple[Series, ...]
 
+
+MODEL_LABEL: Final = "model_name"
+ENGINE_LABELS: Final = ("engine", "dp_rank")
+"""Labels with the number of the data-parallel engine; the first one on a series counts."""
+RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
+"""Labels of parallel workers; each worker repeats its engine's series."""
 
 PROCESS_START = Series(EngineMark.PROCESS_START, ("process_start_time_seconds",))
 
@@ -97,13 +103,13 @@ _SPECULATION = (
 ENGINES = (
     EngineKind(
         "vllm",
-        # As vLLM writes them, as OTLP and Datadog pipelines mangle them, as new and old Ray re-exports them.
+        # vLLM itself, OTLP and Datadog pipelines, new Ray, old Ray.
         ("vllm:", "vllm_", "ray_vllm_", "ray_vllm:"),
         (
             *_SPECULATION,
             Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
             Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
-            # One observation a decode step, however many tokens it gave; until 0.10 under the other name.
+            # One observation a decode step, whatever its number of tokens; until 0.10 under the second name.
             Series(
                 Counter.DECODE_STEPS,
                 ("inter_token_latency_seconds_count", "time_per_output_token_seconds_count"),
@@ -183,17 +189,17 @@ ENGINES = (
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What one sample name means: the engine and prefix it belongs to, its row, and how new the name is."""
+    """Meaning of a sample name: its engine, prefix and row, and the age of the name."""
 
     kind: EngineKind | None
     prefix: str
     series: Series
     rank: int
-    """0 for the newest name of the row; a page's lowest rank is the one that is read."""
+    """0 for the newest name of the row; the lowest rank on a page is read."""
 
     @property
     def quantity(self) -> Quantity:
-        """What is counted or measured. Counters and gauges are numbers: the first of each are equal."""
+        """The row's quantity. Compare types too: the first counter equals the first gauge."""
         return self.series.quantity
 
 
@@ -208,7 +214,7 @@ def _meanings() -> dict[bytes, Meaning]:
 
 
 MEANINGS = _meanings()
-"""Every sample name that is read, of every engine."""
+"""All sample names that are read, of all engines."""
 
 BUCKET_NAMES = frozenset(name for name, meaning in MEANINGS.items() if isinstance(meaning.quantity, Latency))
-"""The names that are read only now and then, since histograms are most of what a page costs."""
+"""Names of histograms. They are most of a page's cost, so they are read less often."""

@@ -1,16 +1,16 @@
-"""Bytes of a metrics page in, series and values out. Pure: the same page gives the same, nothing is awaited.
+"""Parse the bytes of a metrics page into series and values, without I/O.
 
-A page may be large, or made to be slow to read: what reads one for the first time is a generator that pauses
-every so often, so that whoever runs it can let others have their turn.
+A page may be large, or crafted to be slow to read. So the parsers are generators that yield at short
+intervals, and the caller can run other work on the event loop.
 
-A vLLM page has some 640 lines of which about 40 are wanted, and from one second to the next only
-its values change. So there are two ways to read it. ``read_page`` finds which lines are wanted and
-what stands before each line's value: the page's layout. ``read_values`` reads another page by that
-layout: it checks that *every* line still begins as the layout says, and then only converts the
-wanted values. It gives what ``read_page`` would give or nothing, at about a fifth of the cost.
+A vLLM page has some 640 lines, of which about 40 are wanted. From one poll to the next only its values
+change. So there are two parsers. ``read_page`` finds the wanted lines and the text before each line's value:
+the page's layout. ``read_values`` reads another page by that layout: it checks that *every* line still begins
+with that text, and then only converts the wanted values. It returns the result of ``read_page``, or None, at
+about a fifth of the cost.
 
-Understood are the Prometheus text formats 0.0.4 and 1.0.0 and OpenMetrics 1.0, any order of labels,
-escapes, exponents, timestamps and exemplars. A page is read whole or not at all.
+Supported are the Prometheus text formats 0.0.4 and 1.0.0 and OpenMetrics 1.0, any order of labels, escapes,
+exponents, timestamps and exemplars. A single unreadable wanted line makes the page unreadable.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from spec_decode_exporter.scrape.poll_errors import PageError
 Labels = tuple[tuple[str, str], ...]
 """Label names and values, sorted by name."""
 
-MOST_LINES = 2**18
-"""A page of more lines is refused: reading it would take much of the time of every other target."""
-MOST_SERIES = 20 * 2**10
-"""A page of more wanted samples is refused, likewise, and because each is remembered.
+MAX_LINES = 2**18
+"""Maximum lines of a page; more would take time from all other targets."""
+MAX_SERIES = 20 * 2**10
+"""Maximum wanted samples of a page: each takes time and memory.
 
-Some 150 engines of vLLM have that number with their histograms; a page of the default size shows 110.
+Some 150 engines of vLLM with histograms reach it; a page of the default size limit shows 110.
 """
-MOST_LABELS = 2**16
-"""Labels that the wanted samples may have together, the same ones counted once."""
-MOST_LINE = 2**14
-"""Bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels have room."""
-MOST_NUMBER = 512
-"""Characters of a number: the conversion of 16,000 digits with an exponent takes 0.3 ms."""
-MOST_LABELS_OF_ONE = 64
-"""Labels of one wanted sample."""
+MAX_PAGE_LABELS = 2**16
+"""Maximum labels of all wanted samples; equal label sets count once."""
+MAX_LINE_BYTES = 2**14
+"""Maximum bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels fit."""
+MAX_NUMBER_CHARACTERS = 512
+"""Maximum characters of a number: the conversion of 16,000 digits with an exponent takes 0.3 ms."""
+MAX_SERIES_LABELS = 64
+"""Maximum labels of a wanted sample."""
 SLICE = 256
-"""Wanted samples that are read from one pause to the next: a few milliseconds of work."""
+"""Wanted samples between two cooperative yields: a few milliseconds of work."""
 _BYTES_SLICE = 2**14
-"""Bytes of wanted lines that are read from one pause to the next, likewise, or one longer line."""
+"""Bytes of wanted lines between two cooperative yields, or one longer line."""
 _LINES_SLICE = 4096
-"""Lines that are looked at from one pause to the next, likewise."""
+"""Lines of a new layout between two cooperative yields."""
 _KNOWN_LINES_SLICE = 2**15
-"""Lines that are compared with a known layout from one pause to the next, likewise."""
+"""Lines compared with a known layout between two cooperative yields."""
 _VALUES_SLICE = 2048
-"""Values that are read from one pause to the next, likewise, with what may follow each."""
+"""Values between two cooperative yields, with their timestamps and exemplars."""
 
-# Possessive quantifiers (`*+`) everywhere: no line, however long or broken, is tried twice.
+# Possessive quantifiers (`*+`) everywhere: no backtracking, even on long or broken lines.
 _QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _LABEL = rf"(?:([a-zA-Z_][a-zA-Z0-9_]*+)|{_QUOTED})[ \t]*+=[ \t]*+{_QUOTED}"
 _EACH_LABEL = re.compile(_LABEL)
@@ -73,7 +73,7 @@ _OPEN_METRICS_END = b"# EOF"
 
 
 class ParsedSeries(NamedTuple):
-    """The identity of one sample on a page."""
+    """Identity of one sample on a page."""
 
     name: bytes
     labels: Labels
@@ -81,22 +81,22 @@ class ParsedSeries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the wanted values of a page stand."""
+    """Positions of the wanted values of a page."""
 
     starts: Sequence[bytes]
-    """What every line of the page begins with: all that stands before its value."""
+    """Text of every line before its value."""
     places: Sequence[tuple[int, int]]
-    """For every wanted sample its line and the column at which its value begins."""
+    """Line and first column of the value of every wanted sample."""
     series: Sequence[ParsedSeries]
-    """The wanted samples, in the order of ``places``."""
+    """Wanted samples, in the order of ``places``."""
     open_metrics: bool
-    """The page ended with ``# EOF``: it is OpenMetrics."""
+    """The page ends with ``# EOF``: it is OpenMetrics."""
     repeatable: bool
-    """Whether another page can be read by this layout. False where a line has no clear beginning."""
+    """Another page can be read by this layout. False if a line has no text before its value."""
 
     def only(self, names: Collection[bytes]) -> Layout:
-        """Return the layout of the same page with fewer wanted samples; it shares what is large."""
-        kept = [number for number, one in enumerate(self.series) if one.name in names]
+        """Return the layout with only the samples called one of ``names``; it shares the lines' texts."""
+        kept = [number for number, series in enumerate(self.series) if series.name in names]
         return replace(
             self,
             places=[self.places[number] for number in kept],
@@ -108,8 +108,9 @@ def read_page(page: bytes, names: Collection[bytes]) -> Pausing[tuple[Layout, li
     """Find the samples called one of ``names`` on a page; return the layout and, in its order, the values.
 
     Raises:
-        PageError: the page is empty, cut off, too large or no metrics page; a wanted line cannot be read; or
-            two samples are the same series.
+        PageError: The page is empty, cut off, too large or no metrics page; a wanted line is unreadable; or
+        two
+            samples are the same series.
     """
     _check_page(page)
     lines = page.split(b"\n")
@@ -126,7 +127,7 @@ def read_page(page: bytes, names: Collection[bytes]) -> Pausing[tuple[Layout, li
 
 
 def read_values(layout: Layout, page: bytes) -> Pausing[list[float] | None]:
-    """Return the wanted values in the layout's order, or None if ``read_page`` has to see the page first."""
+    """Return the wanted values in the layout's order, or None if the page needs ``read_page``."""
     starts = layout.starts
     if not layout.repeatable or page.count(b"\n") != len(starts):
         return None
@@ -156,7 +157,7 @@ def _read_each_value(lines: Sequence[bytes], places: Sequence[tuple[int, int]]) 
 
 
 def _check_page(page: bytes) -> None:
-    """Refuse a page that is something else, such as a proxy's error page in HTML."""
+    """Reject a page that is not a metrics page, such as a proxy's error page in HTML."""
     if not page:
         raise PageError("the page is empty")
     match = _FOREIGN_LINE.search(b"\n" + page)
@@ -166,23 +167,23 @@ def _check_page(page: bytes) -> None:
         raise PageError(f"line {number} is not a metric: {_shown(line)}")
     if page[-1:] != b"\n":
         raise PageError("the page is cut off: its last line does not end")
-    if page.count(b"\n") > MOST_LINES:
-        raise PageError(f"the page has more than {MOST_LINES} lines")
+    if page.count(b"\n") > MAX_LINES:
+        raise PageError(f"the page has more than {MAX_LINES} lines")
 
 
 def _sort_lines(
     lines: Sequence[bytes], names: Collection[bytes]
 ) -> Pausing[tuple[list[bytes], list[int], bool]]:
-    """Return the beginnings of all lines and the numbers of those with samples called one of ``names``.
+    """Return the text of all lines before their values, and the numbers of the wanted lines.
 
-    The last value is whether every other line has a clear beginning. This and ``read_values`` are all that is
-    done to a line that is not wanted.
+    The last value is True if every other line has text before its value. Unwanted lines are processed only
+    here and in ``read_values``.
     """
     starts: list[bytes] = []
     wanted: list[int] = []
     repeatable = True
     for number, line in enumerate(lines):
-        # Before anything else: a page may consist of comments.
+        # At the top of the loop: a page may consist of comments.
         if number % _LINES_SLICE == _LINES_SLICE - 1:
             yield
         if line[:1] == b"#":
@@ -195,24 +196,24 @@ def _sort_lines(
             wanted.append(number)
         elif not start.strip():
             repeatable = False
-    if len(wanted) > MOST_SERIES:
-        raise PageError(f"the page has {len(wanted)} samples of interest; at most {MOST_SERIES} are read")
+    if len(wanted) > MAX_SERIES:
+        raise PageError(f"the page has {len(wanted)} samples of interest; at most {MAX_SERIES} are read")
     return starts, wanted, repeatable
 
 
 def _read_each(
     lines: Sequence[bytes], wanted: Sequence[int]
 ) -> Pausing[tuple[list[ParsedSeries], list[tuple[int, int]]]]:
-    """Return the series on the wanted lines, and the place of each one's value."""
+    """Return the series on the wanted lines, and the places of their values."""
     series: dict[ParsedSeries, tuple[int, int]] = {}
     known = _KnownLabels()
     size = 0
     for number in wanted:
         line = lines[number]
-        one, column = _read_series(line, number, known)
-        if one in series:
-            raise PageError(f"two lines are the same series: {_shown(one.name)}")
-        series[one] = number, column
+        parsed, column = _read_series(line, number, known)
+        if parsed in series:
+            raise PageError(f"two lines are the same series: {_shown(parsed.name)}")
+        series[parsed] = number, column
         size += len(line)
         if len(series) % SLICE == 0 or size >= _BYTES_SLICE:
             size = 0
@@ -221,29 +222,29 @@ def _read_each(
 
 
 class _KnownLabels:
-    """Labels by their text on the page: that of an engine stands in many lines."""
+    """Cache of parsed labels by their text: many lines have the labels of the same engine."""
 
     def __init__(self) -> None:
         self._known: dict[bytes | None, Labels] = {}
         self._number = 0
 
     def read(self, text: bytes | None, number: int) -> Labels:
-        """Return the labels of a text of line ``number``."""
+        """Return the labels in ``text``, from line ``number``."""
         labels = self._known.get(text)
         if labels is None:
             labels = self._known[text] = _read_labels(text or b"", number)
-            if len(labels) > MOST_LABELS_OF_ONE:
-                raise PageError(f"line {number + 1} has more than {MOST_LABELS_OF_ONE} labels")
+            if len(labels) > MAX_SERIES_LABELS:
+                raise PageError(f"line {number + 1} has more than {MAX_SERIES_LABELS} labels")
             self._number += len(labels)
-            if self._number > MOST_LABELS:
-                raise PageError(f"the samples of interest have more than {MOST_LABELS} labels")
+            if self._number > MAX_PAGE_LABELS:
+                raise PageError(f"the samples of interest have more than {MAX_PAGE_LABELS} labels")
         return labels
 
 
 def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[ParsedSeries, int]:
     """Return a line's series and the column of its value."""
-    if len(line) > MOST_LINE:
-        raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
+    if len(line) > MAX_LINE_BYTES:
+        raise PageError(f"line {number + 1} has more than {MAX_LINE_BYTES} bytes: {_shown(line)}")
     match = _SERIES.match(line)
     if match is None or match.end() in (len(line), match.end("name")):
         raise PageError(f"line {number + 1} has no readable name, labels and value: {_shown(line)}")
@@ -253,13 +254,13 @@ def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[ParsedS
 
 def _read_labels(text: bytes, number: int) -> Labels:
     try:
-        found = _EACH_LABEL.findall(text.decode())
+        pairs = _EACH_LABEL.findall(text.decode())
     except UnicodeDecodeError:
         raise PageError(f"line {number + 1} has a label that is not UTF-8: {_shown(text)}") from None
-    labels = {bare or quoted: value for bare, quoted, value in found}
+    labels = {bare or quoted: value for bare, quoted, value in pairs}
     if b"\\" in text:
         labels = {_unescaped(name): _unescaped(value) for name, value in labels.items()}
-    if len(labels) != len(found):
+    if len(labels) != len(pairs):
         raise PageError(f"line {number + 1} has a label twice: {_shown(text)}")
     return tuple(sorted(labels.items()))
 
@@ -269,8 +270,8 @@ def _unescaped(text: str) -> str:
 
 
 def _read_value(line: bytes, number: int, column: int) -> float:
-    if len(line) > MOST_LINE:
-        raise PageError(f"line {number + 1} has more than {MOST_LINE} bytes: {_shown(line)}")
+    if len(line) > MAX_LINE_BYTES:
+        raise PageError(f"line {number + 1} has more than {MAX_LINE_BYTES} bytes: {_shown(line)}")
     try:
         return _number(line[column:])
     except ValueError:
@@ -279,19 +280,21 @@ def _read_value(line: bytes, number: int, column: int) -> float:
 
 
 def _number(text: bytes) -> float:
-    """Read what follows a series: a value, perhaps a timestamp or an exemplar, which are left aside."""
+    """Parse the value after a series; ignore a timestamp and an exemplar."""
     try:
-        if b"_" not in text and len(text) <= MOST_NUMBER:
+        if b"_" not in text and len(text) <= MAX_NUMBER_CHARACTERS:
             return float(text)
     except ValueError:
         pass
     match = _VALUE.fullmatch(text)
-    if match is None or len(match[1]) > MOST_NUMBER:
+    if match is None or len(match[1]) > MAX_NUMBER_CHARACTERS:
         raise ValueError
     return float(match[1])
 
 
-def _shown(text: bytes, most: int = 60) -> str:
-    """Return bytes as they may stand in a log line: one line, printable, short."""
-    shown = text[:most].decode("ascii", "backslashreplace")
-    return "".join(char if char.isprintable() else "?" for char in shown) + ("…" if len(text) > most else "")
+def _shown(text: bytes, max_characters: int = 60) -> str:
+    """Return untrusted bytes for a log line: one line, printable, short."""
+    shown = text[:max_characters].decode("ascii", "backslashreplace")
+    return "".join(char if char.isprintable() else "?" for char in shown) + (
+        "…" if len(text) > max_characters else ""
+    )

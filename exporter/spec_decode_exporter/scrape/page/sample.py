@@ -1,4 +1,4 @@
-"""What one page says about one engine at one moment."""
+"""Values of one engine on one metrics page."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latenc
 
 
 class EngineName(NamedTuple):
-    """Which engine of a server."""
+    """Identity of an engine within its server."""
 
     model_name: str
-    """Empty where the server does not tell."""
+    """Empty if unknown."""
     engine: str
-    """Its number among the data-parallel engines; ``0`` where the server does not tell."""
+    """Number of the data-parallel engine; ``0`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """A histogram as the page shows it: cumulative counts under ascending upper bounds, +Inf last."""
+    """Histogram as on the page: cumulative counts under ascending upper bounds, +Inf last."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -28,33 +28,33 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The counters and gauges of one engine. What the page does not have is None."""
+    """Counters and gauges of one engine. A value that the page lacks is None."""
 
     counters: tuple[int | None, ...]
     """Indexed by ``Counter``. Exact integers; times in nanoseconds."""
     positions: tuple[int, ...]
-    """Accepted tokens by draft position; a position that the page leaves out is 0."""
+    """Accepted tokens by draft position; 0 for a position that the page lacks."""
     gauges: tuple[float | None, ...]
     """Indexed by ``Gauge``."""
     created: float | None
-    """Unix time at which the counters began, else at which the process did."""
+    """Unix time of the counters' start, else of the process' start."""
     latencies: Mapping[Latency, Buckets] | None = None
-    """The histograms, on a page that was read with them."""
+    """Histograms; None on a page that was read without them."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
 
     def gauge(self, gauge: Gauge) -> float | None:
-        """Return a gauge's value, or None where the page has none."""
+        """Return a gauge's value, or None if the page lacks it."""
         return self.gauges[gauge]
 
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """A whole page, understood."""
+    """Samples of all engines on a page."""
 
     engine_kind: str
-    """A name from ``engines.ENGINES``; empty if the page shows no engine that is known."""
+    """A name from ``engine_table.ENGINES``; empty if the page has no known engine."""
     front_end: str
-    """``python``, ``rust``, ``ray``, ``v0`` (vLLM V0: no counters are read); empty for others."""
+    """``python``, ``rust``, ``ray`` or ``v0`` (vLLM V0: no counters are read); empty for other engines."""
     samples: Mapping[EngineName, Sample]

@@ -1,7 +1,7 @@
-"""Series in, one sample for each engine out.
+"""Read samples of engines from metrics pages.
 
-The plan of how a page's values become samples depends on the page's layout alone, so it is made
-once and used for as long as the layout holds: from one second to the next, that is always.
+The layout map depends only on the page's layout. So it is made once, and used until the layout changes;
+usually consecutive pages have the same layout.
 """
 
 from __future__ import annotations
@@ -16,150 +16,150 @@ from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
-    MOST_POSITIONS,
+    MAX_POSITIONS,
     EngineLayout,
     LayoutMap,
-    Shown,
+    PageSeries,
     layout_map_of,
 )
 from spec_decode_exporter.scrape.page.parser import SLICE, Layout, read_page, read_values
 from spec_decode_exporter.scrape.page.sample import Buckets, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll_errors import PageError
 
-MOST_COUNT = 2**53
-"""From here on a float no longer counts by ones, so no server's counter can be right."""
-MOST_REQUESTS = 2.0**20
-"""More requests than this cannot run or wait on one engine: the gauge is absent."""
+MAX_COUNT = 2**53
+"""Exclusive maximum of a counter: from here on a float cannot represent every integer."""
+MAX_REQUESTS = 2.0**20
+"""Maximum running or waiting requests of an engine; a larger gauge is absent."""
 
 SMALL_LAYOUT = 8 * 1024
-"""Bytes of a page whose layout is always kept: it takes some 100 kB."""
+"""Maximum bytes of a page whose layout is always kept; it takes some 100 kB."""
 
 _NANOSECONDS = 10**9
 _ENGINES_SLICE = 16
-"""Engines whose samples are made from one pause to the next: a few milliseconds of work."""
+"""Engines between two cooperative yields: a few milliseconds of work."""
 _NAMES = {True: frozenset(MEANINGS), False: frozenset(MEANINGS) - BUCKET_NAMES}
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class _Known:
-    """A layout, and what the values of a page of that layout are."""
+class _MappedLayout:
+    """Layout of a page with its map."""
 
     layout: Layout
-    plan: LayoutMap
+    map: LayoutMap
     size: int
-    """Bytes of the page: its layout takes 10 to 18 times as much."""
+    """Bytes of the page; its layout takes 10 to 18 times the memory."""
 
 
-_shared: WeakValueDictionary[int, _Known] = WeakValueDictionary()
-"""Replicas have pages of one layout, of 50 kB and more: those of a fleet share it, as long as one has it."""
+_shared: WeakValueDictionary[int, _MappedLayout] = WeakValueDictionary()
+"""Layouts that readers use now. Replicas have the same layout, of 50 kB and more, so they share it."""
 
 
-def _known(layout: Layout, size: int) -> Pausing[_Known]:
-    """Return what is known of the layout, which another target's reader may have found out already."""
+def _mapped(layout: Layout, size: int) -> Pausing[_MappedLayout]:
+    """Map a layout; return the shared result if another target's reader has the same layout."""
     key = hash((tuple(layout.starts), tuple(layout.places)))
     if len(layout.places) > SLICE:
         yield
-    known = _shared.get(key)
-    if known is None or known.layout != layout:
-        plan = yield from layout_map_of(layout)
-        known = _shared[key] = _Known(layout, plan, size)
-    return known
+    mapped = _shared.get(key)
+    if mapped is None or mapped.layout != layout:
+        layout_map = yield from layout_map_of(layout)
+        mapped = _shared[key] = _MappedLayout(layout, layout_map, size)
+    return mapped
 
 
 class SampleReader:
-    """Reads the pages of one target; keeps the layout of the last one, so that the next costs less."""
+    """Reader of one target's pages. It keeps the last layout, so that the next page costs less."""
 
     def __init__(self, layout_bytes: Callable[[], float] = lambda: inf) -> None:
-        """Keep layouts as long as those of all readers are of ``layout_bytes`` bytes of pages at most.
+        """Keep layouts while the pages of all readers' layouts have at most ``layout_bytes`` bytes.
 
-        Beyond that, a page that is larger than its fair share is read as a new one each time.
+        Beyond that, a page larger than its fair share is read without a layout each time.
         """
         self._layout_bytes = layout_bytes
-        self._known: dict[bool, _Known] = {}
-        self.shown = Shown()
-        """What the newest page shows; of its histograms only if they were read."""
+        self._layouts: dict[bool, _MappedLayout] = {}
+        self.shown = PageSeries()
+        """Wanted series of the newest page; histograms only if they were read."""
 
     def read(self, page: bytes, *, with_latencies: bool) -> Pausing[PageReading]:
-        """Read a page; with the histograms' buckets, which cost most, only when asked.
+        """Read a page; the histograms' buckets, which cost most, only on request.
 
-        Only a large page of a new layout takes so long that there are pauses.
+        Only a large page of a new layout takes long enough for cooperative yields.
 
         Raises:
-            PageError: nothing of the page can be used.
+            PageError: The page is unusable.
         """
-        known = yield from self._read_again(page, with_latencies=with_latencies)
-        if known is None:
-            known = yield from self._read_first(page, with_latencies=with_latencies)
-        plan, values = known
-        start = next((values[place] for place in plan.process_start), None)
+        result = yield from self._read_known(page, with_latencies=with_latencies)
+        if result is None:
+            result = yield from self._read_new(page, with_latencies=with_latencies)
+        layout_map, values = result
+        start = next((values[place] for place in layout_map.process_start), None)
         samples: dict[EngineName, Sample] = {}
-        for number, (name, engine) in enumerate(plan.engines.items(), 1):
+        for number, (name, engine) in enumerate(layout_map.engines.items(), 1):
             samples[name] = _sample(engine, values, start, with_latencies=with_latencies)
             if number % _ENGINES_SLICE == 0:
                 yield
-        self.shown = plan.shown
+        self.shown = layout_map.shown
         self._release_layouts()
-        return PageReading(plan.kind, plan.front_end, samples)
+        return PageReading(layout_map.kind, layout_map.front_end, samples)
 
-    def _read_again(
+    def _read_known(
         self, page: bytes, *, with_latencies: bool
     ) -> Pausing[tuple[LayoutMap, list[float]] | None]:
-        """Read the page by a layout that is known, if it has one."""
-        if with_latencies in self._known:
-            known = self._known[with_latencies]
-            values = yield from read_values(known.layout, page)
+        """Read the page by a known layout; return None if it has another one."""
+        if with_latencies in self._layouts:
+            mapped = self._layouts[with_latencies]
+            values = yield from read_values(mapped.layout, page)
             if values is not None:
-                return known.plan, values
-        if with_latencies or True not in self._known:
+                return mapped.map, values
+        if with_latencies or True not in self._layouts:
             return None
-        # Whole pages are laid out alike with and without: they share one layout, which is large.
-        layout = self._known[True].layout.only(_NAMES[False])
+        # Whole pages read with and without histograms share one layout, which is large.
+        layout = self._layouts[True].layout.only(_NAMES[False])
         values = yield from read_values(layout, page)
         if values is None:
             return None
-        plan = yield from self._keep(layout, len(page), with_latencies=False)
-        return plan, values
+        layout_map = yield from self._keep(layout, len(page), with_latencies=False)
+        return layout_map, values
 
-    def _read_first(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[LayoutMap, list[float]]]:
-        # Before the new layout is made: two of the largest would take twice the memory.
-        self._known.pop(with_latencies, None)
+    def _read_new(self, page: bytes, *, with_latencies: bool) -> Pausing[tuple[LayoutMap, list[float]]]:
+        # Before the new layout exists: two of the largest would take twice the memory.
+        self._layouts.pop(with_latencies, None)
         layout, values = yield from read_page(page, _NAMES[with_latencies])
         if with_latencies:
-            self._known.pop(False, None)
-        plan = yield from self._keep(layout, len(page), with_latencies=with_latencies)
-        return plan, values
+            self._layouts.pop(False, None)
+        layout_map = yield from self._keep(layout, len(page), with_latencies=with_latencies)
+        return layout_map, values
 
     def _keep(self, layout: Layout, size: int, *, with_latencies: bool) -> Pausing[LayoutMap]:
-        known = self._known[with_latencies] = yield from _known(layout, size)
-        return known.plan
+        mapped = self._layouts[with_latencies] = yield from _mapped(layout, size)
+        return mapped.map
 
     def _release_layouts(self) -> None:
-        """Release layouts of large pages, if those of all readers are too many."""
-        largest = max((known.size for known in self._known.values()), default=0)
+        """Release the layouts of large pages if those of all readers exceed the limit."""
+        largest = max((mapped.size for mapped in self._layouts.values()), default=0)
         if largest <= SMALL_LAYOUT:
             return
-        sizes = [known.size for known in _shared.values()]
-        most = self._layout_bytes()
-        if sum(sizes) > most and largest > fair_share(sizes, int(most)):
-            self._known.clear()
+        sizes = [mapped.size for mapped in _shared.values()]
+        limit = self._layout_bytes()
+        if sum(sizes) > limit and largest > fair_share(sizes, int(limit)):
+            self._layouts.clear()
 
 
 def _sample(
-    plan: EngineLayout, values: Sequence[float], start: float | None, *, with_latencies: bool
+    engine: EngineLayout, values: Sequence[float], start: float | None, *, with_latencies: bool
 ) -> Sample:
-    positions = plan.positions
-    created = max((values[place] for place in plan.created), default=start)
+    positions = engine.positions
+    created = max((values[place] for place in engine.created), default=start)
     return Sample(
         counters=tuple(
-            _count(values, places, _SCALE.get(counter, 1)) for counter, places in enumerate(plan.counters)
+            _count(values, places, _SCALE.get(counter, 1)) for counter, places in enumerate(engine.counters)
         ),
         positions=tuple(
             _count(values, positions.get(position, ()), 1) or 0
             for position in range(max(positions, default=-1) + 1)
         ),
-        gauges=tuple(_gauge(GAUGES[gauge], values, plan.gauges[gauge]) for gauge in Gauge),
+        gauges=tuple(_gauge(GAUGES[gauge], values, engine.gauges[gauge]) for gauge in Gauge),
         created=created if created is not None and isfinite(created) else None,
-        latencies=_latencies(plan, values) if with_latencies else None,
+        latencies=_latencies(engine, values) if with_latencies else None,
     )
 
 
@@ -169,17 +169,17 @@ _SCALE = {
 
 
 def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | None:
-    """Add up a counter's series as exact integers; None if the page has none of them."""
+    """Add up a counter's series as exact integers; return None if the page has none."""
     if not places:
         return None
     total = 0
     for place in places:
         value = values[place]
-        # Written so that NaN fails too.
-        if not 0 <= value < MOST_COUNT:
+        # This comparison also rejects NaN.
+        if not 0 <= value < MAX_COUNT:
             raise PageError(f"a counter has the value {value}, which no counter can have")
         total += round(value * scale)
-    if total >= MOST_COUNT * scale:
+    if total >= MAX_COUNT * scale:
         raise PageError(f"a counter's series add up to {total}, which no counter can have")
     return total
 
@@ -189,35 +189,35 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class _GaugeRow(NamedTuple):
-    """Rule that makes one value of a gauge's series, and the largest value that a server can mean."""
+    """Rule for a gauge: how its series combine, and its maximum plausible value."""
 
     combine: Callable[[Sequence[float]], float]
-    most: float
+    max_value: float
 
 
 GAUGES: dict[Gauge, _GaugeRow] = {
-    Gauge.RUNNING_REQUESTS: _GaugeRow(sum, MOST_REQUESTS),
-    Gauge.WAITING_REQUESTS: _GaugeRow(sum, MOST_REQUESTS),
+    Gauge.RUNNING_REQUESTS: _GaugeRow(sum, MAX_REQUESTS),
+    Gauge.WAITING_REQUESTS: _GaugeRow(sum, MAX_REQUESTS),
     Gauge.KV_CACHE_USAGE: _GaugeRow(_mean, 1.0),
     Gauge.REPORTED_ACCEPTANCE_RATIO: _GaugeRow(_mean, 1.0),
-    Gauge.REPORTED_ACCEPTANCE_LENGTH: _GaugeRow(_mean, MOST_POSITIONS + 1),
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: _GaugeRow(_mean, MAX_POSITIONS + 1),
 }
 
 
 def _gauge(row: _GaugeRow, values: Sequence[float], places: Sequence[int]) -> float | None:
-    """Combine a gauge's series; a value that no server can mean is absent. Not a number is no error."""
-    possible = [values[place] for place in places if 0 <= values[place] <= row.most]
-    found = row.combine(possible) if possible else None
-    return found if found is None or found <= row.most else None
+    """Combine a gauge's series. NaN and implausible values are absent."""
+    plausible = [values[place] for place in places if 0 <= values[place] <= row.max_value]
+    value = row.combine(plausible) if plausible else None
+    return value if value is None or value <= row.max_value else None
 
 
-def _latencies(plan: EngineLayout, values: Sequence[float]) -> dict[Latency, Buckets]:
+def _latencies(engine: EngineLayout, values: Sequence[float]) -> dict[Latency, Buckets]:
     return {
         latency: Buckets(
             tuple(sorted(bounds)),
             tuple(_count(values, bounds[bound], 1) or 0 for bound in sorted(bounds)),
         )
-        for latency, bounds in plan.buckets.items()
-        # Without +Inf the histogram does not say how many observations there are.
+        for latency, bounds in engine.buckets.items()
+        # Without +Inf the number of observations is unknown.
         if inf in bounds
     }

@@ -1,1 +1,1 @@
-"""Polls: when to ask a server, which page, and how to handle the response."""
+"""Polls: schedule, page choice, server details and records."""

@@ -1,7 +1,7 @@
-"""vLLM's ``num_speculative_tokens_per_batch_size``: fewer draft tokens for larger batches.
+"""Batch schedule, vLLM's ``num_speculative_tokens_per_batch_size``: fewer draft tokens for larger batches.
 
-vLLM takes ``[[first, last, tokens], …]``: batch sizes from 1, both ends included, without overlaps. Gaps, and
-batches beyond the last range, keep the tokens of the range before (``vllm/config/speculative.py``).
+vLLM takes ``[[first, last, tokens], …]``: batch sizes from 1, both ends included, without overlaps. Gaps and
+batches beyond the last range keep the tokens of the previous range (``vllm/config/speculative.py``).
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
-MOST_RANGES: Final = 64
-"""Ranges of a schedule. A range for each power of two needs 32."""
-MOST_BATCH: Final = 2**31
-"""Requests in a batch."""
+MAX_RANGES: Final = 64
+"""Maximum number of ranges. One range for each power of two needs 32."""
+MAX_BATCH: Final = 2**31
+"""Maximum requests in a batch."""
 
-KEY: Final = "num_speculative_tokens_per_batch_size"
+SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
 
 
 class ScheduleError(ValueError):
-    """A schedule that is not used; the text says why and repeats nothing of it."""
+    """Unusable schedule; the text is the reason and quotes none of its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSchedule:
-    """Draft tokens by batch size. Without ranges K holds for every batch."""
+    """Draft tokens by batch size. Without ranges K applies to every batch."""
 
     firsts: tuple[int, ...] = ()
-    """The first batch size of each range, ascending."""
+    """First batch size of each range, ascending."""
     tokens: tuple[int, ...] = ()
     """Draft tokens of each range."""
 
@@ -39,11 +39,11 @@ class BatchSchedule:
 
     @property
     def pauses(self) -> bool:
-        """Return whether the server drafts nothing for some batch sizes."""
+        """True if the server drafts no tokens for some batch sizes."""
         return 0 in self.tokens
 
     def at(self, running_requests: float) -> int | None:
-        """Return the draft tokens for a batch of that size; None if the schedule does not say."""
+        """Return the draft tokens for a batch size; None below the first range."""
         place = bisect_right(self.firsts, running_requests)
         return self.tokens[place - 1] if place else None
 
@@ -52,32 +52,32 @@ NO_SCHEDULE: Final = BatchSchedule()
 
 
 def batch_schedule(value: object) -> BatchSchedule:
-    """Read the value of the setting, in any order; None is no schedule.
+    """Parse the value of the setting, ranges in any order; None is no schedule.
 
-    A schedule is read as a whole or not at all: part of one would say something else.
+    An invalid range invalidates the schedule: a part of it would be another schedule.
 
     Raises:
-        ScheduleError: The value is no schedule, or is beyond the bounds.
+        ScheduleError: The value is not a schedule, or exceeds the limits.
     """
     if value is None:
         return NO_SCHEDULE
     if not isinstance(value, list):
-        raise ScheduleError(f"{KEY} is not a list of [first, last, tokens]")
-    if len(value) > MOST_RANGES:
-        raise ScheduleError(f"{KEY} has more than {MOST_RANGES} ranges")
+        raise ScheduleError(f"{SCHEDULE_KEY} is not a list of [first, last, tokens]")
+    if len(value) > MAX_RANGES:
+        raise ScheduleError(f"{SCHEDULE_KEY} has more than {MAX_RANGES} ranges")
     ranges = sorted(map(_range, value))
     if any(later[0] <= earlier[1] for earlier, later in pairwise(ranges)):
-        raise ScheduleError(f"{KEY} has ranges that overlap")
+        raise ScheduleError(f"{SCHEDULE_KEY} has ranges that overlap")
     return BatchSchedule(tuple(first for first, _, _ in ranges), tuple(tokens for _, _, tokens in ranges))
 
 
 def _range(entry: object) -> tuple[int, int, int]:
     # Not isinstance(…, int): JSON's true is an int in Python.
     if not (isinstance(entry, list) and len(entry) == 3 and all(type(each) is int for each in entry)):  # noqa: PLR2004
-        raise ScheduleError(f"{KEY} has a range that is not [first, last, tokens] in whole numbers")
+        raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not [first, last, tokens] in whole numbers")
     first, last, tokens = entry
-    if not 1 <= first <= last <= MOST_BATCH:
-        raise ScheduleError(f"{KEY} has a range that is not within 1 and {MOST_BATCH}")
-    if not 0 <= tokens <= MOST_POSITIONS:
-        raise ScheduleError(f"{KEY} has a number of tokens that is not within 0 and {MOST_POSITIONS}")
+    if not 1 <= first <= last <= MAX_BATCH:
+        raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not within 1 and {MAX_BATCH}")
+    if not 0 <= tokens <= MAX_POSITIONS:
+        raise ScheduleError(f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_POSITIONS}")
     return first, last, tokens

@@ -1,8 +1,8 @@
-"""Which page to ask for: vLLM answers ``/metrics/?name[]=…`` with just the samples that are named.
+"""Choice between the whole page and the filtered page, ``/metrics/?name[]=…``, of a server.
 
-That costs the server a ninth of a whole page. But a server with several API processes answers it
-with an empty page, another path ignores it, and a proxy may refuse it or cut the connection. So a
-filtered page is only trusted while it has every series that the whole page had.
+A filtered page costs vLLM a ninth of a whole page. But a server with several API processes returns an empty
+one, another path ignores the filter, and a proxy may reject it or close the connection. So a filtered page is
+trusted only while it has every series of the whole page.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineMark,
     Latency,
 )
-from spec_decode_exporter.scrape.page.layout_map import Shown
+from spec_decode_exporter.scrape.page.layout_map import PageSeries
 from spec_decode_exporter.scrape.page.parser import ParsedSeries
 
-_MOST_DOUBTS = 2
-"""So often may asking for a filtered page fail with no success between, as it does where servers fail."""
+_MAX_DOUBTS = 2
+"""Consecutive failed requests for a filtered page until it is refused; server failures count too."""
 
 
 class PageChoice:
@@ -31,67 +31,67 @@ class PageChoice:
         """Begin with the whole page of ``url``; stay with it unless ``enabled``."""
         self._url = url
         self._enabled = enabled
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Begin anew after a restart of the server: it may be another one."""
+    def reset(self) -> None:
+        """Start again from the whole page: after a restart another server may answer."""
         self._names: frozenset[bytes] = frozenset()
-        self._asked: dict[bool, frozenset[bytes]] = {}
+        self._requested: dict[bool, frozenset[bytes]] = {}
         self._urls: dict[bool, str] = {}
         self._expected: frozenset[ParsedSeries] = frozenset()
         self._doubts = 0
         self._refused: set[bool] = set()
 
     def filtered(self, *, with_latencies: bool) -> str | None:
-        """Return the address of the filtered page, or None if the whole page is to be asked for."""
+        """Return the URL of the filtered page; None if the whole page is required."""
         return None if with_latencies in self._refused else self._urls.get(with_latencies)
 
-    def learn(self, shown: Shown, *, with_latencies: bool) -> None:
-        """Take a whole page, read with or without its histograms, as what the server has."""
+    def learn(self, shown: PageSeries, *, with_latencies: bool) -> None:
+        """Learn the server's series from a whole page, read with or without histograms."""
         if not self._enabled:
             return
-        if not shown.names <= self._names or with_latencies not in self._asked:
+        if not shown.names <= self._names or with_latencies not in self._requested:
             self._names |= shown.names
             for tier in {False, with_latencies}:
-                self._ask_for(wanted_names(self._names, with_latencies=tier), with_latencies=tier)
-        self._expected = frozenset(one for one in shown.series if one.name in self._asked[False])
+                self._request(wanted_names(self._names, with_latencies=tier), with_latencies=tier)
+        self._expected = frozenset(series for series in shown.series if series.name in self._requested[False])
 
-    def is_complete(self, shown: Shown, *, with_latencies: bool) -> bool:
-        """Return whether a filtered page has what the last trusted page had; of histograms, any bucket."""
-        asked = self._asked.get(with_latencies, frozenset())
-        return self._expected <= shown.series and asked & self._names <= shown.names
+    def is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
+        """Return whether a filtered page has all series of the last trusted page; any bucket counts."""
+        requested = self._requested.get(with_latencies, frozenset())
+        return self._expected <= shown.series and requested & self._names <= shown.names
 
-    def trust(self, shown: Shown) -> None:
-        """Take a filtered page's series as what the next one must have."""
+    def trust(self, shown: PageSeries) -> None:
+        """Require the series of this filtered page from the next one."""
         self._expected = shown.series
         self._doubts = 0
 
     def doubt(self, *, with_latencies: bool) -> None:
-        """Note that nothing came of asking for a filtered page: the server may be down, or not like it."""
+        """Count a failed request: the server may be down, or may reject filters."""
         self._doubts += 1
-        if self._doubts >= _MOST_DOUBTS:
+        if self._doubts >= _MAX_DOUBTS:
             self.refuse(with_latencies=with_latencies)
 
     def refuse(self, *, with_latencies: bool) -> None:
-        """Note that the server does not give a filtered page that has everything."""
+        """Request whole pages from now on: the filtered page is incomplete."""
         self._refused.add(with_latencies)
 
-    def _ask_for(self, names: list[str], *, with_latencies: bool) -> None:
-        self._asked[with_latencies] = frozenset(name.encode() for name in names)
+    def _request(self, names: list[str], *, with_latencies: bool) -> None:
+        self._requested[with_latencies] = frozenset(name.encode() for name in names)
         if names:
             self._urls[with_latencies] = filtered_url(self._url, names)
 
 
 def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str]:
-    """Return the sample names to ask for, given those that the whole page has; sorted, none twice."""
+    """Return the distinct sample names to request, sorted; ``present`` are those of the whole page."""
     meanings = [MEANINGS[name] for name in sorted(present)]
-    found = next(((one.kind, one.prefix) for one in meanings if one.kind is not None), None)
-    if found is None:
+    engine = next(((each.kind, each.prefix) for each in meanings if each.kind is not None), None)
+    if engine is None:
         return []
-    names = set(_engine_names(*found, present, with_latencies=with_latencies))
+    names = set(_engine_names(*engine, present, with_latencies=with_latencies))
     start = PROCESS_START.names[0]
     if start.encode() in present and not any(
-        MEANINGS[one.encode()].quantity is EngineMark.CREATED for one in names
+        MEANINGS[name.encode()].quantity is EngineMark.CREATED for name in names
     ):
         names.add(start)
     return sorted(names)
@@ -104,13 +104,13 @@ def _engine_names(
         if isinstance(series.quantity, Latency) and not with_latencies:
             continue
         names = [prefix + name for name in series.names]
-        there = [name for name in names if name.encode() in present]
-        if there or series.lazy:
-            yield there[0] if there else names[0]
+        newest = next((name for name in names if name.encode() in present), None)
+        if newest is not None or series.lazy:
+            yield newest or names[0]
 
 
 def filtered_url(url: str, names: list[str]) -> str:
-    """Return the address of a page of just these samples: the path with a slash, the names as its query."""
+    """Return the URL of a page with only these samples: a path with a final slash, and the names as query."""
     parts = urlsplit(url)
     path = parts.path if parts.path.endswith("/") else f"{parts.path}/"
     query = "&".join(f"name[]={quote(name, safe=':')}" for name in names)

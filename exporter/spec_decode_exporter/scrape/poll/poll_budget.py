@@ -1,7 +1,7 @@
-"""Budget of all polls together: memory for pages and layouts, and processor time.
+"""Budget of all polls: memory for pages and layouts, and processor time.
 
-Each page and each target has bounds of its own. They do not limit their product: a list may name hundreds of
-pages, each as costly as one may be. So costly polls share a few permits, and layouts a number of bytes.
+The limits of each page and target do not limit their product: a list may name hundreds of the costliest
+pages. So costly polls share a few permits, and all layouts share a number of bytes.
 """
 
 from __future__ import annotations
@@ -16,57 +16,59 @@ from typing import Final
 from spec_decode_exporter.core.clock import Clock
 
 LARGE_PAGE: Final = 64 * 1024
-"""Bytes: a larger page is only asked for with a permit. vLLM's whole page of one engine has 55 kB."""
+"""Bytes; a larger page requires a permit. vLLM's whole page of one engine has 55 kB."""
 SMALL_PAGE: Final = 8 * 1024
-"""Bytes: a larger page is read while few others are. A filtered page of one engine has 1.5 kB."""
+"""Bytes; few larger pages are read concurrently. A filtered page of one engine has 1.5 kB."""
 PERMITS: Final = 3
-"""Costly polls at a time, and pages that are read at a time."""
-PROCESSOR_SHARE: Final = 0.5
-"""The share of a core that costly polls may take together; the rest is for other polls and for pages."""
+"""Concurrent costly polls, and pages that are read concurrently."""
+COSTLY_PROCESSOR_SHARE: Final = 0.5
+"""Maximum share of a core for all costly polls; the rest is for other polls and for requests."""
 LAYOUT_BYTES: Final = 4 * 1024
-"""Bytes of pages whose layouts are kept, for each engine that may be watched. A layout takes 10 to 18 times
-as much as its page."""
+"""Bytes of pages whose layouts are kept, for each engine within the limit.
 
-_REST: Final = PERMITS / PROCESSOR_SHARE - 1
-"""Seconds that a permit rests for each second of processor time."""
+A layout takes 10 to 18 times the memory of its page.
+"""
+
+_REST: Final = PERMITS / COSTLY_PROCESSOR_SHARE - 1
+"""Seconds of rest of a permit for each second of processor time."""
 
 
 class PollBudget:
-    """Shares memory and processor time among all polls; the target that took least comes first.
+    """Share memory and processor time among all polls; the target with the lowest usage is served first.
 
-    A second of waiting counts as much as ``PROCESSOR_SHARE`` seconds that were used: targets that are new all
-    the time delay no other for ever.
+    A second of waiting counts as ``COSTLY_PROCESSOR_SHARE`` seconds of usage: new targets delay no other
+    target indefinitely.
     """
 
     def __init__(self, clock: Clock, engines: int) -> None:
-        """Serve as many targets as show ``engines`` engines together."""
+        """Serve targets with ``engines`` engines in total."""
         self._clock = clock
         self._free: list[float] = [0.0] * PERMITS
-        """When each permit that is not in use may be used again (monotonic)."""
+        """Times (monotonic) from which each free permit can be used."""
         self._waiting: list[tuple[float, int, asyncio.Future[float]]] = []
         self._number = count()
         self._reading = asyncio.Semaphore(PERMITS)
         self.engines = engines
         self.targets = 0
-        """The number of targets that are polled."""
+        """Number of polled targets."""
 
     @property
     def layout_bytes(self) -> int:
-        """The bytes of pages of which the layouts may be kept, of all targets together."""
+        """Maximum bytes of the pages whose layouts are kept, of all targets."""
         return self.engines * LAYOUT_BYTES
 
     def is_costly(self, share: float) -> bool:
-        """Return whether a target whose polls take this share of a core takes more than its part."""
-        return share * self.targets > PROCESSOR_SHARE
+        """Return whether a target with this share of a core exceeds its part."""
+        return share * self.targets > COSTLY_PROCESSOR_SHARE
 
     @asynccontextmanager
     async def permit(self, used: float, spent: Callable[[], float]) -> AsyncIterator[None]:
-        """Wait for a permit, for a poll that is costly; the target that has ``used`` least is served first.
+        """Wait for a permit for a costly poll; the lowest ``used`` is served first.
 
         Args:
             used: Processor seconds of the target's polls in the last minute.
-            spent: Returns the processor seconds of the target's polls so far. In proportion to those of this
-                poll, the permit then rests.
+            spent: Returns the processor seconds of the target's polls so far. The permit rests in proportion
+                to those of this poll.
         """
         free_at = await self._acquire(used)
         try:
@@ -81,7 +83,7 @@ class PollBudget:
 
     @asynccontextmanager
     async def reading(self, size: int) -> AsyncIterator[None]:
-        """Read a page of ``size`` bytes; of pages that are not small, a few are read at a time."""
+        """Read a page of ``size`` bytes; the concurrency of pages that are not small is limited."""
         if size <= SMALL_PAGE:
             yield
             return
@@ -91,15 +93,15 @@ class PollBudget:
     async def _acquire(self, used: float) -> float:
         if self._free:
             return heapq.heappop(self._free)
-        turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        rank = used + PROCESSOR_SHARE * self._clock.monotonic()
-        entry = rank, next(self._number), turn
+        permit: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        rank = used + COSTLY_PROCESSOR_SHARE * self._clock.monotonic()
+        entry = rank, next(self._number), permit
         heapq.heappush(self._waiting, entry)
         try:
-            return await turn
+            return await permit
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._release(turn.result())
+            if permit.done() and not permit.cancelled():
+                self._release(permit.result())
             elif entry in self._waiting:
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)
@@ -107,8 +109,8 @@ class PollBudget:
 
     def _release(self, free_at: float) -> None:
         while self._waiting:
-            *_, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(free_at)
+            *_, permit = heapq.heappop(self._waiting)
+            if not permit.done():
+                permit.set_result(free_at)
                 return
         heapq.heappush(self._free, free_at)

@@ -1,182 +1,167 @@
-"""When to ask: a fixed beat for each target, slower where asking costs the server or us much, or fails."""
+"""Poll times of one target: fixed ticks, fewer of them if polls are costly or fail."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
+from dataclasses import dataclass
 from hashlib import blake2b
-from math import ceil, floor, inf, isfinite
+from math import ceil, floor
 from typing import Final, Literal, TypeAlias
 
 from spec_decode_exporter.scrape.poll_errors import Reason
 
-REMEMBERED_SECONDS = 60.0
-"""How long an answer's time is remembered as what asking costs."""
-PROCESSOR_SHARE: Final = 0.05
-"""The share of a core that the polls of one target may take.
+COST_SECONDS: Final = 60.0
+"""Period in seconds over which the cost of polls is measured."""
+TARGET_PROCESSOR_SHARE: Final = 0.05
+"""Maximum share of a core for the polls of one target.
 
-110 engines, as many as a page of the default size shows, take 0.03 s a poll once their layout is known.
+110 engines, the maximum on a page of the default size limit, take 0.03 s a poll once their layout is known.
 """
-COSTLIEST: Final = 3
-"""Polls of a minute that do not count: a first whole page, a first filtered one, and one after a restart."""
-MOST_REMEMBERED: Final = 600
-"""Polls whose processor time is remembered, where there are more in a minute."""
-LARGEST_SHARE = 1 / 6
-"""The longest effective interval, as a share of the shortest window."""
-REFUSED_BACK_OFF = 5.0
-"""The longest wait, in seconds, after a refused connection: asking nobody costs nobody anything."""
-LONGEST_WAIT: Final = 60.0
-"""The longest interval, in seconds, that waiting for a turn leads to."""
-BACK_OFF = 30.0
-"""The longest wait after other failures."""
+EXCLUDED_POLLS: Final = 3
+"""Costliest polls of a minute that are excluded: a first whole page, a first filtered one, a restart."""
+MAX_POLLS: Final = 600
+"""Maximum number of polls whose processor time is kept."""
+MAX_WINDOW_SHARE: Final = 1 / 6
+"""Maximum effective interval, as a share of the shortest window."""
+MAX_BACK_OFF_REFUSED: Final = 5.0
+"""Maximum back-off in seconds after a refused connection, which costs neither side anything."""
+MAX_BACK_OFF: Final = 30.0
+"""Maximum back-off in seconds after other failures."""
+MAX_WAIT: Final = 60.0
+"""Maximum interval in seconds that waiting for a permit can cause."""
+PHASES: Final = 8
+"""Number of distinct poll times within an interval.
+
+Polls at the same time share one wake-up, a third of a poll's cost. Eight times still spread the load.
+"""
 
 Cause: TypeAlias = Literal["answers", "processing"]
-"""Why a target is polled less often: its answers take the server long, or reading them takes us long."""
+"""Reason for a longer interval: slow responses of the server, or processor time of the exporter."""
 
-_EARLY = 2e-3
-"""So many seconds early a timer may fire and no beat is taken twice; libuv's timers are a millisecond."""
-_HARDLY = 1e-3
-"""What part of an interval makes no difference to how many are waited for."""
+_TIMER_TOLERANCE: Final = 2e-3
+"""Seconds by which a timer may fire early without a second poll at the same tick."""
+_TICK_TOLERANCE: Final = 1e-3
+"""Fraction of an interval that is ignored when intervals are rounded up."""
 
 
-PHASES = 8
-"""At how many moments of an interval targets are polled.
+@dataclass(frozen=True, slots=True)
+class PollPace:
+    """Poll settings of one target; all times in seconds."""
 
-Polls that share a moment share its waking up, a third of what a poll costs; so many moments still spread
-the load over the interval.
-"""
+    interval: float
+    histogram_interval: float
+    max_duty_cycle: float
+    shortest_window: float
+    filtered: bool
+    """Request filtered pages where the server supports them."""
+    histogram_phase: float = 0.0
+    """Part of its interval by which the second poll with histograms is earlier: see ``Throttle``."""
 
 
 def phase(key: str) -> float:
-    """Return where in its interval a target is polled, 0 to 1: always the same, and spread over targets."""
+    """Return the poll time of a target within its interval, 0 to 1: stable, and spread over targets."""
     return blake2b(key.encode(), digest_size=1).digest()[0] % PHASES / PHASES
 
 
-def next_beat(now: float, interval: float, offset: float) -> float:
-    """Return the first beat after ``now``; beats are at ``(n + offset) · interval`` (monotonic)."""
-    return (floor((now + _EARLY) / interval - offset) + 1 + offset) * interval
-
-
-class Throttle:
-    """Says when something is due that is done less often than polled: at once, and then every so often.
-
-    Where the second time comes earlier for some than for others, it falls on a beat of their own: what is met
-    together would otherwise have it done together for ever after.
-    """
-
-    def __init__(self, interval: float, phase: float = 0.0) -> None:
-        """Be due every ``interval`` seconds; the second time earlier, by ``phase`` (0 to 1) of them."""
-        self._interval = interval
-        self._phase = phase
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        """Be due at once."""
-        self._due = -inf
-
-    def is_due(self, now: float, early: float = 0.0) -> bool:
-        """Return whether it should be done ``now`` (monotonic), or in no more than ``early`` seconds."""
-        return now >= self._due - early
-
-    def done(self, now: float) -> None:
-        """Wait until it is due again."""
-        self._due = now + self._interval * (1 if isfinite(self._due) else 1 - self._phase)
+def next_tick(now: float, interval: float, offset: float) -> float:
+    """Return the first tick after ``now``; ticks are at ``(n + offset) · interval`` (monotonic)."""
+    return (floor((now + _TIMER_TOLERANCE) / interval - offset) + 1 + offset) * interval
 
 
 def back_off(interval: float, failures: int, reason: Reason) -> float:
-    """Return how long to wait after so many failures in a row, in seconds: doubling, up to a bound."""
-    most = REFUSED_BACK_OFF if reason == "refused" else BACK_OFF
-    # Beyond 2^16 the bound has long been reached.
-    return max(interval, min(most, interval * 2.0 ** (min(failures, 16) - 1)))
+    """Return the seconds to wait after consecutive failures: doubled each time, up to a limit."""
+    limit = MAX_BACK_OFF_REFUSED if reason == "refused" else MAX_BACK_OFF
+    # Beyond 2^16 the limit has long been reached.
+    return max(interval, min(limit, interval * 2.0 ** (min(failures, 16) - 1)))
 
 
 class ProcessingCost:
-    """The processor time that a target's polls cost the exporter itself.
+    """Processor time of the exporter for one target's polls.
 
-    The mean, since a server chooses its pages: of cheap and costly ones in turn no single one tells. But the
-    costliest few do not count, as a first page is costly: everything on it is new.
+    The mean decides, since a server can alternate between cheap and costly pages. The costliest few polls are
+    excluded: on a first page everything is new.
     """
 
     def __init__(self) -> None:
         self._polls: deque[tuple[float, float]] = deque()
         self._costs: list[float] = []
-        """The processor seconds of the same polls, ascending, so that no poll has to sort them."""
+        """Processor seconds of the same polls, ascending, so that no poll has to sort them."""
         self.seconds = 0.0
-        """The mean processor seconds of a poll over the last minute, the costliest few left out."""
+        """Mean processor seconds of a poll over the last minute, without the costliest few."""
         self.total = 0.0
-        """The processor seconds of all polls of the last minute."""
+        """Processor seconds of all polls of the last minute."""
 
     def polled(self, now: float, seconds: float) -> None:
-        """Note the processor seconds of a poll that ended ``now`` (monotonic), successful or not."""
+        """Add the processor seconds of a poll, successful or failed, that ended at ``now`` (monotonic)."""
         polls, costs = self._polls, self._costs
         polls.append((now, seconds))
         insort(costs, seconds)
         self.total += seconds
-        while polls[0][0] < now - REMEMBERED_SECONDS or len(polls) > MOST_REMEMBERED:
+        while polls[0][0] < now - COST_SECONDS or len(polls) > MAX_POLLS:
             _, old = polls.popleft()
             del costs[bisect_left(costs, old)]
             self.total -= old
-        usual = len(costs) - COSTLIEST
-        self.seconds = max(0.0, self.total - sum(costs[-COSTLIEST:])) / usual if usual > 0 else 0.0
+        included = len(costs) - EXCLUDED_POLLS
+        self.seconds = max(0.0, self.total - sum(costs[-EXCLUDED_POLLS:])) / included if included > 0 else 0.0
 
 
 class DutyCycle:
-    """Keeps the time that a target's polls take below a share, by asking it less often.
+    """Limit a target's polls to a share of the server's time and a share of the exporter's processor."""
 
-    One share is of the server's time, the other of our own processor.
-    """
-
-    def __init__(self, interval: float, most: float, shortest_window: float, own: ProcessingCost) -> None:
-        """Ask every ``interval`` seconds unless answers take more than the share ``most`` of that."""
+    def __init__(
+        self, interval: float, max_share: float, shortest_window: float, processing: ProcessingCost
+    ) -> None:
+        """Poll every ``interval`` seconds unless responses take more than ``max_share`` of that."""
         self._interval = interval
-        self._most = most
-        self._own = own
+        self._max_share = max_share
+        self._processing_cost = processing
         self._waited = 0.0
-        self._most_beats = max(1, floor(shortest_window * LARGEST_SHARE / interval + _HARDLY))
-        # The shortest answers: each longer than the one before it, the first the shortest of all.
-        self._answers: deque[tuple[float, float]] = deque()
+        self._max_ticks = max(1, floor(shortest_window * MAX_WINDOW_SHARE / interval + _TICK_TOLERANCE))
+        # Minimum over a sliding window: ascending response times, the first is the shortest.
+        self._responses: deque[tuple[float, float]] = deque()
 
     def answered(self, now: float, seconds: float) -> None:
-        """Note how long an answer took."""
-        answers = self._answers
-        while answers and answers[-1][1] >= seconds:
-            answers.pop()
-        answers.append((now, seconds))
-        while answers[0][0] < now - REMEMBERED_SECONDS:
-            answers.popleft()
+        """Add the time of a response."""
+        responses = self._responses
+        while responses and responses[-1][1] >= seconds:
+            responses.pop()
+        responses.append((now, seconds))
+        while responses[0][0] < now - COST_SECONDS:
+            responses.popleft()
 
     def waited(self, seconds: float) -> None:
-        """Note how long a poll waited for its turn among the costly polls of all targets."""
-        self._waited = min(seconds, LONGEST_WAIT)
+        """Set the time that a poll waited for a permit among the costly polls of all targets."""
+        self._waited = min(seconds, MAX_WAIT)
 
     @property
-    def beats(self) -> int:
-        """How many intervals there are from one poll to the next.
+    def ticks(self) -> int:
+        """Number of configured intervals from one poll to the next.
 
-        By the *shortest* answer of the last minute: the others waited behind the server's load, which
-        is not what answering costs. Whole intervals, so that a target keeps its beat as its cost varies.
+        The *shortest* response of the last minute counts: longer ones waited behind the server's load.
+        Whole intervals keep a target on its ticks when its cost varies.
         """
-        own = max(self._beats_of(self._answering()), self._beats_of(self._processing()))
+        own = max(self._ticks_of(self._answering()), self._ticks_of(self._processing()))
         return max(own, floor(self._waited / self._interval) + 1)
 
     @property
     def cause(self) -> Cause | None:
-        """Why the effective interval is longer than configured; None if it is not."""
-        if self.beats == 1:
+        """Reason for an effective interval longer than configured; None if it is not longer."""
+        if self.ticks == 1:
             return None
         return "processing" if max(self._processing(), self._waited) > self._answering() else "answers"
 
     def interval(self) -> float:
         """Return the effective interval in seconds."""
-        return self.beats * self._interval
+        return self.ticks * self._interval
 
     def _answering(self) -> float:
-        """Return the seconds from poll to poll that the server's share asks for."""
-        return self._answers[0][1] / self._most if self._answers else 0.0
+        """Return the interval in seconds that the server's share requires."""
+        return self._responses[0][1] / self._max_share if self._responses else 0.0
 
     def _processing(self) -> float:
-        """Return the seconds from poll to poll that our own share asks for."""
-        return self._own.seconds / PROCESSOR_SHARE
+        """Return the interval in seconds that the exporter's share requires."""
+        return self._processing_cost.seconds / TARGET_PROCESSOR_SHARE
 
-    def _beats_of(self, seconds: float) -> int:
-        return min(max(1, ceil(seconds / self._interval - _HARDLY)), self._most_beats)
+    def _ticks_of(self, seconds: float) -> int:
+        return min(max(1, ceil(seconds / self._interval - _TICK_TOLERANCE)), self._max_ticks)

@@ -1,7 +1,7 @@
-"""vLLM's ``/server_info``: how a server speculates, in its own words.
+"""Speculation settings from vLLM's ``/server_info``.
 
-vLLM serves it in development mode only (``VLLM_SERVER_DEV_MODE=1``). What is read here follows
-``vllm/config/speculative.py``, whose fields and ``__repr__`` have been the same since vLLM 0.9.
+vLLM serves it in development mode only (``VLLM_SERVER_DEV_MODE=1``). The format follows
+``vllm/config/speculative.py``; its fields and ``__repr__`` are unchanged since vLLM 0.9.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spec_decode_exporter.scrape.page.layout_map import MOST_POSITIONS
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import (
-    KEY,
     NO_SCHEDULE,
+    SCHEDULE_KEY,
     BatchSchedule,
     ScheduleError,
     batch_schedule,
 )
 
-PATH: Final = "server_info?config_format=json"
-"""Where it is, beside the metrics page. An older vLLM ignores the query and answers with text in the JSON."""
-MOST_ANSWER: Final = 64 * 1024
-"""Bytes of an answer to ``/server_info`` or ``/version``. vLLM's own has 22 kB."""
+SERVER_INFO_PATH: Final = "server_info?config_format=json"
+"""Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""
+MAX_RESPONSE_BYTES: Final = 64 * 1024
+"""Maximum bytes of a response to ``/server_info`` or ``/version``. vLLM's has 22 kB."""
 
-_MOST_METHOD: Final = 64
-_MOST_DRAFT_MODEL: Final = 256
+_MAX_METHOD: Final = 64
+_MAX_DRAFT_MODEL: Final = 256
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
-"""Methods whose ``model`` is no model: vLLM writes the method's name there, or a class."""
-_FIELDS: Final = ("method", "model", "num_speculative_tokens", KEY)
+"""Methods whose ``model`` is not a draft model but the method's name or a class."""
+_FIELDS: Final = ("method", "model", "num_speculative_tokens", SCHEDULE_KEY)
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
     r"method='([^']{0,64}+)', model=(?:None|'([^']{0,256}+)'), num_spec_tokens=([0-9]{1,4}+)\)"
@@ -39,31 +39,31 @@ _TEXT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ServedSpeculation:
-    """How a server says that it speculates; what it does not say, or not usably, is empty or None."""
+    """Speculation settings of a server; unknown or unusable ones are empty or None."""
 
     method: str = ""
     tokens: int | None = None
-    """K, the most tokens that are drafted at a time."""
+    """K, the maximum number of draft tokens a step."""
     draft_model: str = ""
-    """The name or path that it was loaded from."""
+    """Name or path of the draft model."""
     schedule: BatchSchedule = NO_SCHEDULE
     problem: str = ""
-    """Why the schedule that was found is not used; empty if it is used, or there is none."""
+    """Reason for an unused schedule; empty if the schedule is used or absent."""
 
 
 def served_speculation(body: bytes) -> ServedSpeculation | None:
-    """Read an answer; None for one that says nothing of speculation."""
+    """Parse a response; return None if it has no speculation settings."""
     match _loaded(body):
         case {"vllm_config": {"speculative_config": {**settings}}}:
             return speculation_of(settings)
-        case {"vllm_config": str(text)} if found := _TEXT.search(text):
-            method, model, tokens = found.groups()
+        case {"vllm_config": str(text)} if fields := _TEXT.search(text):
+            method, model, tokens = fields.groups()
             return _usable(method, model, int(tokens))
     return None
 
 
 def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
-    """Take from vLLM's own settings of speculation what can be used; they may hold anything."""
+    """Return the usable part of vLLM's speculation settings, which are untrusted."""
     return _usable(*(settings.get(field) for field in _FIELDS))
 
 
@@ -75,23 +75,23 @@ def _loaded(body: bytes) -> object:
 
 
 def _usable(method: object, model: object, tokens: object, schedule: object = None) -> ServedSpeculation:
-    method = writable(method, _MOST_METHOD)
+    method = usable_label(method, _MAX_METHOD)
     try:
         used, problem = batch_schedule(schedule), ""
     except ScheduleError as error:
         used, problem = NO_SCHEDULE, str(error)
     return ServedSpeculation(
         method,
-        tokens if type(tokens) is int and 0 < tokens <= MOST_POSITIONS else None,
-        "" if method in _WITHOUT_MODEL else writable(model, _MOST_DRAFT_MODEL),
+        tokens if type(tokens) is int and 0 < tokens <= MAX_POSITIONS else None,
+        "" if method in _WITHOUT_MODEL else usable_label(model, _MAX_DRAFT_MODEL),
         used,
         problem,
     )
 
 
-def writable(value: object, most: int) -> str:
-    """Return a text that can be a label, of so many characters at most; for anything else, nothing.
+def usable_label(value: object, max_characters: int) -> str:
+    """Return a text that can be a label value; empty for anything else.
 
-    Half a surrogate pair, for one, can stand in JSON and cannot be written on a page.
+    JSON can contain half a surrogate pair, for example, which no page can contain.
     """
-    return value if isinstance(value, str) and value.isprintable() and len(value) <= most else ""
+    return value if isinstance(value, str) and value.isprintable() and len(value) <= max_characters else ""

@@ -1,1 +1,1 @@
-"""The JSON API: versioned, described by OpenAPI, wrong requests answered with RFC 9457 problems."""
+"""JSON API: versioned, described by OpenAPI, with errors as RFC 9457 problems."""

@@ -1,4 +1,4 @@
-"""What one page of the API is."""
+"""Endpoint of the API: its path, parameters, models and handler."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header that a page reads, where a client sends it."""
+    """A request header that an endpoint reads."""
 
     name: str
     description: str
     pattern: str
-    """What its value is."""
+    """Regular expression of its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One page of the API."""
+    """One path and method of the API. The OpenAPI document is generated from it."""
 
     path: str
     name: str
-    """Its ``operationId``."""
+    """The ``operationId``."""
     summary: str
-    answer: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
+    respond: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
     query: type[ApiQuery] = ApiQuery
     model: type[View] | None = None
-    """What is answered; of a stream, what the data of each event is."""
+    """Model of the response; of a stream, of the data of each event."""
     content_type: str = "application/json"
     problems: Sequence[int] = ()
-    """What it may be answered with besides what any request may be."""
+    """Status codes of errors besides those of every endpoint."""
     body: type[BaseModel] | None = None
-    """What is sent to it by ``POST``, once or many times; what is sent to nobody is asked for by ``GET``."""
+    """Model of one item of a ``POST`` body; None for ``GET``."""
     headers: Sequence[Header] = ()
     streams: bool = False
-    """True for an answer that goes on for as long as the client likes: it has limits of its own."""
+    """True for an unlimited response such as an event stream, which has limits of its own."""
 
     @property
     def methods(self) -> Sequence[str]:
-        """How it is asked for."""
+        """HTTP methods."""
         return (hdrs.METH_POST,) if self.body else (hdrs.METH_GET, hdrs.METH_HEAD)
 
     @property
     def handler(self) -> Handler:
-        """What serves it."""
+        """Handler that parses the query and converts errors to problems."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                return await self.answer(request, read(self.query, request.query))
+                return await self.respond(request, read(self.query, request.query))
             except RequestError as error:
-                return error.answer()
+                return error.response()
 
         return handle

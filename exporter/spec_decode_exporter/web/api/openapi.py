@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the route table and the models: nothing of it is written by hand."""
+"""OpenAPI 3.1 document, generated from the route table and the models."""
 
 from __future__ import annotations
 
@@ -11,35 +11,43 @@ from typing import Any, Final
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
 from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
 from spec_decode_exporter.web.api.problems import CONTENT_TYPE, ProblemView
-from spec_decode_exporter.web.api.queries import ApiQuery
-from spec_decode_exporter.web.api.request_ingest import JSON, NDJSON
+from spec_decode_exporter.web.api.queries import MAX_PARAMETERS, ApiQuery
+from spec_decode_exporter.web.api.request_ingest import BODY_SECONDS, JSON, MAX_BODY_BYTES, NDJSON
 
 _INFO: Final = {
     "title": "spec-decode-exporter",
     "version": __version__,
-    "summary": "What vLLM's speculative-decoding counters mean now",
-    "description": "What is said under /api/v1/ stays: fields and parameters may be added, none is renamed, "
-    "removed or given another meaning. Every page that answers GET answers HEAD too. With a web "
-    "configuration, clients may need a password or a certificate.",
+    "summary": "Current state of vLLM's speculative decoding",
+    "description": "Everything under /api/v1/ is stable: fields and parameters may be added, and none is "
+    "renamed, removed or changed in meaning. Every path that supports GET supports HEAD. A web configuration "
+    "may require a password or a client certificate.",
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
-_NOT_OF_A_SCHEMA: Final = {"title", "description"}
+_PARAMETER_KEYS: Final = {"title", "description"}
+"""Keys that belong to a parameter, not to its schema."""
 _NO_DEFAULTS: Final[tuple[object, ...]] = ([], None)
-"""What a parameter is where it is left out: no value, and not this one."""
-_DESCRIBED: Final = {
-    HTTPStatus.BAD_REQUEST: "A parameter is unknown or wrong, or a body is no JSON.",
-    HTTPStatus.NOT_FOUND: "There is no such engine; or nothing is taken here.",
-    HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time.",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long, or has too many requests.",
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is of another type, charset or encoding.",
-    HTTPStatus.TOO_MANY_REQUESTS: "All of it is above the rate; come again after `Retry-After` seconds.",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "This engine cannot be shown: an internal error, which is in the log.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Too many read at a time; come again after `Retry-After` seconds.",
+"""Defaults that are not documented: they mean that the parameter is absent."""
+_DESCRIPTIONS: Final = {
+    HTTPStatus.BAD_REQUEST: (
+        f"A parameter is unknown or invalid, a request has more than {MAX_PARAMETERS} "
+        "parameters, or a body is not JSON."
+    ),
+    HTTPStatus.NOT_FOUND: "The engine does not exist, or the ingest of requests is disabled.",
+    HTTPStatus.REQUEST_TIMEOUT: f"The body did not arrive within {BODY_SECONDS:.0f} seconds.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (
+        f"The body exceeds {MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests."
+    ),
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The type, charset or encoding of the body is not supported.",
+    HTTPStatus.TOO_MANY_REQUESTS: "All requests exceed the rate limit; retry after `Retry-After` seconds.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: (
+        "The engine cannot be shown because of an internal error; see the exporter's log."
+    ),
+    HTTPStatus.SERVICE_UNAVAILABLE: "Too many concurrent requests; retry after `Retry-After` seconds.",
 }
 
 
@@ -50,10 +58,10 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
 
 
 def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    answered: list[type[View]] = [ProblemView, *(each.model for each in endpoints if each.model)]
+    responses: list[type[View]] = [ProblemView, *(each.model for each in endpoints if each.model)]
     queries: list[type[ApiQuery]] = [each.query for each in endpoints]
     models: list[tuple[type[Any], JsonSchemaMode]] = [
-        *((model, "serialization") for model in dict.fromkeys(answered)),
+        *((model, "serialization") for model in dict.fromkeys(responses)),
         *((query, "validation") for query in dict.fromkeys(queries)),
         *((each.body, "validation") for each in endpoints if each.body),
     ]
@@ -85,12 +93,14 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _body(one: dict[str, Any]) -> dict[str, Any]:
-    """Describe a body of one or many; lines of JSON are a text to OpenAPI."""
-    lines = {"type": "string", "description": "One JSON object in each line."}
+    """Describe a body of one request, an array, or lines of JSON, which are a string in OpenAPI."""
+    lines = {"type": "string", "description": "One JSON object per line."}
     return {
         "required": True,
         "content": {
-            JSON: {"schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MOST_REQUESTS}]}},
+            JSON: {
+                "schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}]}
+            },
             NDJSON: {"schema": lines},
         },
     }
@@ -107,7 +117,7 @@ def _parameters(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[st
         shown = {
             key: value
             for key, value in schema.items()
-            if key not in _NOT_OF_A_SCHEMA and not (key == "default" and value in _NO_DEFAULTS)
+            if key not in _PARAMETER_KEYS and not (key == "default" and value in _NO_DEFAULTS)
         }
         description = {"description": schema["description"]}
         yield {"name": name, "in": "query", **description, "schema": _without_null(shown)}
@@ -121,19 +131,23 @@ def _parameters(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[st
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter that is there: a URL has no null."""
-    there = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    """Return the schema of a present parameter: a URL has no null."""
+    present = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     return (
-        {**there[0], **{key: value for key, value in schema.items() if key != "anyOf"}} if there else schema
+        {**present[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+        if present
+        else schema
     )
 
 
 def _responses(endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
     problem = {CONTENT_TYPE: {"schema": {"$ref": f"#/components/schemas/{ProblemView.__name__}"}}}
     content = {"schema": {"type": "string"}} if endpoint.content_type == STREAM else {"schema": schema or {}}
-    refused = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems), HTTPStatus.SERVICE_UNAVAILABLE]
+    errors = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems), HTTPStatus.SERVICE_UNAVAILABLE]
     return {
         "200": {"description": endpoint.summary + ".", "content": {endpoint.content_type: content}},
-        **{str(status.value): {"description": _DESCRIBED[status], "content": problem} for status in refused},
-        "default": {"description": "What any request may be answered with.", "content": problem},
+        **{
+            str(status.value): {"description": _DESCRIPTIONS[status], "content": problem} for status in errors
+        },
+        "default": {"description": "Any other error.", "content": problem},
     }

@@ -1,7 +1,7 @@
-"""Single requests: taken from those who have them, and what they say together.
+"""Ingest of single requests, and the endpoint of their findings.
 
-No browser can be made to send any from another site: it asks first whether it may send JSON there, and nobody
-answers that it may.
+Pages of other sites cannot send requests here: a browser sends a CORS preflight before JSON, and the exporter
+does not allow it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM
-from spec_decode_exporter.requests.record_reader import NotJsonError
-from spec_decode_exporter.requests.request import Refusal
-from spec_decode_exporter.requests.request_batch import Batch, TooManyError
+from spec_decode_exporter.requests.request_batch import Batch, NotJsonError, TooManyError
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_models import MistakeView, TakenView
 from spec_decode_exporter.views.request_view import head, lists, refused_view
 from spec_decode_exporter.web.api.problems import RequestError
@@ -28,27 +27,27 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 PATH: Final = "/api/v1/requests"
-MOST_BODY: Final = 1024 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024
 """Bytes of a body."""
-MOST_BODIES: Final = 8
-"""Bodies that are taken at a time: each may be held in memory as a whole."""
-MOST_BODIES_PER_CLIENT: Final = 4
+MAX_BODIES: Final = 8
+"""Concurrent bodies: each may be in memory as a whole."""
+MAX_BODIES_PER_CLIENT: Final = 4
 """Of these, bodies of one client address."""
-_BODY_SECONDS: Final = 10.0
-"""For a body to arrive."""
+BODY_SECONDS: Final = 10.0
+"""For a client to send a body."""
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 _LINES: Final = {JSON: False, NDJSON: True}
 
 DROPPED: Final = "X-Spec-Decode-Dropped"
-"""Header: requests that the sender did not send since the last body that was taken."""
+"""Header: requests that the sender dropped since the last accepted body."""
 TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"
-"""Header: those of them that the middleware inside vLLM did not read, because of its limits."""
+"""Header: of these, requests that the middleware inside vLLM did not read because of its limits."""
 NUMBER: Final = "[0-9]{1,9}"
-"""The form of both values."""
+"""Regular expression of both values."""
 
-_TURNED_AWAY: Final = frozenset(
+_REJECTED: Final = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.REQUEST_TIMEOUT,
@@ -57,54 +56,54 @@ _TURNED_AWAY: Final = frozenset(
         HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""By these answers a body is lost, unless its sender keeps it. One above the rate is asked to come again."""
+"""Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
 
 
 async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResponse:
-    """Serve what the requests say that are asked for."""
+    """Serve the findings of the selected requests."""
     state = request.app[STATE]
-    check_windows(query.window, state.api.windows())
+    check_windows(query.window, state.windows())
     await state.prepare()
-    found = state.api.requests()
+    findings = state.requests()
     errors = state.errors
-    chosen = {
+    selected = {
         name: errors.each("requests", filter(query.selects, views), lambda _: NO_ITEM, encoded)
-        for name, views in lists(found, errors).items()
+        for name, views in lists(findings, errors).items()
     }
-    return await respond(request, pieces({"time": state.api.now(), **head(found)}, chosen))
+    return await respond(request, pieces({"time": state.now(), **head(findings)}, selected))
 
 
-def counted(handler: Handler) -> Handler:
-    """Return the handler of bodies that counts those which are turned away, whatever for."""
+def count_rejected(handler: Handler) -> Handler:
+    """Return the handler of bodies, with a counter of rejected ones."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        answer = await handler(request)
-        taker = request.app[STATE].api.receiver()
-        if taker is not None and answer.status in _TURNED_AWAY:
-            taker.turned_away(answer.status)
-        return answer
+        response = await handler(request)
+        receiver = request.app[STATE].receiver()
+        if receiver is not None and response.status in _REJECTED:
+            receiver.reject_body(response.status)
+        return response
 
     return handle
 
 
 async def take(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
-    """Take the requests of a body."""
-    taker = request.app[STATE].api.receiver()
-    if taker is None:
+    """Accept the requests of a body."""
+    receiver = request.app[STATE].receiver()
+    if receiver is None:
         raise RequestError(
             HTTPStatus.NOT_FOUND,
-            "No requests are taken here. Set `requests.ingest: true` in the exporter's configuration.",
+            "The ingest of requests is disabled; set `requests.ingest: true` in the configuration.",
         )
     lines = _is_lines(request)
     body = await _body(request)
     try:
-        batch = await taker.take(body, lines=lines, unsent=_unsent(request))
+        batch = await receiver.take(body, lines=lines, unsent=_unsent(request))
     except NotJsonError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyError as error:
         raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
     if batch.above_the_rate:
-        detail = "More requests come in a second than are taken; `requests.rate` of the configuration."
+        detail = "The requests exceed the rate limit, `requests.rate` of the configuration."
         raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
     return await respond(request, whole(_taken(batch)))
 
@@ -118,7 +117,7 @@ def _taken(batch: Batch) -> TakenView:
 
 
 def _unsent(request: web.Request) -> dict[Refusal, int]:
-    """Return how many requests the sender did not send, by reason. Invalid numbers count as 0."""
+    """Return the number of requests that the sender dropped, by reason. Invalid numbers count as 0."""
     unsent = _number(request, DROPPED)
     too_costly = min(unsent, _number(request, TOO_COSTLY))
     return {Refusal.DROPPED: unsent - too_costly, Refusal.TOO_COSTLY: too_costly}
@@ -132,7 +131,7 @@ def _number(request: web.Request, header: str) -> int:
 def _is_lines(request: web.Request) -> bool:
     """Return whether the body is NDJSON."""
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-        _unsupported("A body must not be packed: send it without Content-Encoding.")
+        _unsupported("The body must not be compressed; send it without Content-Encoding.")
     lines = _LINES.get(request.content_type)
     if lines is None or hdrs.CONTENT_TYPE not in request.headers:
         _unsupported(f"The Content-Type must be {JSON} or {NDJSON}.")
@@ -146,23 +145,22 @@ def _unsupported(detail: str) -> NoReturn:
 
 
 async def _body(request: web.Request) -> bytes:
-    """Return the body; who sends it too slowly, or too much of it, is refused."""
+    """Return the body; reject one that is too slow or too long."""
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(BODY_SECONDS):
             async for part in request.content.iter_any():
                 parts.append(part)
                 size += len(part)
-                if size > MOST_BODY:
-                    detail = f"A body has {MOST_BODY} bytes at most; send the requests in parts."
+                if size > MAX_BODY_BYTES:
+                    detail = (
+                        f"A body is limited to {MAX_BODY_BYTES} bytes; send the requests in several bodies."
+                    )
                     raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
     except TimeoutError:
-        detail = f"The body did not arrive within {_BODY_SECONDS:.0f} seconds."
+        detail = f"The body did not arrive within {BODY_SECONDS:.0f} seconds."
         raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
-    except (
-        ConnectionError,
-        web.RequestPayloadError,
-    ):  # it is no internal error, and clients may do it for ever
-        raise RequestError(HTTPStatus.BAD_REQUEST, "The body ended before its end.") from None
+    except (ConnectionError, web.RequestPayloadError):  # an error of the client, so it is not logged
+        raise RequestError(HTTPStatus.BAD_REQUEST, "The body is incomplete.") from None
     return b"".join(parts)

@@ -1,8 +1,7 @@
-"""What is answered: JSON in pieces, an engine at a time, so that the polls have their turn in between."""
+"""Handlers of the API. They send JSON in pieces, one engine at a time, so that polls run in between."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
@@ -11,10 +10,10 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.metrics.exposition import compressed, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import UnknownEventError
 from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -33,21 +32,21 @@ from spec_decode_exporter.web.server.streaming import stream
 from spec_decode_exporter.web.state import STATE
 
 ENGINE: Final = "engine_id"
-"""The part of an engine's path that varies."""
-_NOT_SHOWN: Final = "This engine cannot be shown: an internal error. See the exporter's log."
+"""Name of the path parameter."""
+_NOT_SHOWN: Final = "This engine cannot be shown because of an internal error; see the exporter's log."
 
 
 async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResponse:
-    """Serve every engine that is asked for, and groups of them."""
+    """Serve the selected engines, and groups of them."""
     state = request.app[STATE]
-    check_windows(query.window, state.api.windows())
-    _check_labels(query, state.api.labels(), group_by=query.group_by)
+    check_windows(query.window, state.windows())
+    _check_labels(query, state.labels(), group_by=query.group_by)
     await state.prepare()
-    taken, now = state.api.snapshot(), state.api.now()
+    taken, now = state.snapshot(), state.now()
     engines = [
-        (labels, findings)
-        for labels, findings in taken.engines
-        if query.selects(labels) and (not query.verdict or findings.evaluation.verdict in query.verdict)
+        (labels, engine)
+        for labels, engine in taken.engines
+        if query.selects(labels) and (not query.verdict or engine.evaluation.verdict in query.verdict)
     ]
     errors = state.errors
     groups = grouped(engines, query.group_by) if query.group_by else []
@@ -56,13 +55,13 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
             "snapshot",
             engines,
             lambda engine: engine[0],
-            lambda engine: encoded(_seen_through(engine_view(*engine), query.window)),
+            lambda engine: encoded(_with_windows(engine_view(*engine), query.window)),
         ),
         "groups": errors.each(
             "snapshot",
             groups,
             lambda group: group[0],
-            lambda group: encoded(_seen_through(group_view(*group), query.window)),
+            lambda group: encoded(_with_windows(group_view(*group), query.window)),
         ),
         "experiments": errors.each(
             "snapshot",
@@ -79,73 +78,68 @@ async def engine(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve one engine."""
     state = request.app[STATE]
     await state.prepare()
-    wanted = request.match_info[ENGINE]
-    for labels, findings in state.api.snapshot().engines:
-        if id_of(labels) == wanted:
-            found = state.errors.attempt("snapshot", labels, partial(_engine, labels, findings))
-            if found is None:
+    engine_id = request.match_info[ENGINE]
+    for labels, engine_snapshot in state.snapshot().engines:
+        if id_of(labels) == engine_id:
+            body = state.errors.attempt("snapshot", labels, partial(_engine, labels, engine_snapshot))
+            if body is None:
                 raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_SHOWN)
-            return await respond(request, each([found]))
-    raise RequestError(HTTPStatus.NOT_FOUND, "There is no engine with this id; ask /api/v1/snapshot.")
+            return await respond(request, each([body]))
+    raise RequestError(HTTPStatus.NOT_FOUND, "No engine has this id; /api/v1/snapshot lists all engines.")
 
 
-def _engine(labels: Mapping[str, str], findings: EngineSnapshot) -> bytes:
-    return encoded(engine_view(labels, findings))
+def _engine(labels: Mapping[str, str], engine_snapshot: EngineSnapshot) -> bytes:
+    return encoded(engine_view(labels, engine_snapshot))
 
 
 async def targets(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
-    views = state.errors.each(
-        "targets", state.api.targets(), lambda target: {"target": target.target}, encoded
-    )
-    return await respond(request, pieces({"time": state.api.now()}, {"targets": views}))
+    views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
+    return await respond(request, pieces({"time": state.now()}, {"targets": views}))
 
 
 async def history(request: web.Request, query: HistoryQuery) -> web.StreamResponse:
-    """Serve what the ledgers hold of every engine that is asked for."""
+    """Serve the history of the selected engines."""
     state = request.app[STATE]
-    source = state.api
-    _check_labels(query, source.labels())
-    kept = source.histories()
-    step = usual_step(kept.longest) if query.step is None else query.step
-    if step < least_step(kept.longest):
-        least = least_step(kept.longest)
+    _check_labels(query, state.labels())
+    histories = state.histories()
+    step = usual_step(histories.longest) if query.step is None else query.step
+    if step < least_step(histories.longest):
+        least = least_step(histories.longest)
         raise wrong_parameter("step", f"makes more than {MOST_STEPS} steps; the shortest is {least:.3g} s")
     views = state.errors.each(
         "history",
-        (engine for engine in kept.engines if query.selects(engine[0])),
+        (engine for engine in histories.engines if query.selects(engine[0])),
         lambda engine: engine[0],
-        lambda engine: encoded(history_view(*engine, kept.offset, step)),
+        lambda engine: encoded(history_view(*engine, histories.offset, step)),
     )
-    return await respond(request, pieces({"time": source.now(), "step_seconds": step}, {"engines": views}))
+    return await respond(request, pieces({"time": state.now(), "step_seconds": step}, {"engines": views}))
 
 
 async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse:
-    """Serve some of the events that are kept."""
+    """Serve a page of the stored events."""
     state = request.app[STATE]
-    try:
-        since = state.api.events.since(query.since)
-    except UnknownEventError as error:
-        raise wrong_parameter("since", "is not the id of an event") from error
-    found = tuple(filter(query.selects, map(event_view, since.events)))
-    more = query.since is not None and len(found) > query.limit
-    shown = found[: query.limit] if query.since is not None else found[-query.limit :]
+    since = state.events.since(query.since)
+    selected = tuple(filter(query.selects, map(event_view, since.events)))
+    more = query.since is not None and len(selected) > query.limit
+    shown = selected[: query.limit] if query.since is not None else selected[-query.limit :]
     last = shown[-1].id if more else since.last
     head = {"gap": since.gap, "last": last, "more": more}
     events_ = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
     return await respond(request, pieces(head, {"events": events_}))
 
 
-def check_windows(wanted: Iterable[str], kept: Iterable[str]) -> None:
-    """Refuse windows that are not kept."""
-    unknown = [name for name in wanted if name not in kept]
-    if unknown:
-        raise wrong_parameter("window", f"names one that is not kept; kept are {', '.join(kept)}")
+def check_windows(requested: Iterable[str], configured: Iterable[str]) -> None:
+    """Reject windows that are not configured."""
+    if any(name not in configured for name in requested):
+        raise wrong_parameter(
+            "window", f"names a window that is not configured; there are {', '.join(configured)}"
+        )
 
 
 def _check_labels(query: EngineQuery, known: Sequence[str], group_by: Iterable[str] = ()) -> None:
-    """Refuse labels that no target has: what is misspelt would select nothing, and look like good news."""
+    """Reject labels that no target has: a misspelled one would select nothing, and look healthy."""
     for parameter, names in (("match", query.matched_labels()), ("group_by", group_by)):
         if any(name not in known for name in names):
             raise wrong_parameter(
@@ -153,8 +147,8 @@ def _check_labels(query: EngineQuery, known: Sequence[str], group_by: Iterable[s
             )
 
 
-def _seen_through(view: Any, windows: tuple[str, ...]) -> Any:  # noqa: ANN401  an engine or a group
-    """Return an engine or a group with these windows alone; with none named, as it is."""
+def _with_windows(view: Any, windows: tuple[str, ...]) -> Any:  # noqa: ANN401  an engine or a group
+    """Return an engine or a group with only the named windows; with all of them if none is named."""
     if not windows:
         return view
     return view.model_copy(update={"windows": tuple(each for each in view.windows if each.window in windows)})
@@ -166,9 +160,9 @@ def encoded(view: View) -> bytes:
 
 
 async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[bytes]]) -> AsyncIterator[bytes]:
-    """Yield an object of some values and of lists, whose encoded members are made one at a time.
+    """Yield an object of single values and of lists, whose members are encoded one at a time.
 
-    The event loop has its turn after each: an engine takes about half a millisecond.
+    It yields to the event loop after each member: an engine takes about half a millisecond.
     """
     yield json.dumps(head, allow_nan=False).encode()[:-1]
     for name, members in lists.items():
@@ -177,7 +171,7 @@ async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[bytes]]) 
         for member in members:
             yield comma + member
             comma = b","
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
         yield b"]"
     yield b"}"
 
@@ -187,9 +181,9 @@ async def whole(view: View) -> AsyncIterator[bytes]:
     yield encoded(view)
 
 
-async def respond(request: web.Request, answer: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Serve pieces of JSON, packed for those who take it."""
+async def respond(request: web.Request, body: AsyncIterator[bytes]) -> web.StreamResponse:
+    """Serve pieces of JSON, compressed if the client accepts it."""
     headers = {"Content-Type": "application/json", "Vary": "Accept-Encoding"}
     if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        return await stream(request, compressed(answer), {**headers, "Content-Encoding": "gzip"})
-    return await stream(request, answer, headers)
+        return await stream(request, compressed(body), {**headers, "Content-Encoding": "gzip"})
+    return await stream(request, body, headers)

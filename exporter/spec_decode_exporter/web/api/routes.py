@@ -1,4 +1,4 @@
-"""The API's pages: ONE table, which the application serves and the OpenAPI document is made of."""
+"""Route table of the API. The application and the OpenAPI document both use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spec_decode_exporter.web.api.queries import (
 
 
 async def openapi(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
-    """Serve the description of the API."""
+    """Serve the OpenAPI document."""
     return await responses.respond(request, each([document(ENDPOINTS)]))
 
 
@@ -39,7 +39,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "/api/v1/snapshot",
         "snapshot",
-        "Every engine now, with every number and the counts behind it; groups of engines",
+        "Current state of all engines with their figures and counts, and groups of engines",
         responses.snapshot,
         SnapshotQuery,
         SnapshotView,
@@ -47,7 +47,7 @@ ENDPOINTS: Final = (
     Endpoint(
         f"/api/v1/engines/{{{responses.ENGINE}}}",
         "engine",
-        "One engine now",
+        "Current state of one engine",
         responses.engine,
         model=EngineView,
         problems=(404, 500),
@@ -55,14 +55,14 @@ ENDPOINTS: Final = (
     Endpoint(
         "/api/v1/targets",
         "targets",
-        "Every target, and how it is polled",
+        "All targets, and the state of their polls",
         responses.targets,
         model=TargetsView,
     ),
     Endpoint(
         "/api/v1/history",
         "history",
-        "What is kept of each engine's increments, in steps of time",
+        "History of each engine's counter increments, in equal steps",
         responses.history,
         HistoryQuery,
         HistoryView,
@@ -70,7 +70,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "/api/v1/events",
         "events",
-        "What happened to engines and targets",
+        "Events of engines and targets",
         responses.events,
         EventsQuery,
         EventsView,
@@ -78,7 +78,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "/api/v1/events/stream",
         "event_stream",
-        "The same as it happens, as server-sent events; `gap` says that some are missing",
+        "Events of engines and targets as server-sent events; the event `gap` marks lost events",
         event_stream.events,
         EventFilter,
         EventView,
@@ -88,7 +88,7 @@ ENDPOINTS: Final = (
         headers=(
             Header(
                 event_stream.LAST_EVENT_ID,
-                "The same as `since`, as browsers say it when they connect again.",
+                "The same as `since`. Browsers send it when they reconnect, and it takes precedence.",
                 EVENT_ID,
             ),
         ),
@@ -96,7 +96,7 @@ ENDPOINTS: Final = (
     Endpoint(
         request_ingest.PATH,
         "requests",
-        "What single requests say of their speculation, by type and temperature, and of the mix",
+        "Findings of single requests by type and temperature, and of their mix",
         request_ingest.requests,
         RequestsQuery,
         RequestsView,
@@ -104,7 +104,7 @@ ENDPOINTS: Final = (
     Endpoint(
         request_ingest.PATH,
         "take_requests",
-        "Take single requests, each with the metrics of its response",
+        "Send single requests, each with the metrics of its response",
         request_ingest.take,
         model=TakenView,
         body=SentRequest,
@@ -112,14 +112,14 @@ ENDPOINTS: Final = (
         headers=(
             Header(
                 request_ingest.DROPPED,
-                "How many requests the sender had to drop since the last body that was taken; counted as "
-                "refused. What is no such number is passed over.",
+                "Number of requests that the sender dropped since the last accepted body. They count as "
+                "refused. An invalid number counts as 0.",
                 f"^{request_ingest.NUMBER}$",
             ),
             Header(
                 request_ingest.TOO_COSTLY,
-                f"How many of the requests in {request_ingest.DROPPED} the middleware inside vLLM "
-                "did not read, because they exceed its limits. An invalid number counts as 0.",
+                f"Number of the requests in {request_ingest.DROPPED} that the middleware inside vLLM did not "
+                "read, because they exceed its limits. An invalid number counts as 0.",
                 f"^{request_ingest.NUMBER}$",
             ),
         ),

@@ -1,62 +1,63 @@
-"""Numbers for people: rounded to be read, with the exact value beside them for whoever compares."""
+"""Numbers and moments of the page: shared formats with thin spaces, exact values in the elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
+from spec_decode_exporter.core import number_formats
 from spec_decode_exporter.web.page.markup import Markup, joined, tag
 
 DASH: Final = "\u2013"
-THIN_SPACE: Final = "\u202f"
-TIMES: Final = "\u00d7"
 NOTHING: Final = tag("span", DASH, class_="none", title="no value")
-"""What has no value is not 0."""
+"""Shown in place of an absent value."""
 
 Format = Callable[[float], str]
 
+_AGE_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_THIN_SPACES: Final = str.maketrans({" ": "\u202f", ",": "\u202f"})
+
 
 def percent(ratio: float) -> str:
-    """Write a ratio as a share of a hundred."""
-    return f"{100 * ratio:.1f}{THIN_SPACE}%"
+    """Write a ratio in percent."""
+    return number_formats.percent(ratio).translate(_THIN_SPACES)
 
 
 def times(ratio: float) -> str:
-    """Write a ratio that says how many times as much."""
-    return f"{ratio:.2f}{TIMES}"
+    """Write a factor."""
+    return number_formats.times(ratio)
 
 
 def plain(value: float) -> str:
-    """Write a number of the size of a few."""
-    return f"{value:.2f}"
+    """Write a small number with two decimals."""
+    return number_formats.plain(value)
 
 
 def whole(count: float) -> str:
-    """Write a count, its thousands apart."""
-    return f"{count:,.0f}".replace(",", THIN_SPACE)
+    """Write a count."""
+    return number_formats.count(count).translate(_THIN_SPACES)
 
 
 def rate(per_second: float) -> str:
-    """Write a number a second."""
-    return f"{per_second:,.1f}".replace(",", THIN_SPACE) + f"{THIN_SPACE}/s"
+    """Write a rate per second."""
+    return number_formats.fixed_rate(per_second).translate(_THIN_SPACES)
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the unit in which it is read best."""
-    if seconds < 1:
-        return f"{1000 * seconds:.1f}{THIN_SPACE}ms"
-    return f"{seconds:.2f}{THIN_SPACE}s"
+    """Write a time in seconds or milliseconds."""
+    return number_formats.fixed_duration(seconds).translate(_THIN_SPACES)
 
 
 def number(value: float | None, write: Format, **attributes: str) -> Markup:
-    """Return a number with its exact value, or what stands where there is none."""
+    """Return a number with its exact value, or a dash if it is absent."""
     if value is None:
         return NOTHING
     return tag("data", write(value), value=repr(value), **attributes)
 
 
 def between(lower: float | None, upper: float | None, write: Format) -> Markup:
-    """Return the bounds of a number; nothing where it has none."""
+    """Return the 95 % bounds of a number; empty if they are unknown."""
     if lower is None or upper is None:
         return Markup("")
     return tag(
@@ -64,4 +65,25 @@ def between(lower: float | None, upper: float | None, write: Format) -> Markup:
         joined((number(lower, write), DASH, number(upper, write))),
         class_="bounds",
         title="95 % bounds",
+    )
+
+
+def clock_time(unix: float) -> str:
+    """Write a moment as the time of day with its time zone."""
+    return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
+
+
+def ago(seconds: float) -> str:
+    """Write an age in whole numbers of its largest unit."""
+    for length, unit in _AGE_UNITS:
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"
+
+
+def moment(unix: float, now: float) -> Markup:
+    """Return a moment as its age, with the exact time in the element."""
+    exact = datetime.fromtimestamp(unix, UTC)
+    return tag(
+        "time", ago(now - unix), datetime=exact.isoformat(timespec="milliseconds"), title=f"{exact:%F %T} UTC"
     )

@@ -1,1 +1,1 @@
-"""Who may see the pages: the file of ``--web.config.file``, as the exporters of Prometheus have it."""
+"""Access control by ``--web.config.file``: TLS, passwords, rate limit; the format of exporter-toolkit."""

@@ -1,17 +1,19 @@
-"""What stands before every page: the rate limit and the passwords of the web configuration."""
+"""Middleware that applies the rate limit and the passwords of the web configuration to every request."""
 
 from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.web.security.check_queue import CheckQueueFullError
 from spec_decode_exporter.web.security.passwords import Passwords
 from spec_decode_exporter.web.server.client_address import client_address
+from spec_decode_exporter.web.server.fair_queue import QueueFullError
+from spec_decode_exporter.web.server.plain_response import error_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
     from spec_decode_exporter.web.security.schema import RateLimit
 
 _SCHEME: Final = "basic "
-_CHALLENGE: Final = 'Basic realm="spec-decode-exporter", charset="UTF-8"'
+_CHALLENGE: Final[Mapping[str, str]] = {
+    hdrs.WWW_AUTHENTICATE: 'Basic realm="spec-decode-exporter", charset="UTF-8"'
+}
+_RETRY_SECONDS: Final = 1
 
 
 class Guard:
-    """Lets requests pass, or answers them itself, by the web configuration as it is at that moment."""
+    """Accepts or rejects requests by the web configuration that is active at the moment of the request."""
 
     def __init__(self, live: LiveWebConfig, clock: Clock) -> None:
         self._live = live
@@ -38,35 +43,53 @@ class Guard:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that every answer carries besides the exporter's own, or in their place."""
+        """The configured headers of every response. They replace the exporter's own."""
         return self._live.current.settings.http_server_config.headers
 
     @property
     def middleware(self) -> Middleware:
-        """The middleware that asks this guard first."""
+        """The middleware that calls this guard first."""
 
         @web.middleware
-        async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._refusal(request) or await handler(request)
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._rejection(request) or await handler(request)
 
-        return ask
+        return check
 
-    async def _refusal(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request that may not pass."""
-        if not self._in_time():
-            return _refused(429, "Too many requests; come again later.")
+    async def _rejection(self, request: web.Request) -> web.Response | None:
+        """Return the response to a rejected request; None if the request is accepted.
+
+        Every rejection closes the connection, so clients without access hold none.
+        """
+        if not self._is_within_rate():
+            text = "Too many requests; retry later."
+            return error_response(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=_RETRY_SECONDS, close=True)
+        try:
+            if await self._is_authorized(request):
+                return None
+        except QueueFullError:
+            text = "Too many passwords wait to be checked; retry later."
+            return error_response(
+                HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=_RETRY_SECONDS, close=True
+            )
+        return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", headers=_CHALLENGE, close=True)
+
+    async def _is_authorized(self, request: web.Request) -> bool:
         users = self._live.current.settings.basic_auth_users
         if not users:
-            return None
-        given = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-        try:
-            if given is not None and await self._passwords.match(users, *given, **_asked_by(request)):
-                return None
-        except CheckQueueFullError:
-            return _refused(503, "Too many passwords wait to be checked; come again later.")
-        return _refused(401, "Unauthorized", **{hdrs.WWW_AUTHENTICATE: _CHALLENGE})
+            return True
+        credentials = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
+        if credentials is None:
+            return False
+        transport = request.transport
+        return await self._passwords.match(
+            users,
+            *credentials,
+            address=client_address(transport),
+            is_closing=lambda: transport is None or transport.is_closing(),
+        )
 
-    def _in_time(self) -> bool:
+    def _is_within_rate(self) -> bool:
         limit = self._live.current.settings.rate_limit
         if limit != self._limit:
             self._limit = limit
@@ -76,26 +99,8 @@ class Guard:
         return self._bucket is None or self._bucket.take()
 
 
-def _asked_by(request: web.Request) -> dict[str, Any]:
-    """Return what the queue of checks must know about a client."""
-    transport = request.transport
-    return {
-        "address": client_address(transport),
-        "gone": lambda: transport is None or transport.is_closing(),
-    }
-
-
-def _refused(status: int, text: str, **headers: str) -> web.Response:
-    """Answer and hang up: who is not let in holds no connection."""
-    if status != web.HTTPUnauthorized.status_code:
-        headers[hdrs.RETRY_AFTER] = "1"
-    answer = web.Response(status=status, text=f"{text}\n", headers=headers)
-    answer.force_close()
-    return answer
-
-
 def _credentials(header: str) -> tuple[str, bytes] | None:
-    """Return user and password of an ``Authorization`` header; None where it holds none."""
+    """Return user and password of an ``Authorization`` header; None if it is not valid Basic."""
     if not header.lower().startswith(_SCHEME):
         return None
     try:

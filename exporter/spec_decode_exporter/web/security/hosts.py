@@ -1,20 +1,22 @@
-"""The ``Host`` and ``Origin`` headers: protection against other sites in the browser of a user.
+"""Protection against cross-site requests and DNS rebinding, by the ``Host`` and ``Origin`` headers.
 
-A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` show that,
-and such requests must change nothing. With DNS rebinding, the other site gives its own name this address;
-only the ``Host`` header shows that.
+A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` reveal them,
+and such requests must change nothing. With DNS rebinding, the other site resolves its own name to this
+address; only the ``Host`` header reveals it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.web.server.client_address import LOCAL, client_address
+from spec_decode_exporter.web.server.plain_response import error_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,12 +39,12 @@ class Authority(NamedTuple):
     """A host and a port, as in a URL."""
 
     host: str
-    """In small letters, without brackets and without the dot of the root."""
+    """In lower case, without brackets and without the root's dot."""
     port: int | None
 
 
 def parse_authority(text: str) -> Authority | None:
-    """Parse the value of a ``Host`` header; None if it is no host with an optional port."""
+    """Parse the value of a ``Host`` header; return None if it is not a host with an optional port."""
     match = _AUTHORITY.fullmatch(text.lower()) if text.isascii() else None
     if match is None:
         return None
@@ -54,12 +56,12 @@ def parse_authority(text: str) -> Authority | None:
 
 
 def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts, *, secure: bool) -> bool:
-    """Return whether a browser sent a request for a page of another site.
+    """Return whether a page of another site made the browser send a request.
 
     Args:
         headers: The headers of the request.
-        allowed: The names whose pages are not of another site, besides that of the ``Host`` header.
-        secure: Whether the request came through TLS: then a page without TLS is one of another site.
+        allowed: Names of the exporter's own site, besides the ``Host`` header.
+        secure: True if the request came through TLS: then a page without TLS is another site.
     """
     if any(value not in _OWN_SITE for value in headers.getall(_SITE, ())):
         return True
@@ -79,9 +81,9 @@ def _is_own(origin: str, host: Authority | None, allowed: AllowedHosts, *, secur
 
 
 def _host(headers: MultiMapping[str]) -> Authority | None:
-    """Return what the ``Host`` header says; None if there is none, or several."""
-    given = headers.getall(hdrs.HOST, ())
-    return parse_authority(given[0]) if len(given) == 1 else None
+    """Return the parsed ``Host`` header; None if it is absent, repeated or invalid."""
+    values = headers.getall(hdrs.HOST, ())
+    return parse_authority(values[0]) if len(values) == 1 else None
 
 
 def _is_address(host: str) -> bool:
@@ -94,14 +96,14 @@ def _is_address(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """The host names that clients may ask for; without a name, all of them."""
+    """Host names that clients may request; empty allows all of them."""
 
     names: frozenset[str] = frozenset()
-    """``*.`` at the beginning is for any names before the rest."""
+    """A leading ``*.`` matches any subdomains."""
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> AllowedHosts:
-        """Read names.
+        """Parse host names.
 
         Raises:
             ValueError: A text is not a host name.
@@ -116,20 +118,20 @@ class AllowedHosts:
         return cls(frozenset(names.values()))
 
     def by_name(self, host: str) -> bool:
-        """Return whether a name is one of those."""
+        """Return whether a name matches one of the allowed names."""
         parents = (host[dot:] for dot, letter in enumerate(host) if letter == ".")
         return host in self.names or any(f"*{parent}" in self.names for parent in parents)
 
     def allow(self, headers: MultiMapping[str]) -> bool:
-        """Return whether a request may be answered, by its ``Host`` header.
+        """Return whether the ``Host`` header of a request is allowed.
 
-        Addresses and ``localhost`` are always allowed: DNS cannot give them another meaning.
+        Addresses and ``localhost`` are always allowed: DNS rebinding cannot use them.
         """
         if not self.names:
             return True
-        found = _host(headers)
-        return found is not None and (
-            found.host == "localhost" or _is_address(found.host) or self.by_name(found.host)
+        host = _host(headers)
+        return host is not None and (
+            host.host == "localhost" or _is_address(host.host) or self.by_name(host.host)
         )
 
 
@@ -137,25 +139,21 @@ EVERY_HOST: Final = AllowedHosts()
 
 
 def host_guard(allowed: AllowedHosts) -> Middleware:
-    """Return the middleware that rejects requests for other hosts, and changes for other sites."""
+    """Return the middleware that rejects requests for other hosts, and unsafe requests of other sites."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         # No browser can connect to a unix socket.
         if client_address(request.transport) != LOCAL and not allowed.allow(request.headers):
-            return _rejected(421, "The Host header names none of the hosts of --web.allowed-hosts.")
+            text = "The Host header names no host of --web.allowed-hosts."
+            return error_response(HTTPStatus.MISDIRECTED_REQUEST, text, close=True)
         if request.method not in _SAFE and is_foreign(request.headers, allowed, secure=request.secure):
-            return _rejected(
-                403,
-                "A page of another site must not change anything here, by Origin or Sec-Fetch-Site. "
-                "If a proxy changes the Host header, name the host of its URL with --web.allowed-hosts.",
+            text = (
+                "The Origin or Sec-Fetch-Site header shows a request of another site, which must not change "
+                "anything. If a proxy changes the Host header, name the host of its URL with "
+                "--web.allowed-hosts."
             )
+            return error_response(HTTPStatus.FORBIDDEN, text, close=True)
         return await handler(request)
 
     return check
-
-
-def _rejected(status: int, text: str) -> web.Response:
-    answer = web.Response(status=status, text=f"{text}\n")
-    answer.force_close()
-    return answer

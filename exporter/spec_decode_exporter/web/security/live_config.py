@@ -1,4 +1,4 @@
-"""The web configuration in force: its files are read again when they change, so that certificates rotate."""
+"""Active web configuration: its files are reloaded when they change, so that certificates rotate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, get_args
 import structlog
 
 from spec_decode_exporter.config.errors import ConfigError, Problem
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.web.security.load_web_config import WebConfig, read_web_config
 from spec_decode_exporter.web.security.schema import ClientAuth
 from spec_decode_exporter.web.security.tls import allows
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
     from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.web.security.schema import TlsServer
 
-LOOK_AGAIN_AFTER: Final = 1.0
-"""Seconds from one look at the files to the next."""
+CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks of the files."""
 
-_RESTART: Final = "; restart the exporter to have it so"
+_RESTART: Final = "; restart the exporter to apply this"
 
 _AUTH: Final = get_args(ClientAuth)
 """From the weakest to the strongest."""
@@ -32,71 +31,73 @@ _AUTH: Final = get_args(ClientAuth)
 _log = structlog.get_logger()
 
 Stamp = tuple[int, int, int, int] | None
-"""A file's times of change, size and inode, or None where there is none: if they stay, so did the content."""
+"""Times of change, size and inode of a file; None if it does not exist. They change with its content."""
 
 
 class LiveWebConfig:
-    """What ``--web.config.file`` says now. What it comes to say by mistake, it does not say."""
+    """The web configuration of ``--web.config.file``. An invalid or weaker version is not adopted."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Read it for the first time.
+        """Read the configuration.
 
         Raises:
-            ConfigError: It cannot be used.
+            ConfigError: It is invalid.
         """
         self._path = path
         self._clock = clock
-        self._failures = OnceUntilRecovered()
-        self.current, self._seen = _read(path)
+        self._problems = ""
+        self.current, self._stamps = _read(path)
 
     @property
     def successful(self) -> bool:
-        """Whether what is in force is what the files say."""
-        return not self._failures.is_failing
+        """True if the files are active as they are."""
+        return not self._problems
 
     def context(self) -> ssl.SSLContext | None:
-        """Return what a connection that begins now is answered with; None without TLS."""
+        """Return the TLS context of a new connection; None without TLS."""
         return self.current.context
 
     def admits(self, transport: asyncio.BaseTransport) -> bool:
-        """Return whether a client may stay after the handshake."""
+        """Return whether a client is accepted after the handshake."""
         tls = self.current.settings.tls_server_config
         return tls is None or allows(tls, transport.get_extra_info("peercert"))
 
     async def follow(self) -> None:
-        """Look at the files again and again."""
+        """Check the files periodically."""
         while True:
-            await self._clock.sleep_until(self._clock.monotonic() + LOOK_AGAIN_AFTER)
-            await self.look()
+            await self._clock.sleep_until(self._clock.monotonic() + CHECK_INTERVAL)
+            await self.check()
 
-    async def look(self) -> None:
-        """Adopt what has changed. What cannot be used is told once, and the old stays in force."""
-        if self.successful and await asyncio.to_thread(_stamps, self.current.files) == self._seen:
+    async def check(self) -> None:
+        """Adopt changed files. An invalid version is logged once, and the previous one stays active."""
+        if self.successful and await asyncio.to_thread(_stamps, self.current.files) == self._stamps:
             return
         try:
             read, stamps = await asyncio.to_thread(_read, self._path)
-            self._check(read)
+            self._reject_weaker(read)
         except ConfigError as error:
-            problems = "; ".join(map(str, error.problems))
-            if self._failures.failed(problems):
-                _log.error("web_config_reload_failed", problems=problems)
+            self._log_problems("; ".join(map(str, error.problems)))
         else:
-            self.current, self._seen = read, stamps
-            self._failures.recovered()
+            self.current, self._stamps, self._problems = read, stamps, ""
             _log.info("web_config_reloaded", file=str(self._path))
 
-    def _check(self, read: WebConfig) -> None:
-        """Refuse what may only be by intent: a file cut short while it is written must not open a door.
+    def _log_problems(self, problems: str) -> None:
+        if problems != self._problems:
+            _log.error("web_config_reload_failed", problems=problems)
+        self._problems = problems
+
+    def _reject_weaker(self, read: WebConfig) -> None:
+        """Reject a version with less protection, such as a file that is not yet written completely.
 
         Raises:
-            ConfigError: Protection is taken away, or the scheme of every URL changes.
+            ConfigError: Protection is removed or weaker, or the scheme of every URL changes.
         """
         old, new = self.current.settings, read.settings
         if (old.tls_server_config is None) != (new.tls_server_config is None):
-            change = "is gone" if new.tls_server_config is None else "is new"
+            change = "was removed" if new.tls_server_config is None else "was added"
             raise ConfigError([Problem(str(self._path), "tls_server_config", change + _RESTART)])
         if old.basic_auth_users and not new.basic_auth_users:
-            raise ConfigError([Problem(str(self._path), "basic_auth_users", "is gone" + _RESTART)])
+            raise ConfigError([Problem(str(self._path), "basic_auth_users", "was removed" + _RESTART)])
         if old.tls_server_config and new.tls_server_config:
             weaker = _weaker(old.tls_server_config, new.tls_server_config)
             problems = [Problem(str(self._path), key, "is weaker" + _RESTART) for key in weaker]
@@ -105,7 +106,7 @@ class LiveWebConfig:
 
 
 def _weaker(old: TlsServer, new: TlsServer) -> Iterator[str]:
-    """Name the keys by which more clients get in. Other authorities and other names are no fewer checks."""
+    """Yield the keys that admit more clients. Other authorities or names are not weaker."""
     if _AUTH.index(new.client_auth_type) < _AUTH.index(old.client_auth_type):
         yield "tls_server_config.client_auth_type"
     if old.client_allowed_sans and not new.client_allowed_sans:
@@ -115,7 +116,7 @@ def _weaker(old: TlsServer, new: TlsServer) -> Iterator[str]:
 
 
 def _read(path: Path) -> tuple[WebConfig, tuple[Stamp, ...]]:
-    """Read, with stamps from before: what changes in between is then noticed at the next look."""
+    """Read the files, with stamps from before, so that the next check notices a change in between."""
     stamps = _stamps(read_web_config(path).files)
     return read_web_config(path), stamps
 
@@ -126,7 +127,7 @@ def _stamps(files: tuple[Path, ...]) -> tuple[Stamp, ...]:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

@@ -1,4 +1,4 @@
-"""Reading a web configuration, with every mistake in it at once."""
+"""Load a web configuration, and report all its errors at once."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.config.errors import Path as KeyPath
 
-_DEEPEST: Final = 3
-"""How deep a key of the schema can lie."""
+_MAX_DEPTH: Final = 3
+"""Nesting of the schema's keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """A web configuration, and what was made from it."""
+    """A web configuration and its TLS context."""
 
     settings: WebSettings
     context: ssl.SSLContext | None
-    """What TLS connections are answered with; None where there is no TLS."""
+    """TLS context of new connections; None without TLS."""
     files: tuple[Path, ...]
-    """The file itself and those that it names."""
+    """The configuration file, and the files that it names."""
 
 
 def read_web_config(path: Path) -> WebConfig:
-    """Return the web configuration in the file at ``path``. It reads files: work for a thread.
+    """Return the web configuration in the file at ``path``. Call it in a thread: it reads files.
 
     Raises:
-        ConfigError: It cannot be used; it holds every mistake that could be found.
+        ConfigError: The configuration is invalid; the error lists all problems.
     """
     source = read_source(path)
     for key in _empty(source.root, (), set()):
@@ -55,20 +55,20 @@ def read_web_config(path: Path) -> WebConfig:
     return WebConfig(settings, context, (path, *_named(settings)))
 
 
-def _empty(node: yaml.Node | None, path: KeyPath, seen: set[int]) -> Iterator[KeyPath]:
-    """Yield the keys without a value. Elsewhere they are as good as absent; here that would open a door.
+def _empty(node: yaml.Node | None, path: KeyPath, visited: set[int]) -> Iterator[KeyPath]:
+    """Yield the keys without a value. An absent value here could disable protection unnoticed.
 
-    ``seen`` are the nodes that were looked into: what aliases repeat is told once.
+    ``visited`` holds the identities of visited nodes, so that each node of an alias is visited once.
     """
-    if isinstance(node, yaml.MappingNode) and len(path) <= _DEEPEST and id(node) not in seen:
-        seen.add(id(node))
+    if isinstance(node, yaml.MappingNode) and len(path) <= _MAX_DEPTH and id(node) not in visited:
+        visited.add(id(node))
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # told already; as a text it could be of any length
+                continue  # reported already; its text may have any length
             below = (*path, key.value)
             if isinstance(value, yaml.ScalarNode) and TreeReader().read(value) is None:
                 yield below
-            yield from _empty(value, below, seen)
+            yield from _empty(value, below, visited)
 
 
 def _context(settings: WebSettings, source: Source) -> ssl.SSLContext | None:

@@ -1,4 +1,4 @@
-"""Check passwords with bcrypt in a thread, one at a time, and remember each result."""
+"""Check passwords with bcrypt in a thread, one at a time, and cache the results."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-    from spec_decode_exporter.web.security.check_queue import Gone
+    from spec_decode_exporter.web.security.check_queue import IsClosing
 
-_MOST_REMEMBERED: Final = 128
-"""Results of each kind that are remembered. Wrong passwords, which have no end, push out no right one."""
-_SIGNIFICANT: Final = 72
-"""Bytes of a password that bcrypt looks at; those after them never counted."""
+_MAX_CACHED: Final = 128
+"""Cached results of each kind. So wrong passwords, which have no limit, evict no right one."""
+_SIGNIFICANT_BYTES: Final = 72
+"""Bytes of a password that bcrypt reads; it ignores the rest."""
+_SALT_LENGTH: Final = 29
+"""Characters of a bcrypt hash before the digest: version, cost and salt."""
+_DIGEST_LENGTH: Final = 31
 
 
 class Passwords:
-    """Compares passwords with bcrypt hashes, and remembers the results, never a password.
+    """Compares passwords with bcrypt hashes, and caches digests of the results, never a password.
 
-    A name that is unknown takes as long as one that is known: its password is compared with a hash that
-    nothing matches, which costs as much as a user's. Which user's is always the same for a name, so that
-    names cannot be told apart where hashes cost differently.
+    An unknown name takes as long as a known one: its password is compared with a hash that matches nothing.
+    That hash has the cost of some user's hash. The name selects the user, so repeated requests for a name
+    take equally long where costs differ.
     """
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
-        self._results: dict[bool, OrderedDict[bytes, None]] = {True: OrderedDict(), False: OrderedDict()}
+        self._cache: dict[bool, OrderedDict[bytes, None]] = {True: OrderedDict(), False: OrderedDict()}
         self._queue = CheckQueue()
         self._current: PasswordCheck | None = None
-        self._working: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
 
     async def match(
         self,
@@ -46,7 +49,7 @@ class Passwords:
         name: str,
         password: bytes,
         address: str = LOCAL,
-        gone: Gone = lambda: False,
+        is_closing: IsClosing = lambda: False,
     ) -> bool:
         """Return whether ``password`` is that of the user ``name``.
 
@@ -55,65 +58,65 @@ class Passwords:
             name: The user name that a client sent.
             password: The password that it sent.
             address: The address that the client is counted by.
-            gone: Whether the client has ended its connection.
+            is_closing: Return whether the client has closed its connection.
 
         Raises:
-            BusyError: Too many checks wait, and no other address has more of them.
+            QueueFullError: Too many checks wait, and no other address has more of them.
         """
-        password = password[:_SIGNIFICANT]
+        password = password[:_SIGNIFICANT_BYTES]
         known = users.get(name)
-        written = known.get_secret_value() if known is not None else self._nobodys(users, name)
+        password_hash = known.get_secret_value() if known is not None else self._unmatchable(users, name)
         user = self._digest(name.encode("utf-8", "surrogateescape"))
-        key = self._digest(written.encode(), user, password)
-        found = self._recall(key)
-        if found is None:
-            check = self._check(PasswordCheck(key, written, password), address, user)
-            found = await check.asked(gone) and known is not None
-            self._remember(key, found)
-        return found
+        key = self._digest(password_hash.encode(), user, password)
+        result = self._cached(key)
+        if result is None:
+            check = self._enqueue(PasswordCheck(key, password_hash, password), address, user)
+            result = await check.result(is_closing) and known is not None
+            self._store(key, result)
+        return result
 
-    def _check(self, check: PasswordCheck, address: str, user: bytes) -> PasswordCheck:
-        """Return the check to wait for: the same one, if somebody has asked for it already."""
+    def _enqueue(self, check: PasswordCheck, address: str, user: bytes) -> PasswordCheck:
+        """Return the check to wait for: an equal one if it runs or waits already, else this one."""
         current = self._current
         same = current if current and current.key == check.key else self._queue.find(check.key)
         if same is None:
             self._queue.add(check, address, user)
-        if self._working is None or self._working.done():
-            self._working = spawn(self._work())
+        if self._worker is None or self._worker.done():
+            self._worker = spawn(self._work())
         return same or check
 
     async def _work(self) -> None:
-        """Do the checks that wait, one at a time, until there are none."""
-        while (check := self._queue.take()) is not None:
+        """Run the checks one at a time, until the queue is empty."""
+        while (check := self._queue.pop()) is not None:
             self._current = check
             try:
-                check.end(await asyncio.to_thread(_matches, check.password, check.written))
-            except Exception as error:  # noqa: BLE001  those who asked deal with it
-                check.end(error)
+                check.finish(await asyncio.to_thread(_matches, check.password, check.password_hash))
+            except Exception as error:  # noqa: BLE001  the requests that wait for the check raise it
+                check.finish(error)
             finally:
                 self._current = None
 
-    def _recall(self, key: bytes) -> bool | None:
-        for result, keys in self._results.items():
+    def _cached(self, key: bytes) -> bool | None:
+        for result, keys in self._cache.items():
             if key in keys:
                 keys.move_to_end(key)
                 return result
         return None
 
-    def _remember(self, key: bytes, result: bool) -> None:  # noqa: FBT001
-        keys = self._results[result]
+    def _store(self, key: bytes, result: bool) -> None:  # noqa: FBT001
+        keys = self._cache[result]
         keys[key] = None
-        if len(keys) > _MOST_REMEMBERED:
+        if len(keys) > _MAX_CACHED:
             keys.popitem(last=False)
 
-    def _nobodys(self, users: Mapping[str, SecretStr], name: str) -> str:
-        """Return a hash of nobody's password, with the cost of some user's."""
-        hashes = [written.get_secret_value() for written in users.values()]
+    def _unmatchable(self, users: Mapping[str, SecretStr], name: str) -> str:
+        """Return a hash that no password matches, with the cost of some user's hash."""
+        hashes = [password_hash.get_secret_value() for password_hash in users.values()]
         chosen = int.from_bytes(self._digest(name.encode("utf-8", "surrogateescape"))) % len(hashes)
-        return hashes[chosen][:29] + "." * 31
+        return hashes[chosen][:_SALT_LENGTH] + "." * _DIGEST_LENGTH
 
     def _digest(self, *parts: bytes) -> bytes:
-        """Return what stands for the parts: with their lengths, so that none can pass for another's end."""
+        """Return a keyed digest of the parts with their lengths, so that different splits differ."""
         digest = blake2b(key=self._secret, digest_size=32)
         for part in parts:
             digest.update(len(part).to_bytes(8))
@@ -121,8 +124,8 @@ class Passwords:
         return digest.digest()
 
 
-def _matches(password: bytes, written: str) -> bool:
-    """Compare in the time that bcrypt takes, whatever the result. It lets other threads run meanwhile."""
+def _matches(password: bytes, password_hash: str) -> bool:
+    """Compare in constant time for a given cost. bcrypt releases the GIL, so other threads run."""
     import bcrypt
 
-    return bcrypt.checkpw(password, written.encode())
+    return bcrypt.checkpw(password, password_hash.encode())

@@ -1,6 +1,6 @@
-"""The keys of a web configuration: exporter-toolkit's, with its names, its defaults and its meaning.
+"""Schema of the web configuration: exporter-toolkit's keys, defaults and semantics.
 
-What Python's TLS cannot do, and what would leave the exporter open without saying so, is refused.
+Settings that Python's TLS does not support are rejected. So are settings that silently disable protection.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CIPHERS: Final = {
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-"""The cipher suites of TLS 1.2 that Go calls secure, and what OpenSSL calls them."""
+"""Secure cipher suites of TLS 1.2: Go's name to OpenSSL's."""
 
 CIPHERS_OF_TLS13: Final = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 )
-"""Those of TLS 1.3 are always all there, in Go as here: to name them changes nothing."""
+"""Cipher suites of TLS 1.3. All are always enabled, as in Go, so their selection has no effect."""
 
 CURVES: Final = {
     "CurveP256": "prime256v1",
@@ -51,12 +51,12 @@ CURVES: Final = {
     "CurveP521": "secp521r1",
     "X25519": "X25519",
 }
-"""The curves, and what OpenSSL calls them."""
+"""Elliptic curves: Go's name to OpenSSL's."""
 
 VERIFIED: Final = "RequireAndVerifyClientCert"
 IF_GIVEN: Final = "VerifyClientCertIfGiven"
 ClientAuth = Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"]
-"""What clients must show, from nothing on."""
+"""Client certificates, from the weakest requirement to the strongest."""
 _UNVERIFIED: Final = frozenset({"RequestClientCert", "RequireAnyClientCert", "RequireClientCert"})
 
 HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -66,18 +66,20 @@ HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": (),
 }
-"""The headers that may be set, and the values that they may have; without any, whatever a header may hold."""
+"""Supported headers and their allowed values; empty allows any header value."""
 
-MOST_COST: Final = 16
-"""The highest cost of a bcrypt hash: one comparison takes some 5 s then, and each step more twice as long."""
+MAX_BCRYPT_COST: Final = 16
+"""Maximum cost of a bcrypt hash. Its comparison takes about 5 s; each step doubles the time."""
+MIN_BCRYPT_COST: Final = 4
+"""Minimum that bcrypt supports."""
 
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _HASH_SCHEMA: Final = {"type": "string", "pattern": r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$"}
 _HEADER_TEXT: Final = re.compile(r"[\x20-\x7e]+")
-_MOST_USERS: Final = 1000
+_MAX_USERS: Final = 1000
 
 
-def _known_auth(value: object) -> object:
+def _supported_auth(value: object) -> object:
     if value in _UNVERIFIED:
         raise ValueError(
             f"cannot be {value}: Python's TLS cannot ask for a certificate that it does not verify; "
@@ -86,29 +88,29 @@ def _known_auth(value: object) -> object:
     return value
 
 
-def _known_version(value: object) -> object:
+def _supported_version(value: object) -> object:
     if value in ("TLS10", "TLS11"):
-        raise ValueError(f"cannot be {value}: OpenSSL no longer speaks it; write TLS12 or TLS13")
+        raise ValueError(f"cannot be {value}: OpenSSL no longer supports it; write TLS12 or TLS13")
     return value
 
 
-def _known_cipher(name: str) -> str:
+def _secure_cipher(name: str) -> str:
     if name not in CIPHERS and name not in CIPHERS_OF_TLS13:
         known = ", ".join([*CIPHERS, *CIPHERS_OF_TLS13])
-        raise ValueError(f"is not a cipher suite that is known to be safe; there are {known}")
+        raise ValueError(f"is not a secure cipher suite; there are {known}")
     return name
 
 
-def _known_curve(name: str) -> str:
+def _supported_curve(name: str) -> str:
     if name not in CURVES:
-        raise ValueError(f"is not a curve that is known here; there are {', '.join(CURVES)}")
+        raise ValueError(f"is not a supported curve; there are {', '.join(CURVES)}")
     return name
 
 
-def _one(curves: tuple[str, ...]) -> tuple[str, ...]:
+def _single_curve(curves: tuple[str, ...]) -> tuple[str, ...]:
     if len(curves) > 1:
         raise ValueError(
-            "names several curves, but Python's TLS can offer all that OpenSSL has, or a single one; "
+            "names several curves, but Python's TLS supports a single one, or all of OpenSSL; "
             "name one, or remove the key"
         )
     return curves
@@ -120,52 +122,53 @@ def _interval(value: object) -> float:
     )
 
 
-def _no_http2(value: bool) -> bool:  # noqa: FBT001
+def _reject_http2(value: bool) -> bool:  # noqa: FBT001
     if value:
         raise ValueError(
-            "cannot be true: the exporter's HTTP server has no HTTP/2; remove the key, or write false. "
-            "Prometheus and browsers use HTTP/1.1 then"
+            "cannot be true: the exporter's HTTP server does not support HTTP/2; remove the key, or write "
+            "false. Prometheus and browsers then use HTTP/1.1"
         )
     return value
 
 
-def _known_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    mistakes = [((name,), wrong) for name, value in headers.items() if (wrong := _wrong_header(name, value))]
+def _supported_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    mistakes = [((name,), error) for name, value in headers.items() if (error := _header_error(name, value))]
     if mistakes:
         raise MistakesError(mistakes)
     return headers
 
 
-def _wrong_header(name: str, value: str) -> str:
+def _header_error(name: str, value: str) -> str:
     if name not in HEADERS:
-        return f"is not a header that can be set; there are {', '.join(HEADERS)}"
+        return f"is not a supported header; there are {', '.join(HEADERS)}"
     if HEADERS[name] and value not in HEADERS[name]:
         return f"must be {' or '.join(HEADERS[name])}"
     if not _HEADER_TEXT.fullmatch(value):
-        return "is not a header's value: it must be one line of visible ASCII characters"
+        return "is not a header value: it must be one line of printable ASCII characters"
     return ""
 
 
-def _known_users(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+def _valid_users(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     if not users:
-        raise ValueError("names nobody; add a user and the bcrypt hash of a password, or remove the key")
-    if len(users) > _MOST_USERS:
-        raise ValueError(f"names more than {_MOST_USERS} users; use client certificates, or a proxy")
-    mistakes = [((name,), wrong) for name, value in users.items() if (wrong := _wrong_user(name, value))]
+        raise ValueError("is empty; add a user and the bcrypt hash of a password, or remove the key")
+    if len(users) > _MAX_USERS:
+        raise ValueError(f"names more than {_MAX_USERS} users; use client certificates, or a proxy")
+    mistakes = [((name,), error) for name, value in users.items() if (error := _user_error(name, value))]
     if mistakes:
         raise MistakesError(mistakes)
     return users
 
 
-def _wrong_user(name: str, value: SecretStr) -> str:
-    """Say what is wrong with a user. The hash is never repeated."""
+def _user_error(name: str, value: SecretStr) -> str:
+    """Return the error of a user, without the hash; empty if it is valid."""
     match = _HASH.fullmatch(value.get_secret_value())
     if ":" in name or not name:
-        return "is not a user's name: it must not be empty nor hold a colon"
+        return "is not a user name: it must not be empty or contain a colon"
     if match is None:
         return "is not a bcrypt hash; make one with `htpasswd -nBC 10 '' | tr -d ':\\n'`"
-    if not 4 <= int(match["cost"]) <= MOST_COST:  # noqa: PLR2004  the least that bcrypt knows
-        return f"has a cost of {int(match['cost'])}: it must be 4 to {MOST_COST}; 10 is usual"
+    if not MIN_BCRYPT_COST <= int(match["cost"]) <= MAX_BCRYPT_COST:
+        limits = f"{MIN_BCRYPT_COST} to {MAX_BCRYPT_COST}"
+        return f"has a cost of {int(match['cost'])}: it must be {limits}; 10 is usual"
     return ""
 
 
@@ -176,7 +179,7 @@ def _one_of_each(schema: dict[str, Any]) -> None:
 
 
 class TlsServer(Section):
-    """TLS, and which certificates clients must show."""
+    """TLS of the server, and requirements on client certificates."""
 
     model_config = ConfigDict(json_schema_extra=_one_of_each)
 
@@ -184,16 +187,16 @@ class TlsServer(Section):
     cert_file: Annotated[ReadableFile | None, excludes("cert")] = None
     key: SecretStr | None = None
     key_file: Annotated[ReadableFile | None, excludes("key")] = None
-    client_auth_type: Annotated[ClientAuth, BeforeValidator(_known_auth)] = "NoClientCert"
+    client_auth_type: Annotated[ClientAuth, BeforeValidator(_supported_auth)] = "NoClientCert"
     client_ca: str | None = None
     client_ca_file: Annotated[ReadableFile | None, excludes("client_ca")] = None
     client_allowed_sans: Annotated[tuple[str, ...], NotEmpty] | None = None
-    min_version: Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_known_version)] = "TLS12"
-    max_version: Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_known_version)] = "TLS13"
-    cipher_suites: tuple[Annotated[str, AfterValidator(_known_cipher)], ...] = ()
+    min_version: Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_supported_version)] = "TLS12"
+    max_version: Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_supported_version)] = "TLS13"
+    cipher_suites: tuple[Annotated[str, AfterValidator(_secure_cipher)], ...] = ()
     prefer_server_cipher_suites: bool = True
     curve_preferences: Annotated[
-        tuple[Annotated[str, AfterValidator(_known_curve)], ...], AfterValidator(_one)
+        tuple[Annotated[str, AfterValidator(_supported_curve)], ...], AfterValidator(_single_curve)
     ] = ()
 
     @model_validator(mode="after")
@@ -210,12 +213,12 @@ class TlsServer(Section):
         if self.key is None and self.key_file is None:
             yield (), "has no key; add `key_file`"
         if authority and self.client_auth_type == "NoClientCert":
-            given = "client_ca_file" if self.client_ca_file else "client_ca"
-            yield (given,), f"is of no use without `client_auth_type: {VERIFIED}`; add it"
+            key = "client_ca_file" if self.client_ca_file else "client_ca"
+            yield (key,), f"has no effect without `client_auth_type: {VERIFIED}`; add it"
         if not authority and self.client_auth_type != "NoClientCert":
             yield (
                 ("client_auth_type",),
-                "needs `client_ca_file`: without one, any certificate of any public authority would do",
+                "needs `client_ca_file`: without it, a certificate of any public authority would be accepted",
             )
         if self.client_allowed_sans and self.client_auth_type != VERIFIED:
             yield ("client_allowed_sans",), f"needs `client_auth_type: {VERIFIED}`; add it"
@@ -229,19 +232,19 @@ class TlsServer(Section):
 
     @property
     def ciphers_of_tls12(self) -> tuple[str, ...]:
-        """The cipher suites that are chosen, as OpenSSL calls them; none is all that are safe."""
+        """OpenSSL's names of the selected cipher suites; empty selects all secure ones."""
         return tuple(CIPHERS[name] for name in self.cipher_suites if name in CIPHERS)
 
 
 class HttpServer(Section):
-    """What answers carry."""
+    """HTTP version and headers of responses."""
 
-    http2: Annotated[bool, AfterValidator(_no_http2)] = False
-    headers: Annotated[Mapping[str, str], AfterValidator(_known_headers)] = Field(default_factory=dict)
+    http2: Annotated[bool, AfterValidator(_reject_http2)] = False
+    headers: Annotated[Mapping[str, str], AfterValidator(_supported_headers)] = Field(default_factory=dict)
 
 
 class RateLimit(Section):
-    """How many requests are answered: ``burst`` at once, and one more after each ``interval`` (seconds)."""
+    """Rate limit: ``burst`` requests immediately, and one more per ``interval`` in seconds."""
 
     interval: Annotated[
         float, BeforeValidator(_interval), WithJsonSchema({"type": ["string", "integer"]})
@@ -249,15 +252,15 @@ class RateLimit(Section):
     burst: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
-    def _lets_something_in(self) -> Self:
+    def _admits_requests(self) -> Self:
         if self.interval and not self.burst:
-            raise ValueError("would refuse every request; add a `burst` of at least 1")
+            raise ValueError("would reject every request; add a `burst` of at least 1")
         return self
 
 
 Users = Annotated[
-    Mapping[Annotated[str, matches(r"[^\x00-\x1f\x7f]*", "is not a user's name")], SecretStr],
-    AfterValidator(_known_users),
+    Mapping[Annotated[str, matches(r"[^\x00-\x1f\x7f]*", "is not a user name")], SecretStr],
+    AfterValidator(_valid_users),
     WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": _HASH_SCHEMA}),
 ]
 
@@ -271,14 +274,14 @@ class WebSettings(Section):
     basic_auth_users: Users | None = None
 
     @model_validator(mode="after")
-    def _no_promise_without_tls(self) -> Self:
+    def _hsts_needs_tls(self) -> Self:
         name = "Strict-Transport-Security"
         if name in self.http_server_config.headers and self.tls_server_config is None:
             raise MistakesError(
                 [
                     (
                         ("http_server_config", "headers", name),
-                        "is for use with `tls_server_config`; browsers ignore it without TLS",
+                        "needs `tls_server_config`; browsers ignore it without TLS",
                     )
                 ]
             )

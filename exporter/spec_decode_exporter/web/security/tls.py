@@ -1,4 +1,4 @@
-"""From ``tls_server_config`` to what OpenSSL needs to answer a client."""
+"""Create the TLS context of ``tls_server_config``, and check client certificates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from spec_decode_exporter.core.pem import as_file
+from spec_decode_exporter.scrape.http.credentials import pem_file
 from spec_decode_exporter.web.security.schema import CURVES, IF_GIVEN, VERIFIED
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ _VERIFY: Final = {
 }
 
 _SAN_KINDS: Final = frozenset({"DNS", "email", "URI", "IP Address"})
-"""The kinds of names in a certificate that ``client_allowed_sans`` may name, as Python calls them."""
+"""Kinds of names in a certificate that ``client_allowed_sans`` can match, as Python's ssl names them."""
 
 
 def server_context(tls: TlsServer) -> ssl.SSLContext:
-    """Return the context to answer with. It reads the files, so it is work for a thread.
+    """Return the TLS context of the server. Call it in a thread: it reads files.
 
     Raises:
-        ValueError: A certificate or a key is not what it should be; the text names it, and never shows it.
+        ValueError: A certificate or key is invalid; the text names it, but never shows its content.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
@@ -46,7 +46,7 @@ def server_context(tls: TlsServer) -> ssl.SSLContext:
 
 
 def allows(tls: TlsServer, certificate: Mapping[str, Any] | None) -> bool:
-    """Return whether the client's verified certificate bears one of the names that are allowed."""
+    """Return whether the client's verified certificate has one of the allowed names."""
     if tls.client_allowed_sans is None:
         return True
     return not set(tls.client_allowed_sans).isdisjoint(_names(certificate or {}))
@@ -59,7 +59,7 @@ def _names(certificate: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _address(name: str) -> str:
-    """Write an address as Go does: Python has an IPv6 address in full, in capitals."""
+    """Format an address as Go does: Python writes an IPv6 address in full, in upper case."""
     try:
         return str(ip_address(name.strip()))
     except ValueError:
@@ -69,10 +69,10 @@ def _address(name: str) -> str:
 def _identify(context: ssl.SSLContext, tls: TlsServer) -> None:
     key_text = tls.key.get_secret_value() if tls.key else None
     try:
-        with as_file(tls.cert, tls.cert_file) as cert, as_file(key_text, tls.key_file) as key:
-            # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
+        with pem_file(tls.cert, tls.cert_file) as cert, pem_file(key_text, tls.key_file) as key:
+            # OpenSSL would prompt for the password of an encrypted key; the empty password makes it fail.
             context.load_cert_chain(cert or "", key, password="")
-    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none tells a key
+    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; no text has a key
         culprits = f"{tls.cert_file or '`cert`'} with {tls.key_file or '`key`'}"
         raise ValueError(
             f"cannot be used: {culprits}: not a certificate and its key in PEM, without a password "

@@ -1,1 +1,1 @@
-"""HTTP server: sockets, connections, and limits of both."""
+"""HTTP server: sockets, connections, and the limits of both."""

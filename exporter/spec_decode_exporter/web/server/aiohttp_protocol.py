@@ -1,4 +1,4 @@
-"""aiohttp's protocol of a connection, in our words where no page is there to answer."""
+"""aiohttp's protocol of a connection, with the exporter's responses to requests that reach no handler."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.web.server.headers import HEADERS
+from spec_decode_exporter.web.server.plain_response import DEFAULT_HEADERS, INTERNAL_ERROR, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_SAID: Final = {
-    HTTPStatus.BAD_REQUEST: "This is no request of HTTP/1.1 that can be read here.\n",
-    HTTPStatus.EXPECTATION_FAILED: "Only `Expect: 100-continue` is known here.\n",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "The exporter failed to answer; its log says why.\n",
+_TEXTS: Final = {
+    HTTPStatus.BAD_REQUEST: "The request is not valid HTTP/1.1.",
+    HTTPStatus.EXPECTATION_FAILED: "The only supported expectation is `Expect: 100-continue`.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: INTERNAL_ERROR,
 }
-_KNOWN: Final = "100-continue"
+_CONTINUE: Final = "100-continue"
 
 
-class Answering(web.RequestHandler):
-    """Answers the requests of a connection.
+class HttpProtocol(web.RequestHandler):
+    """Protocol of a connection that hides details in its error responses.
 
-    aiohttp's own answer to what it cannot read repeats some of it, and tells whoever asks the versions of it
-    and of Python.
+    aiohttp's own response to an invalid request repeats a part of it, and names the versions of aiohttp and
+    Python.
     """
 
     __slots__ = ()
@@ -36,33 +36,31 @@ class Answering(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the answer to what cannot be read, and to what failed before any page was asked.
+        """Return the response to an invalid request, or to one that failed before its handler.
 
         Raises:
-            ConnectionError: An answer has begun already.
+            ConnectionError: A response has begun already.
         """
-        super().handle_error(request, status, exc, message)  # which logs it
-        return _answer(HTTPStatus(status))
+        super().handle_error(request, status, exc, message)  # it logs the error
+        return _error(HTTPStatus(status))
 
 
-def refuse_expectations(
+def reject_expectations(
     handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-    """Return the handler of all requests with an answer of our own to an ``Expect`` header that is not known.
+    """Return the handler of all requests, with a 417 response to any unknown ``Expect`` header.
 
-    aiohttp's repeats the header, before any password is asked, and fails on one that is not UTF-8. Then each
-    request would log a traceback.
+    aiohttp's response repeats the header before authentication. It fails on a header that is not UTF-8, and
+    each such request would log a traceback.
     """
 
-    async def handle_others(request: web.BaseRequest) -> web.StreamResponse:
-        if request.headers.get(hdrs.EXPECT, _KNOWN).lower() != _KNOWN:
-            return _answer(HTTPStatus.EXPECTATION_FAILED)
+    async def handle_expected(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get(hdrs.EXPECT, _CONTINUE).lower() != _CONTINUE:
+            return _error(HTTPStatus.EXPECTATION_FAILED)
         return await handle(request)
 
-    return handle_others
+    return handle_expected
 
 
-def _answer(status: HTTPStatus) -> web.Response:
-    answer = web.Response(status=status, text=_SAID.get(status, ""), headers=HEADERS)
-    answer.force_close()
-    return answer
+def _error(status: HTTPStatus) -> web.Response:
+    return error_response(status, _TEXTS.get(status, status.phrase), headers=DEFAULT_HEADERS, close=True)

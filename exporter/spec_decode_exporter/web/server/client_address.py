@@ -1,4 +1,4 @@
-"""The address by which a client's share of connections, pages and password checks is counted."""
+"""Client address that connections, requests and password checks are counted by."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 LOCAL: Final = "local"
 """Unix sockets, and transports without an address."""
 LOOPBACK: Final = "loopback"
-"""127.0.0.0/8 and ::1: a program on this machine can connect from each of these addresses."""
+"""127.0.0.0/8 and ::1: a local program can connect from each of these addresses."""
 
 _HOST_BITS: Final = 64
-"""Bits of an IPv6 address that a single host chooses by itself."""
+"""Bits of an IPv6 address that a single host can choose."""
 
 
 def client_address(transport: asyncio.BaseTransport | None) -> str:
-    """Return the address that a transport's client is counted by."""
+    """Return the address that the client of a transport is counted by."""
     return counted_address(transport.get_extra_info("peername") if transport is not None else None)
 
 
 def counted_address(peer: object) -> str:
-    """Return the address that a socket's peer is counted by: an IPv6 client by its /64 network.
+    """Return the address that a socket's peer is counted by: for IPv6, its /64 network.
 
-    ``peer`` is the name of a peer as sockets give it: a tuple that begins with the address for IPv4 and IPv6.
+    ``peer`` is the result of ``getpeername``: for IPv4 and IPv6 a tuple that begins with the address.
     """
     return _counted(peer[0]) if isinstance(peer, tuple) and peer and isinstance(peer[0], str) else LOCAL
 

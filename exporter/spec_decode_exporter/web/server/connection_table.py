@@ -1,4 +1,4 @@
-"""The open connections by the address of their clients, and the one that makes room for another."""
+"""Open connections by client address, and the choice of the one that a new connection replaces."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Timed(Protocol):
-    """A connection that knows for how long it has been busy."""
+class TrackedConnection(Protocol):
+    """A connection that measures how long it is busy."""
 
     @property
     def slow(self) -> bool:
-        """True if its request, or the client's reading of the answer, takes long."""
+        """True if its request, or the transfer of the response, takes long."""
         ...
 
 
-C = TypeVar("C", bound=Timed)
+C = TypeVar("C", bound=TrackedConnection)
 
 
 class ConnectionTable(Generic[C]):
-    """The open connections. An address with many of them makes room for one with fewer."""
+    """Open connections. A new one replaces one of the address that has the most."""
 
     def __init__(self) -> None:
         self._addresses: dict[C, str] = {}
         self._idle: dict[str, dict[C, None]] = {}
-        """Connections without a request in hand by address, the longest waiting first."""
+        """Connections without an active request by address, the longest idle first."""
         self._busy: dict[str, dict[C, None]] = {}
-        """The others, the longest busy first."""
+        """Connections with an active request by address, the longest busy first."""
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -40,46 +40,46 @@ class ConnectionTable(Generic[C]):
         return connection in self._addresses
 
     def add(self, connection: C, address: str) -> None:
-        """Add a connection that waits for its first request."""
+        """Add an idle connection."""
         self._addresses[connection] = address
         self._idle.setdefault(address, {})[connection] = None
 
-    def busy(self, connection: C) -> None:
-        """Note that a connection has a request in hand."""
+    def mark_busy(self, connection: C) -> None:
+        """Mark a connection as one with an active request."""
         self._move(connection, self._busy)
 
-    def idle(self, connection: C) -> None:
-        """Note that a connection has none any more."""
+    def mark_idle(self, connection: C) -> None:
+        """Mark a connection as one without an active request."""
         self._move(connection, self._idle)
 
     def discard(self, connection: C) -> None:
-        """Remove a connection, if it is there."""
+        """Remove a connection, if it is in the table."""
         address = self._addresses.pop(connection, None)
         if address is not None:
             self._remove(connection, address)
 
-    def for_newcomer(self, address: str) -> C | None:
-        """Return the connection to end for a new one from ``address``; None if there is none.
+    def replaceable(self, address: str) -> C | None:
+        """Return the connection to close for a new one from ``address``; None if there is none.
 
-        Addresses with most connections come first, those without more than the newcomer's never. An address
-        ends the connection that has waited longest for a request. Without one, it ends a busy connection if
-        the newcomer's address would still have fewer: a slow one before the longest busy. The newcomer's own
-        address ends slow ones, never others that are busy.
+        The address with the most connections comes first; one with no more than the new client's never loses
+        any. An address loses its longest idle connection. If all are busy, it loses one only if the new
+        client's address would still have fewer: a slow one before the longest busy. The new client's own
+        address loses idle and slow connections only.
         """
-        mine = self._count(address)
+        own_count = self._count(address)
         for other in self._by_count():
             count = self._count(other)
-            found = self._first_idle(other) if count > mine or other == address else None
-            if found is None and (count > mine + 1 or other == address):
-                found = self._first_slow(other)
-            if found is None and count > mine + 1:
-                found = next(iter(self._busy[other]))
-            if found is not None:
-                return found
+            chosen = self._first_idle(other) if count > own_count or other == address else None
+            if chosen is None and (count > own_count + 1 or other == address):
+                chosen = self._first_slow(other)
+            if chosen is None and count > own_count + 1:
+                chosen = next(iter(self._busy[other]))
+            if chosen is not None:
+                return chosen
         return None
 
     def longest_idle(self) -> C | None:
-        """Return the longest waiting connection of the address with the most; None if all are busy."""
+        """Return the longest idle connection of the address with the most; None if all are busy."""
         return next(
             (each for other in self._by_count() if (each := self._first_idle(other)) is not None), None
         )

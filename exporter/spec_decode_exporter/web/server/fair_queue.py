@@ -1,99 +1,101 @@
-"""Permits shared fairly among clients: a limit in total, a limit per client, and a bounded queue.
+"""Bounded queue that serves clients in turn, so one client's many items delay the others by one item each.
 
-The queue serves clients in turn, so the number of requests that one client sends delays the others by one
-request each. A full queue rejects the newest request of the client that has most requests in it.
+Within a client, the groups of its items take turns too. A full queue evicts the newest item of the largest
+group of the client with the most items.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-Client = TypeVar("Client")
+Item = TypeVar("Item")
 
 
-class BusyError(Exception):
-    """The queue is full, and no other client has more requests in it."""
+class QueueFullError(Exception):
+    """The queue is full, and no other client has more items in it."""
 
 
-class FairQueue(Generic[Client]):
-    """Grants permits to clients, at once or in turn."""
+def _oldest(items: Sequence[Item]) -> Item:
+    return items[0]
 
-    def __init__(self, permits: int, per_client: int, waiting: int) -> None:
-        """Grant ``permits`` at a time, ``per_client`` of them to one client; ``waiting`` may queue."""
-        self._free = permits
-        self._per_client = per_client
-        self._most_waiting = waiting
-        self._held: Counter[Client] = Counter()
-        self._queues: dict[Client, deque[asyncio.Future[None]]] = {}
-        """The client whose turn is next comes first. No queue is empty."""
+
+class FairQueue(Generic[Item]):
+    """Items by client and group, in the order of their turns."""
+
+    def __init__(self, max_items: int, choose: Callable[[Sequence[Item]], Item] = _oldest) -> None:
+        """Hold ``max_items``; ``choose`` selects one of the items of a group."""
+        self._max_items = max_items
+        self._choose = choose
+        self._clients: dict[str, dict[Hashable, list[Item]]] = {}
+        """Items by client and group. The next in turn comes first; no dictionary or list is empty."""
+
+    def __len__(self) -> int:
+        return sum(map(self._count, self._clients))
+
+    def __iter__(self) -> Iterator[Item]:
+        return (each for groups in self._clients.values() for items in groups.values() for each in items)
 
     @property
-    def free(self) -> int:
-        """The number of free permits."""
-        return self._free
+    def is_full(self) -> bool:
+        """Return whether another item evicts one."""
+        return len(self) >= self._max_items
 
-    @property
-    def waiting(self) -> int:
-        """The number of requests in the queue."""
-        return sum(map(len, self._queues.values()))
-
-    async def take(self, client: Client) -> None:
-        """Return with a permit, for which the caller must call ``give_back``.
+    def add(self, item: Item, client: str, group: Hashable = None) -> Item | None:
+        """Add an item; return the item that a full queue evicts for it.
 
         Raises:
-            BusyError: the queue is full, now or later, with no client that has more requests in it.
+            QueueFullError: No other client has more items than ``client``.
         """
-        # A client in the queue holds its limit already, unless no permit is free.
-        if self._free and self._held[client] < self._per_client:
-            self._grant(client)
-            return
-        if self.waiting >= self._most_waiting:
-            self._make_room(client)
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(client, deque()).append(granted)
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled() and granted.exception() is None:
-                self.give_back(client)
-            elif granted in self._queues.get(client, ()):
-                self._leave(client, granted)
-            raise
+        evicted = self._evict(client) if self.is_full else None
+        self._clients.setdefault(client, {}).setdefault(group, []).append(item)
+        return evicted
 
-    def give_back(self, client: Client) -> None:
-        """Return a permit; the next client in the queue gets it."""
-        self._free += 1
-        self._held[client] -= 1
-        if not self._held[client]:
-            del self._held[client]
-        while self._free and (following := self._following()) is not None:
-            granted = self._queues[following].popleft()
-            rest = self._queues.pop(following)
-            if rest:
-                self._queues[following] = rest  # behind the other clients
-            if not granted.done():
-                self._grant(following)
-                granted.set_result(None)
+    def pop(self, is_eligible: Callable[[str], bool] = lambda _: True) -> tuple[str, Item] | None:
+        """Remove and return the next item, with its client; None if no client is eligible.
 
-    def _following(self) -> Client | None:
-        return next((each for each in self._queues if self._held[each] < self._per_client), None)
+        Args:
+            is_eligible: Return whether a client may be served.
+        """
+        client = next(filter(is_eligible, self._clients), None)
+        if client is None:
+            return None
+        groups = self._clients[client]
+        group = next(iter(groups))
+        item = self._choose(groups[group])
+        self._remove(item, client, group)
+        # To the end, behind the others in turn.
+        if group in groups:
+            groups[group] = groups.pop(group)
+        if client in self._clients:
+            self._clients[client] = self._clients.pop(client)
+        return client, item
 
-    def _grant(self, client: Client) -> None:
-        self._free -= 1
-        self._held[client] += 1
+    def discard(self, item: Item) -> None:
+        """Remove an item, if it is in the queue."""
+        for client, groups in self._clients.items():
+            for group, items in groups.items():
+                if item in items:
+                    self._remove(item, client, group)
+                    return
 
-    def _make_room(self, client: Client) -> None:
-        most = max(self._queues, key=lambda each: len(self._queues[each]), default=client)
-        if len(self._queues.get(most, ())) <= len(self._queues.get(client, ())):
-            raise BusyError
-        newest = self._queues[most][-1]
-        self._leave(most, newest)
-        if not newest.done():  # it may have been cancelled in this turn of the event loop
-            newest.set_exception(BusyError())
+    def _evict(self, client: str) -> Item:
+        busiest = max(self._clients, key=self._count, default=client)
+        if self._count(busiest) <= self._count(client):
+            raise QueueFullError
+        groups = self._clients[busiest]
+        group = max(groups, key=lambda each: len(groups[each]))
+        evicted = groups[group][-1]
+        self._remove(evicted, busiest, group)
+        return evicted
 
-    def _leave(self, client: Client, granted: asyncio.Future[None]) -> None:
-        self._queues[client].remove(granted)
-        if not self._queues[client]:
-            del self._queues[client]
+    def _count(self, client: str) -> int:
+        return sum(map(len, self._clients.get(client, {}).values()))
+
+    def _remove(self, item: Item, client: str, group: Hashable) -> None:
+        groups = self._clients[client]
+        groups[group].remove(item)
+        if not groups[group]:
+            del groups[group]
+        if not groups:
+            del self._clients[client]

@@ -1,8 +1,8 @@
-"""Pages and polls on one event loop: pages give way, and go on all the same where polls would take it all.
+"""Share the event loop between handlers and polls: handlers yield, but finish even if polls are always ready.
 
-A page is made in slices of about a millisecond (``await asyncio.sleep(0)`` after each), and whatever is ready
-has its turn in between. Where the processor has no time left, polls are always ready, by the hundred: with a
-slice for each of their rounds a page would take minutes. So the slices grow with the rounds.
+A handler works in slices of about a millisecond, with ``await asyncio.sleep(0)`` after each. All other ready
+tasks run in between: one round of the event loop. On an overloaded processor hundreds of polls are ready in
+every round, and a page with one slice a round would take minutes. So slices grow with the length of rounds.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Final, TypeVar
 
-_SHORTEST: Final = 0.001
-_LONGEST: Final = 0.05
-"""Seconds of a slice: no poll waits longer for the pages, however many are made."""
+_MIN_SLICE: Final = 0.001
+_MAX_SLICE: Final = 0.05
+"""Seconds. No poll waits longer for handlers, for any number of them."""
 _SHARE: Final = 0.5
-"""A slice by the round before it: pages that need it have a third of the processor's time.
+"""Length of a slice relative to the round before it: busy handlers get a third of the processor's time.
 
-What is polled and never read is of no use to anybody, and a poll left out is made up for by the next, for
-counters count on.
+Metrics that are polled but never read are useless. A poll left out is compensated by the next, because
+counters are cumulative.
 """
 LARGE_SHARE: Final = 0.25
 """The same for large pages and bodies beside the metrics: polls keep about half of the processor."""
@@ -29,44 +29,48 @@ Result = TypeVar("Result")
 
 
 class FairScheduler:
-    """Shares the event loop's time between pages and everything else."""
+    """Divides the event loop's time between the coroutines that it runs and all other tasks."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time, share: float = _SHARE) -> None:
-        """Give the pages ``share`` of the time that the other work of a round takes.
+        """Run slices of ``share`` of the time that the other tasks of a round take.
 
-        ``clock`` gives seconds: by default the processor time of the event loop's thread.
+        ``clock`` returns seconds: by default the processor time of the event loop's thread.
         """
         self._clock = clock
         self._share = share
         self._rounds = 0
-        self._left = 0.0
-        """When a page last gave way."""
-        self._end = 0.0
-        """When the slice ends that all pages have together in this round."""
+        self._yielded_at = 0.0
+        """Time at which a coroutine last yielded to the event loop."""
+        self._slice_end = 0.0
+        """End of the slice that all coroutines share in this round."""
 
-    async def take(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return what the work gives. Where it would give way, it does so if the slice is over."""
-        return await _driven(work, self)
+    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of ``work``. Its yields take effect only after the end of a slice."""
+        return await _drive(work, self)
 
-    def leave(self) -> int | None:
-        """Return the round that a page leaves, to be told to ``come``; None if it is not to give way yet."""
+    def end_slice(self) -> int | None:
+        """Return the number of the round for ``begin_slice``; None if the slice has not ended."""
         now = self._clock()
-        if now < self._end:
+        if now < self._slice_end:
             return None
-        self._left = now
+        self._yielded_at = now
         return self._rounds
 
-    def come(self, left: int) -> None:
-        """Begin a slice, if this is the first page whose turn it is again."""
-        if left == self._rounds:
+    def begin_slice(self, round_: int) -> None:
+        """Begin the next slice, if this coroutine is the first of a new round."""
+        if round_ == self._rounds:
             self._rounds += 1
             now = self._clock()
-            self._end = now + min(max((now - self._left) * self._share, _SHORTEST), _LONGEST)
+            length = (now - self._yielded_at) * self._share
+            self._slice_end = now + min(max(length, _MIN_SLICE), _MAX_SLICE)
 
 
 @types.coroutine
-def _driven(work: Coroutine[Any, Any, Result], turns: FairScheduler) -> Generator[Any, Any, Result]:
-    """Be the task of ``work`` for it, and pass on what it waits for; waiting for nothing is giving way."""
+def _drive(work: Coroutine[Any, Any, Result], scheduler: FairScheduler) -> Generator[Any, Any, Result]:
+    """Step ``work`` as its task would, and pass on the futures that it awaits.
+
+    A step that returns None is ``asyncio.sleep(0)``.
+    """
     step: Callable[[], Any] = partial(work.send, None)
     while True:
         try:
@@ -74,12 +78,12 @@ def _driven(work: Coroutine[Any, Any, Result], turns: FairScheduler) -> Generato
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         step = partial(work.send, None)
-        left = turns.leave() if awaited is None else None
-        if awaited is None and left is None:
+        round_ = scheduler.end_slice() if awaited is None else None
+        if awaited is None and round_ is None:
             continue
         try:
             yield awaited
-        except BaseException as error:  # noqa: BLE001  it is for the work to deal with
+        except BaseException as error:  # noqa: BLE001  the coroutine handles it
             step = partial(work.throw, error)
-        if left is not None:
-            turns.come(left)
+        if round_ is not None:
+            scheduler.begin_slice(round_)

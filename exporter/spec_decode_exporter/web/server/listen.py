@@ -1,62 +1,44 @@
-"""Where the exporter listens: a listen address to sockets, and the server that answers there."""
+"""Listen addresses: parse ``host:port`` and ``unix:/path``, and bind their sockets.
+
+A unix socket is for clients on the same machine, such as a vLLM server. The owner and the group of its file
+can connect. It has no TLS, because file permissions restrict access already. Passwords apply as on TCP.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import logging
+import os
 import re
 import socket
-from contextlib import ExitStack
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
-from spec_decode_exporter.web.server import unix_socket
-from spec_decode_exporter.web.server.aiohttp_protocol import Answering, refuse_expectations
-from spec_decode_exporter.web.server.client_connection import MOST_RECEIVED, in_hand
-from spec_decode_exporter.web.server.connection_limiter import (
-    IDLE_SECONDS,
-    MOST_CONNECTIONS,
-    ConnectionLimiter,
-    Tls,
-)
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Sequence
-
-DRAIN_SECONDS: Final = 3.0
-"""How long requests under way may take to end after the server stopped listening."""
-
-_MOST_LINE: Final = 8190
-"""Bytes of a request's first line, and of one header with its name."""
-_MOST_HEADERS: Final = 64
-_LINGER_SECONDS: Final = 1.0
-"""How long the rest of a body is taken that nobody wants: no page reads one."""
-
+UNIX_PREFIX: Final = "unix:"
+UNIX_MODE: Final = 0o660
+"""Permissions of a unix socket's file. It belongs to the exporter's user and group."""
+_BACKLOG: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/@]*)):(?P<port>\d{1,5})", re.ASCII
 )
 _MAX_PORT: Final = 65535
 _CAUSES: Final = {
-    errno.EADDRINUSE: "the port is in use; stop the program that has it",
-    errno.EADDRNOTAVAIL: "no interface of this machine has that address",
-    errno.EACCES: "this user may not have that port",
+    errno.EADDRINUSE: "the port is in use; stop the program that uses it",
+    errno.EADDRNOTAVAIL: "no interface of this machine has this address",
+    errno.EACCES: "this user may not use this port",
 }
 
 
 class ListenError(Exception):
-    """An address that cannot be listened on; the text names it and says what to do."""
+    """An address that cannot be listened on; the text names the address and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """A host, empty for all interfaces, and a port, 0 for any free one."""
+    """A host, empty for all interfaces, and a port, 0 for any free port."""
 
     host: str
     port: int
@@ -65,11 +47,25 @@ class ListenAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-Address = ListenAddress | unix_socket.UnixAddress
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """The path of a unix socket."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{UNIX_PREFIX}{self.path}"
+
+
+Address = ListenAddress | UnixAddress
 
 
 def parse_listen_address(value: str) -> ListenAddress:
-    """Read ``:7732``, ``0.0.0.0:7732``, ``[::1]:7732`` or ``localhost:7732``; ListenError for all else."""
+    """Parse an address such as ``:7732``, ``0.0.0.0:7732``, ``[::1]:7732`` or ``localhost:7732``.
+
+    Raises:
+        ListenError: The text is not an address.
+    """
     match = _ADDRESS.fullmatch(value)
     if match is None or int(match["port"]) > _MAX_PORT:
         raise ListenError(
@@ -80,142 +76,27 @@ def parse_listen_address(value: str) -> ListenAddress:
 
 
 def parse_address(value: str) -> Address:
-    """Read the same, or ``unix:/run/exporter.sock``."""
-    if not value.startswith(unix_socket.PREFIX):
+    """Parse a TCP address, or the path of a unix socket such as ``unix:/run/exporter.sock``.
+
+    Raises:
+        ListenError: The text is neither.
+    """
+    if not value.startswith(UNIX_PREFIX):
         return parse_listen_address(value)
-    path = value.removeprefix(unix_socket.PREFIX)
+    path = value.removeprefix(UNIX_PREFIX)
     if not path.startswith("/") or path.endswith("/") or "\0" in path:
         raise ListenError(
-            f"{value!r} is not the path of a socket: write it whole, such as unix:/run/exporter.sock"
+            f"{value!r} is not the path of a socket: write an absolute path, such as unix:/run/exporter.sock"
         )
-    return unix_socket.UnixAddress(Path(path))
+    return UnixAddress(Path(path))
 
 
-class Plain:
-    """Connections without TLS."""
+async def bind(address: ListenAddress) -> socket.socket:
+    """Return a listening socket.
 
-    def context(self) -> ssl.SSLContext | None:
-        """Return nothing: there is no handshake."""
-        return None
-
-    def admits(self, transport: asyncio.BaseTransport) -> bool:
-        """Let everyone stay."""
-        del transport
-        return True
-
-
-class Server:
-    """A running server; ``urls`` holds one URL an address, with the real port."""
-
-    def __init__(
-        self,
-        runner: web.AppRunner,
-        door: ConnectionLimiter,
-        local: ConnectionLimiter,
-        files: Sequence[unix_socket.UnixSocket],
-    ) -> None:
-        self._runner = runner
-        self.door = door
-        self._local = local
-        self._files = files
-        self._sockets: list[socket.socket] = []
-        self.urls: tuple[str, ...] = ()
-
-    def open(self, ports: Sequence[socket.socket]) -> None:
-        """Take connections from these sockets, and from those of files."""
-        files = [each.listening for each in self._files]
-        for listening in ports:
-            self.door.open(listening)
-        for listening in files:
-            self._local.open(listening)
-        self._sockets = [*ports, *files]
-
-    async def close(self) -> None:
-        """Stop listening and let the requests under way end, for at most ``DRAIN_SECONDS``."""
-        await self.door.close()
-        await self._local.close()
-        for file in self._files:
-            file.remove()
-        for listening in self._sockets:
-            listening.close()
-        await self._runner.cleanup()
-
-
-async def serve(
-    app: web.Application,
-    addresses: Sequence[Address],
-    tls: Tls | None = None,
-    connections: int = MOST_CONNECTIONS,
-) -> Server:
-    """Listen on all the addresses or, with ListenError, on none.
-
-    Unix sockets have a door of their own, without TLS: strangers at the others take none of its places.
+    Raises:
+        ListenError: The address cannot be used.
     """
-    ports = [address for address in addresses if isinstance(address, ListenAddress)]
-    paths = [address for address in addresses if isinstance(address, unix_socket.UnixAddress)]
-    with ExitStack() as undo:
-        sockets = [undo.enter_context(await _bind(address)) for address in ports]
-        files = [_bind_file(address, undo) for address in paths]
-        undo.pop_all()
-    app.middlewares.insert(0, in_hand)
-    runner = web.AppRunner(app, shutdown_timeout=DRAIN_SECONDS)
-    await runner.setup()
-    assert runner.server is not None  # noqa: S101  it is there after the setup
-    runner.server.request_handler = refuse_expectations(runner.server.request_handler)
-    tls = tls or Plain()
-    answer = partial(Answering, runner.server, loop=asyncio.get_running_loop(), **_limits())
-    server = Server(
-        runner,
-        ConnectionLimiter(answer, tls, connections),
-        ConnectionLimiter(answer, Plain(), connections),
-        files,
-    )
-    server.open(sockets)
-    scheme = "https" if tls.context() else "http"
-    server.urls = (
-        *(_url(scheme, *pair) for pair in zip(ports, sockets, strict=True)),
-        *(str(address) for address in paths),
-    )
-    return server
-
-
-def _limits() -> dict[str, Any]:
-    """Return what each connection is held to."""
-    return {
-        "access_log": None,
-        "auto_decompress": False,
-        "keepalive_timeout": IDLE_SECONDS,
-        "lingering_time": _LINGER_SECONDS,
-        "logger": _logger(),
-        "max_field_size": _MOST_LINE,
-        "max_headers": _MOST_HEADERS,
-        "max_line_size": _MOST_LINE,
-        "read_bufsize": MOST_RECEIVED,
-    }
-
-
-def _logger() -> logging.Logger:
-    """Return aiohttp's logger without what clients do wrong: anyone could fill the log with that."""
-    logger = logging.getLogger("spec_decode_exporter.web")
-    logger.filters = [
-        lambda record: not isinstance((record.exc_info or (None, None))[1], HttpProcessingError)
-    ]
-    return logger
-
-
-def _bind_file(address: unix_socket.UnixAddress, undo: ExitStack) -> unix_socket.UnixSocket:
-    try:
-        found = unix_socket.bind(address)
-    except OSError as error:
-        raise ListenError(
-            f"cannot listen on {address}: {error.strerror or error}, or choose another path"
-        ) from error
-    undo.callback(found.listening.close)
-    undo.callback(found.remove)
-    return found
-
-
-async def _bind(address: ListenAddress) -> socket.socket:
     try:
         if not address.host:
             return _bind_everywhere(address.port)
@@ -234,15 +115,73 @@ def _bind_everywhere(port: int) -> socket.socket:
 
 
 async def _resolve(address: ListenAddress) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return one address of a name, IPv4 if it has one: ``localhost`` is one socket, not two."""
-    found = await asyncio.get_running_loop().getaddrinfo(
+    """Resolve a name to one address, preferably IPv4: ``localhost`` is one socket, not two."""
+    resolved = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    family, *_, sockaddr = min(found, key=lambda info: info[0] != socket.AF_INET)
-    return family, sockaddr  # type: ignore[return-value]  # IPv6 brings two numbers more, which bind takes
+    family, *_, sockaddr = min(resolved, key=lambda info: info[0] != socket.AF_INET)
+    return family, sockaddr  # type: ignore[return-value]  # IPv6 has two more fields, which bind accepts
 
 
-def _url(scheme: str, address: ListenAddress, bound: socket.socket) -> str:
-    """Return a URL that a browser on this machine can open."""
-    host = {"": "localhost", "0.0.0.0": "localhost", "::": "localhost"}.get(address.host, address.host)
-    return f"{scheme}://{ListenAddress(host, bound.getsockname()[1])}/"
+class UnixSocket:
+    """A listening socket and its file."""
+
+    def __init__(self, path: Path, listening: socket.socket) -> None:
+        self.listening = listening
+        self._path = path
+        self._file = _identity(path)
+
+    def remove(self) -> None:
+        """Remove the file, unless it was replaced."""
+        with suppress(OSError):
+            if _identity(self._path) == self._file:
+                self._path.unlink()
+
+
+def bind_unix(address: UnixAddress) -> UnixSocket:
+    """Listen on a path. A stale socket file, on which no process listens, is replaced.
+
+    Raises:
+        ListenError: The socket cannot be created.
+    """
+    try:
+        return _bind_path(address.path)
+    except OSError as error:
+        raise ListenError(
+            f"cannot listen on {address}: {error.strerror or error}, or choose another path"
+        ) from error
+
+
+def _bind_path(path: Path) -> UnixSocket:
+    _remove_stale(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        bound.bind(str(path))
+        path.chmod(UNIX_MODE)  # before any client can connect
+        bound.listen(_BACKLOG)
+        return UnixSocket(path, bound)
+    except OSError:
+        bound.close()
+        raise
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of an exporter that crashed. Never remove anything else."""
+    try:
+        is_socket = stat.S_ISSOCK(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    if not is_socket:
+        raise OSError(f"{path} exists and is not a socket; remove it")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        else:
+            raise OSError("another program listens there; stop it")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino

@@ -1,27 +1,29 @@
-"""Send large answers piece by piece: a whole one may have tens of megabytes, and several are under way."""
+"""Stream large responses piece by piece: one may have tens of megabytes, and several are sent at a time."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.metrics.exposition import PIECE, joined
-from spec_decode_exporter.web.metrics_page import SEND_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+SEND_SECONDS: Final = 30.0
+"""Seconds for a client to read its response."""
 
 
 async def stream(
     request: web.Request, pieces: AsyncIterator[bytes], headers: Mapping[str, str]
 ) -> web.StreamResponse:
-    """Serve the pieces as they are made; an answer of one piece is served with its length.
+    """Send each piece when it is ready; a response of one piece has a Content-Length.
 
-    A client that takes longer than ``SEND_SECONDS`` to read, or an error once the answer has begun, ends the
-    connection: a cut answer must not look complete.
+    The connection is aborted if the client reads longer than ``SEND_SECONDS``, or on an error after the first
+    piece: an incomplete response must not look complete.
     """
     rest = aiter(joined(pieces))
     first = await anext(rest)
@@ -39,13 +41,13 @@ async def stream(
 async def _write(
     request: web.Request, response: web.StreamResponse, first: bytes, rest: AsyncIterator[bytes]
 ) -> None:
-    loop, left, piece = asyncio.get_running_loop(), SEND_SECONDS, first
+    loop, seconds_left, piece = asyncio.get_running_loop(), SEND_SECONDS, first
     try:
         while True:
             begun = loop.time()
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(seconds_left):
                 await response.write(piece)
-            left -= loop.time() - begun
+            seconds_left -= loop.time() - begun
             piece = await anext(rest)
     except StopAsyncIteration:
         return

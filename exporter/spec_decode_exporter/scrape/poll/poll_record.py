@@ -1,0 +1,96 @@
+"""Record of one target's polls: the data behind its state in metrics, API and page."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Tally
+from dataclasses import dataclass, field
+from typing import Final
+
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.throttle import Throttle
+from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.poll.poll_schedule import Cause, ProcessingCost
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.poll_errors import Reason
+
+DETAILS_INTERVAL: Final = 60.0
+"""Minimum seconds between two requests for ``/version`` and ``/server_info``.
+
+The limit also holds for a server whose counters appear to restart with every poll. After a timeout the
+exporter requests ``/server_info`` once more: vLLM collects the host's programs, drivers and packages for its
+first response, which took 2 s without a GPU. vLLM keeps the result.
+"""
+LOG_AGAIN_AFTER: Final = 600.0
+"""Seconds at the configured interval after which a longer interval is logged again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A page that was polled and read."""
+
+    reading: PageReading
+    moment: float
+    """Time of the reading (monotonic)."""
+    wall: float
+    """Time of the reading (Unix time)."""
+    interval: float
+    """Effective poll interval in seconds."""
+
+
+@dataclass(slots=True)
+class PollRecord:
+    """Results of a target's polls. The record outlives its poller: a reload changes nothing in it."""
+
+    polls: int = 0
+    failures: Tally[Reason] = field(default_factory=Tally)
+    up: bool | None = None
+    error: str = ""
+    """Reason of the newest poll's failure; empty after a success."""
+    message: str = ""
+    """Text of the newest poll's failure; empty after a success."""
+    seconds: float | None = None
+    size: int | None = None
+    last_success: float | None = None
+    """Unix time."""
+    page: str = ""
+    version: str = ""
+    speculation: ServedSpeculation | None = None
+    """Speculation settings that the server reports; only servers in development mode do."""
+    details: Throttle = field(default_factory=lambda: Throttle(DETAILS_INTERVAL))
+    """Throttle of ``/version`` and ``/server_info``."""
+    unused: set[tuple[str, str]] = field(default_factory=set)
+    """Details logged as not used, each with the kind of reason."""
+    cost: ProcessingCost = field(default_factory=ProcessingCost)
+    slowed: dict[Cause, float] = field(default_factory=dict)
+    """Last time (monotonic) at which the interval was longer than configured, by cause."""
+
+    def unused_event(self, source: str, kind: str, reason: str) -> Event | None:
+        """Return the event that a detail is not used; None if already logged for this kind of reason."""
+        if (source, kind) in self.unused:
+            return None
+        self.unused.add((source, kind))
+        return Event("server_details_not_used", {"source": source, "reason": reason}, is_bad=True)
+
+    def slowed_event(self, cause: Cause, interval: float, now: float) -> Event | None:
+        """Return the event that the interval is longer than configured; None if logged recently."""
+        is_new = now - self.slowed.get(cause, -math.inf) > LOG_AGAIN_AFTER
+        self.slowed[cause] = now
+        if not is_new:
+            return None
+        fields: dict[str, object] = {"cause": cause, "interval": interval}
+        return Event("target_polled_less_often", fields, is_bad=cause == "processing")
+
+    def failed(self, reason: Reason, message: str) -> bool:
+        """Record a failed poll; return whether the previous poll did not fail for the same reason."""
+        is_new = self.error != reason
+        self.failures[reason] += 1
+        self.up, self.error, self.message = False, reason, message
+        return is_new
+
+    def succeeded(self, seconds: float, size: int, wall: float) -> bool:
+        """Record a successful poll; return whether the previous poll failed."""
+        recovered = self.up is False
+        self.up, self.error, self.message = True, "", ""
+        self.seconds, self.size, self.last_success = seconds, size, wall
+        return recovered

@@ -1,0 +1,193 @@
+"""Pods as targets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
+from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.discovery.kubernetes.pod import MAX_ARGUMENTS, Pod
+from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
+
+
+def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
+    return Pod.model_validate(
+        {
+            "apiVersion": "v1",
+            "metadata": {
+                "name": "chat-0",
+                "namespace": "inference",
+                "labels": labels or {},
+                "annotations": annotations or {},
+            },
+            "spec": {"containers": [{"name": "proxy"}, {"name": "vllm", **container}]},
+            "status": {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]},
+        }
+    )
+
+
+def targets(found: Pod, scrape=None, **settings):
+    return PodReader(KubernetesDiscovery(**settings), scrape or Scrape()).targets(found)
+
+
+def test_a_pod_is_a_target_by_its_names_with_the_labels_that_its_own_series_have():
+    (target,) = targets(pod())
+    assert target.url == "http://10.0.0.9:8000/metrics"
+    assert target.name == "inference/chat-0"
+    assert target.labels == (("namespace", "inference"), ("pod", "chat-0"))
+    assert target.discovery == "kubernetes"
+
+
+def test_a_pod_of_ipv6_is_asked_in_brackets():
+    assert targets(pod("fd00::9"))[0].url == "http://[fd00::9]:8000/metrics"
+
+
+@pytest.mark.parametrize("change", [{"ip": ""}, {"phase": "Pending"}, {"phase": "Succeeded"}])
+def test_a_pod_that_is_not_running_is_no_target(change):
+    assert targets(pod(**change)) == ()
+
+
+def test_readiness_counts_if_configured():
+    assert len(targets(pod(ready="False"))) == 1
+    assert targets(pod(ready="False"), only_ready=True) == ()
+    assert len(targets(pod(ready="True"), only_ready=True)) == 1
+
+
+def test_a_port_is_found_by_its_name_and_a_pod_without_it_is_no_target():
+    declared = [{"name": "http", "containerPort": 8200, "protocol": "TCP"}]
+    assert targets(pod(ports=declared), ports=("http",))[0].url == "http://10.0.0.9:8200/metrics"
+    assert targets(pod(ports=declared), ports=("metrics",)) == ()
+
+
+def test_each_of_several_ports_is_a_target_of_its_own_name():
+    found = targets(pod(ports=[{"name": "rank-1", "containerPort": 8001}]), ports=("8000", "rank-1", "8000"))
+    assert [(target.url, target.name) for target in found] == [
+        ("http://10.0.0.9:8000/metrics", "inference/chat-0:8000"),
+        ("http://10.0.0.9:8001/metrics", "inference/chat-0:8001"),
+    ]
+
+
+def test_annotations_take_precedence_over_the_configuration():
+    annotations = {
+        "prometheus.io/port": "9000, 9001",
+        "prometheus.io/path": "m",
+        "prometheus.io/scheme": "https",
+    }
+    scrape = Scrape(scheme="http", metrics_path="/metrics")
+    assert [target.url for target in targets(pod(annotations=annotations), scrape)] == [
+        "https://10.0.0.9:9000/m",
+        "https://10.0.0.9:9001/m",
+    ]
+    plain = ["http://10.0.0.9:8000/metrics"]
+    assert [target.url for target in targets(pod(annotations=annotations), annotation_prefix="")] == plain
+    assert [target.url for target in targets(pod(annotations=annotations), annotation_prefix="x.io")] == plain
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "message"),
+    [
+        ("port", "HTTP!", "the port of its annotation is neither"),
+        ("port", "0", "the port of its annotation is neither"),
+        ("port", "65536", "the port of its annotation is neither"),
+        ("scheme", "ftp", "a scheme that is neither"),
+        ("scheme", "https://evil.example/?x=", "a scheme that is neither"),
+        ("path", "/a b", "an unusable path"),
+        ("path", "//evil.example/", "an unusable path"),
+        ("port", "8000@evil.example", "the port of its annotation is neither"),
+        ("port", ",".join(map(str, range(1, MAX_PORTS + 2))), f"it names more than {MAX_PORTS} ports"),
+    ],
+)
+def test_invalid_annotations_are_rejected_with_the_reason(annotation, value, message):
+    with pytest.raises(UnusablePodError, match=message):
+        targets(pod(annotations={f"prometheus.io/{annotation}": value}))
+
+
+def test_labels_and_annotations_of_the_pod_become_labels_where_it_has_them():
+    found = pod(labels={"app.kubernetes.io/team": "a"}, annotations={"example.org/tier": "gold"})
+    (target,) = targets(
+        found,
+        labels={"team": "app.kubernetes.io/team", "zone": "zone"},
+        annotations={"tier": "example.org/tier", "team": "example.org/tier"},
+    )
+    assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "team": "a", "tier": "gold"}
+
+
+def test_speculation_settings_come_from_the_arguments_of_a_container():
+    settings = json.dumps({"method": "mtp", "num_speculative_tokens": 2})
+    found = pod(
+        args=["--speculative-config", "$(SPEC)"], env=[{"name": "SPEC", "value": settings}, {"name": "X"}]
+    )
+    (target,) = targets(found)
+    assert (target.pod_arguments.method, target.pod_arguments.tokens) == ("mtp", 2)
+    assert targets(pod())[0].pod_arguments is None
+
+
+def test_a_pod_with_the_maximum_of_ports_is_accepted():
+    numbers = ",".join(map(str, range(1, MAX_PORTS + 1)))
+    assert len(targets(pod(annotations={"prometheus.io/port": numbers}))) == MAX_PORTS
+
+
+def test_a_pod_with_too_many_ports_of_one_name_is_rejected():
+    ports = [{"name": "http", "containerPort": number} for number in range(1, MAX_PORTS + 2)]
+    with pytest.raises(UnusablePodError, match=f"more than {MAX_PORTS} ports"):
+        targets(pod(ports=ports), ports=("http",))
+    assert len(targets(pod(), ports=tuple(map(str, range(1, MAX_PORTS + 2))))) == MAX_PORTS + 1
+
+
+@pytest.mark.parametrize("number", [0, -1, 65536, 10**4000])
+def test_an_invalid_port_of_a_container_is_rejected(number):
+    with pytest.raises(UnusablePodError, match="no usable port"):
+        targets(pod(ports=[{"name": "http", "containerPort": number}]), ports=("http",))
+
+
+@pytest.mark.parametrize("ip", ["evil.example", "10.0.0.9@evil.example", "fe80::1%eth0", "0x7f000001"])
+def test_a_pod_with_an_invalid_address_is_rejected(ip):
+    with pytest.raises(UnusablePodError, match=r"is not an IP address|a zone") as caught:
+        targets(pod(ip))
+    assert "evil" not in str(caught.value)
+
+
+def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warning(log):
+    reader = PodReader(
+        KubernetesDiscovery(annotations={"team": "team", "tier": "tier", "note": "note"}),
+        Scrape(),
+        "kubernetes x",
+    )
+    annotations = {"team": "a" * (MOST_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MOST_LABEL_VALUE}
+    for _ in range(3):
+        (target,) = reader.targets(pod(annotations=annotations))
+        assert set(dict(target.labels)) == {"namespace", "pod", "note"}
+    assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "kubernetes x", "team"),
+        ("discovered_label_dropped", "kubernetes x", "tier"),
+    ]
+    assert all("\x1b" not in str(entry) for entry in log)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"name": "a/b", "namespace": "n"},
+        {"name": "a" * 254, "namespace": "n"},
+        {"name": "a", "namespace": "N\n"},
+    ],
+)
+def test_a_pod_with_an_invalid_name_is_rejected(metadata):
+    with pytest.raises(ValidationError):
+        Pod.model_validate({"metadata": metadata})
+
+
+def test_a_container_with_more_arguments_than_the_limit_is_not_searched():
+    def speculation(*containers):
+        described = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"containers": list(containers)}}
+        return Pod.model_validate(described).speculation()
+
+    served = {"args": ["vllm", "--spec-method=mtp"]}
+    large = {"env": [{"name": "A", "value": "x" * MAX_ARGUMENTS}]}
+    assert speculation(served, large).method == "mtp"
+    assert speculation(large, served) is None
+    assert speculation({"args": ["x" * (MAX_ARGUMENTS - 100)]}, served).method == "mtp"

@@ -1,0 +1,36 @@
+"""One test for a check of many items: it names every item that fails, and costs one case instead of hundreds."""
+
+from __future__ import annotations
+
+import inspect
+
+
+def every(items, name=str):
+    """Turn a check of one item, its first parameter, into a test of all items; keep its other parameters."""
+    items = list(items)
+
+    def decorate(check):
+        _, *others = inspect.signature(check).parameters.values()
+
+        def test(**arguments):
+            assert items, "there is nothing to check"
+            violations = [
+                f"{name(item)}: {violation}"
+                for item in items
+                if (violation := _violation(check, item, arguments)) is not None
+            ]
+            assert not violations, "\n".join(violations)
+
+        test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
+        test.__signature__ = inspect.Signature(others)
+        return test
+
+    return decorate
+
+
+def _violation(check, item, arguments):
+    try:
+        check(item, **arguments)
+    except Exception as error:  # noqa: BLE001 - a check of one item must not hide the others
+        return f"{type(error).__name__}: {error}"
+    return None

@@ -1,0 +1,35 @@
+"""A check of many items names each item that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.every import every
+
+
+def test_it_passes_where_every_item_does():
+    every([1, 2])(lambda item: None)()
+
+
+def test_it_names_each_item_that_fails_and_no_other():
+    def check(item):
+        assert item != 2
+        return [][item - 1] if item == 3 else None
+
+    with pytest.raises(AssertionError) as caught:
+        every([1, 2, 3], "item {}".format)(lambda item: check(item) if item > 1 else None)()
+    lines = str(caught.value)
+    assert "item 2: AssertionError" in lines
+    assert "item 3: IndexError" in lines
+    assert "item 1" not in lines
+
+
+def test_nothing_to_check_is_a_failure():
+    with pytest.raises(AssertionError, match="nothing to check"):
+        every([])(lambda item: None)()
+
+
+@pytest.mark.parametrize("limit", [3, 4])
+@every([1, 2])
+def test_other_parameters_are_those_of_pytest(item, limit):
+    assert item < limit
