@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from spec_decode_exporter.monitor.event_log import MOST_KEPT, EventLog, run_name
+from spec_decode_exporter.monitor.event_log import MAX_EVENTS, EventLog, run_name
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.history import MOST_STEPS, USUAL_STEPS
@@ -68,7 +68,7 @@ def test_defaults_of_parameters_are_documented(described):
 
 
 def test_documented_limits_are_those_that_the_code_checks(described):
-    assert parameters_of(described, "events")["limit"]["maximum"] == MOST_KEPT
+    assert parameters_of(described, "events")["limit"]["maximum"] == MAX_EVENTS
     step = next(
         each for each in described["paths"]["/api/v1/history"]["get"]["parameters"] if each["name"] == "step"
     )
