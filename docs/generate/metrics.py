@@ -16,10 +16,13 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.metrics.engine_metrics import CATALOGUE, ENGINE_LABELS, TARGET_METRICS
+from spec_decode_exporter.figures.figure import Stability
+from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES
+from spec_decode_exporter.metrics.catalogue import CATALOGUE
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import Metric, Stability
-from spec_decode_exporter.metrics.reads import PERCENTILES, SPREAD_PERCENTILES
+from spec_decode_exporter.metrics.metric import Metric
+from spec_decode_exporter.metrics.own_metrics import TARGET_METRICS
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.scrape.page.engine_table import Latency

@@ -8,7 +8,8 @@ import pytest
 
 from docs.generate.metrics import main, markdown
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.metrics.engine_metrics import CATALOGUE, ENGINE_LABELS
+from spec_decode_exporter.metrics.catalogue import CATALOGUE
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "metrics.md"
 

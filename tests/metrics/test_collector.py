@@ -19,13 +19,15 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics import collector as module
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
-from spec_decode_exporter.metrics.engine_metrics import CATALOGUE, ENGINE_METRICS, NAMES
+from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES, enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader

@@ -14,11 +14,12 @@ from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES, enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request import Refusal, Request
 from spec_decode_exporter.requests.request_findings import (
     Effect,

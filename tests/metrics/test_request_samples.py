@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.request_samples import single_parts
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from tests.web.page.mixed_requests import mixed_requests
 

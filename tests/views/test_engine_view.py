@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.engine_view import engine_id, engine_view, snapshot_view
 from spec_decode_exporter.views.models import EngineView, SnapshotView, TotalsView, WindowView
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.figures.figure import Unit
+from spec_decode_exporter.figures.table import FIGURES
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.engine_view import RATES, engine_view, id_of
+from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.group_totals import group_view, grouped
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Window
 
@@ -54,6 +56,7 @@ RATIOS = {
     "draft_length_tokens": ("draft_tokens", "drafts", 0),
     "coverage_ratio": ("drafts", "decode_steps", 0),
 }
+RATES = {figure.key for figure in FIGURES if figure.unit is Unit.PER_SECOND}
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
 
 
@@ -81,7 +84,9 @@ def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
     for name in COUNTS:
         counted = [told(each, name) for each in windows if told(each, name) is not None]
         assert getattr(shown.counts, name) == (sum(counted) if counted else None)
-    for name in RATES.keys() & type(shown).model_fields.keys():
+    grouped_rates = RATES & type(shown).model_fields.keys()
+    assert len(grouped_rates) == 5
+    for name in grouped_rates:
         rates = [
             getattr(engine_view(*engine).windows[0], name)
             for engine in engines

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.history import MOST_STEPS, history_view, least_step, usual_step
+from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
 from spec_decode_exporter.window.engine_history import EngineHistory
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
@@ -98,5 +98,5 @@ def test_nothing_is_lost_or_counted_twice(polled, gaps, step, offset):
 
 @pytest.mark.parametrize(("longest", "step"), [(30.0, 1.0), (300.0, 5.0), (3600.0, 60.0), (100.0, 2.0)])
 def test_the_usual_step_gives_about_sixty(longest, step):
-    assert usual_step(longest) == step
-    assert least_step(longest) == longest / MOST_STEPS < step
+    assert default_step(longest) == step
+    assert min_step(longest) == longest / MAX_STEPS < step

@@ -1,16 +1,7 @@
-"""Whether speculation pays as it runs: tokens for the time they took, against one a plain decode step.
-
-S decode steps, D drafts, T draft tokens, A accepted tokens, G generation tokens, F first tokens; c and c0 as
-in ``cost``. Steps that draft t tokens take 1 + c0 + c·t plain steps, so the speed-up is
-
-    (G - F) / (S·(1 + c0) + c·T)
-
-Where S is unknown, every step is taken to draft: (D + A) / (D·(1 + c0) + c·T), an upper limit.
-"""
+"""Bounds of the estimated speed-up, from the spread of the window's increments: see ``decode_work``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, sqrt
 
 from spec_decode_exporter.analysis.cost import Cost
@@ -20,68 +11,11 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     independent_variance,
     ratio_estimate,
 )
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, effective_tokens_per_step
+from spec_decode_exporter.figures.acceptance import acceptance_length
+from spec_decode_exporter.figures.decode_work import DecodeWork, knows_steps, work
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.latency import decoded_tokens
-from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Increments, Window
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeWork:
-    """What a window's steps did, as far as it decides whether speculation pays."""
-
-    tokens: int
-    """What came out of the steps."""
-    steps: int
-    """At least one."""
-    draft_tokens: int
-
-    def plain_steps(self, cost: Cost) -> float:
-        """Return how many plain decode steps take as long."""
-        return self.steps * (1 + cost.fixed_cost_ratio) + cost.draft_cost_ratio * self.draft_tokens
-
-
-def work(window: Window) -> DecodeWork | None:
-    """Return what the window's steps did; None if there were none, or the engine does not tell.
-
-    Nor is there any where more first tokens than tokens are counted: what the steps gave is then unknown.
-    """
-    drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
-    accepted = window[Counter.ACCEPTED_TOKENS]
-    if drafts is None or drafted is None or accepted is None:
-        return None
-    tokens, steps = decoded_tokens(window), window[Counter.DECODE_STEPS]
-    if tokens is None or steps is None:
-        tokens, steps = drafts + accepted, drafts
-    return DecodeWork(tokens, steps, drafted) if steps and tokens >= 0 else None
-
-
-def estimated_speedup_ratio(window: Window, cost: Cost) -> float | None:
-    """Return how much faster speculation made decoding; 1 is no gain, below it costs."""
-    done = work(window)
-    return None if done is None else done.tokens / done.plain_steps(cost)
-
-
-def speedup_ceiling_ratio(window: Window) -> float | None:
-    """Return the speed-up if drafting cost nothing: effective tokens per step, else the acceptance length.
-
-    None where nothing was drafted.
-    """
-    if not window[Counter.DRAFTS]:
-        return None
-    return effective_tokens_per_step(window) if _knows_steps(window) else acceptance_length_tokens(window)
-
-
-def break_even_acceptance_ratio(window: Window, cost: Cost) -> float | None:
-    """Return the share of draft tokens that must be accepted for speculation to pay: c + c0·S/T.
-
-    None where nothing was drafted.
-    """
-    done = work(window)
-    steps = None if done is None else ratio(done.steps, done.draft_tokens)
-    return None if steps is None else cost.draft_cost_ratio + cost.fixed_cost_ratio * steps
 
 
 def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
@@ -101,14 +35,10 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
     )
 
 
-def _knows_steps(window: Window) -> bool:
-    return decoded_tokens(window) is not None and window[Counter.DECODE_STEPS] is not None
-
-
 def _tokens(window: Window, increments: Increments) -> list[int]:
-    """Return what ``Work.tokens`` is in each increment."""
+    """Return what ``DecodeWork.tokens`` is in each increment."""
     column = increments.counter
-    if _knows_steps(window):
+    if knows_steps(window):
         pairs = zip(column(Counter.GENERATION_TOKENS), column(Counter.FIRST_TOKENS), strict=True)
         return [generated - first for generated, first in pairs]
     pairs = zip(column(Counter.DRAFTS), column(Counter.ACCEPTED_TOKENS), strict=True)
@@ -116,9 +46,9 @@ def _tokens(window: Window, increments: Increments) -> list[int]:
 
 
 def _plain_steps(window: Window, increments: Increments, cost: Cost) -> list[float]:
-    """Return what ``Work.plain_steps`` is in each increment."""
+    """Return what ``DecodeWork.plain_steps`` is in each increment."""
     column = increments.counter
-    steps = column(Counter.DECODE_STEPS if _knows_steps(window) else Counter.DRAFTS)
+    steps = column(Counter.DECODE_STEPS if knows_steps(window) else Counter.DRAFTS)
     step, token = 1 + cost.fixed_cost_ratio, cost.draft_cost_ratio
     return [
         step * count + token * drafted
@@ -132,7 +62,7 @@ def _possible(positions: int, cost: Cost) -> tuple[float, float]:
         return 0.0, inf
     step = 1 + cost.fixed_cost_ratio
     longest = step + cost.draft_cost_ratio * positions
-    return 1 / longest, max(1 / step, (1 + positions) / longest)
+    return 1 / longest, max(1 / step, acceptance_length(positions) / longest)
 
 
 def _least_error(window: Window, done: DecodeWork, cost: Cost) -> float:

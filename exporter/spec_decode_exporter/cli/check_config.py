@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 
 

@@ -14,7 +14,7 @@ from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config, SpeculativeSettings, TargetSettings
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES
 
 _log = structlog.get_logger()
 

@@ -16,14 +16,14 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import time_per_output_token_seconds
 from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.metrics.reads import window_label
+from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.engine_history import EngineTotals

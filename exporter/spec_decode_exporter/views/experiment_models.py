@@ -6,7 +6,7 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.comparability import Condition
-from spec_decode_exporter.views.engine_models import Estimated, View
+from spec_decode_exporter.views.window_models import Estimated, View
 
 
 class ArmWindowView(View):

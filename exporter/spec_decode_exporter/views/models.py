@@ -14,20 +14,23 @@ from spec_decode_exporter.monitor.log_events import EVENT_TYPES
 from spec_decode_exporter.views.engine_models import (
     BucketView,
     CostView,
-    CountsView,
     DepthView,
     DropsView,
     EngineView,
-    Estimated,
     FindingView,
     QuantilesView,
-    SpreadView,
     TotalsView,
-    View,
-    WindowView,
 )
 from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.views.request_models import RequestsView
+from spec_decode_exporter.views.window_models import (
+    CountsView,
+    Estimated,
+    GroupWindowView,
+    SpreadView,
+    View,
+    WindowView,
+)
 
 __all__ = [
     "ArmView",
@@ -59,35 +62,6 @@ __all__ = [
 
 Plain = bool | int | float | str | None
 """A value of an event that JSON can hold."""
-
-
-class GroupWindowView(View):
-    """What the engines of a group did together. Ratios are ratios of sums, of the engines that tell both."""
-
-    window: str = Field(description="Its name and length, as in the label `window`.")
-    engines: int = Field(description="How many engines have it: those that were seen lately.")
-    counts: CountsView = Field(
-        description="Sums over the engines that have the counter; those of positions only of equal K."
-    )
-    draft_acceptance_ratio: float | None = Field(description="Accepted tokens over draft tokens.")
-    acceptance_length_tokens: float | None = Field(description="1 + accepted tokens over drafts.")
-    position_acceptance_ratio: tuple[float | None, ...] = Field(
-        description="Share of drafts accepted up to and including each position; empty where K differs."
-    )
-    draft_length_tokens: float | None = Field(description="Mean tokens of a draft.")
-    coverage_ratio: float | None = Field(description="Share of decode steps that had a draft.")
-    effective_tokens_per_step: float | None = Field(description="Mean tokens that a decode step gives.")
-    step_seconds: float | None = Field(description="Mean time of a decode step of one request.")
-    time_per_output_token_seconds: float | None = Field(
-        description="Mean time per output token after the first, weighted by tokens."
-    )
-    drafts_per_second: float | None = Field(description="The sum of the engines' rates, as are the others.")
-    draft_tokens_per_second: float | None = Field(description="Tokens drafted a second.")
-    accepted_tokens_per_second: float | None = Field(description="Draft tokens accepted a second.")
-    rejected_tokens_per_second: float | None = Field(description="Draft tokens a second that were wasted.")
-    generation_tokens_per_second: float | None = Field(description="Tokens generated a second.")
-    running_requests: float | None = Field(description="The sum of the engines' means.")
-    waiting_requests: float | None = Field(description="The sum of the engines' means.")
 
 
 class GroupView(View):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_record import MOST_NAME
-from spec_decode_exporter.views.engine_models import Estimated, View
+from spec_decode_exporter.views.window_models import Estimated, View
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Name = Annotated[str, Field(max_length=MOST_NAME)]

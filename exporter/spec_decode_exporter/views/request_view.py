@@ -22,7 +22,6 @@ from spec_decode_exporter.requests.request_findings import (
     UserFindings,
     WindowFindings,
 )
-from spec_decode_exporter.views.engine_models import Estimated, View
 from spec_decode_exporter.views.request_models import (
     HistogramView,
     PercentilesView,
@@ -32,6 +31,7 @@ from spec_decode_exporter.views.request_models import (
     RequestUserView,
     RequestWindowView,
 )
+from spec_decode_exporter.views.window_models import Estimated, View
 
 
 def refused_view(refused: Mapping[Refusal, int]) -> dict[Refusal, int]:

@@ -8,10 +8,10 @@ from typing import Final
 
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS, passing_requests
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_batch import Batch
 from spec_decode_exporter.requests.request_findings import RequestFindings
