@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.comparison.measurement import (
     MeasuredFigure,
     MeasuredHistogram,
     Measurement,
-    Quantity,
 )
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
@@ -23,12 +22,11 @@ def exactly(value, half=0.0):
 def measurement(rate=None, half=0.0, tokens=4, **more):
     """What was measured, by the names of the quantities; each is a value, or a value and its half-width."""
     quantities = {
-        Quantity(name): exactly(*(value if isinstance(value, tuple) else (value,)))
-        for name, value in more.items()
+        name: exactly(*(value if isinstance(value, tuple) else (value,))) for name, value in more.items()
     }
     if rate is not None:
         found = MeasuredFigure(value=rate) if half is None else exactly(rate, half)
-        quantities[Quantity.DRAFT_ACCEPTANCE_RATIO] = found
+        quantities["draft_acceptance_ratio"] = found
     shares = tuple(exactly(0.8 - 0.1 * place) for place in range(tokens))
     return Measurement(
         seconds=300.0, polls=300, counts={}, position_accepted_tokens=(1,) * tokens, quantities=quantities,
@@ -127,8 +125,8 @@ def test_what_chance_explains_is_no_reason_for_doubt():
 def test_figures_that_one_side_lacks_are_left_out():
     quiet = measurement(0.7)
     busy = measurement(0.7, running_requests=4.0)
-    assert Quantity.RUNNING_REQUESTS not in compare(quiet, busy, 0.05).quantities
-    assert Quantity.RUNNING_REQUESTS not in compare(busy, quiet, 0.05).quantities
+    assert "running_requests" not in compare(quiet, busy, 0.05).quantities
+    assert "running_requests" not in compare(busy, quiet, 0.05).quantities
 
 
 def test_quantiles_are_compared_that_both_have():

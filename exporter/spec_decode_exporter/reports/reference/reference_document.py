@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, MeasurementPart, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, MeasurementPart
 
 Text = Annotated[str, Field(max_length=4096)]
 
@@ -42,13 +42,13 @@ class MeasuredModel(MeasurementPart):
     @property
     def acceptance_ratio(self) -> float | None:
         """The acceptance rate."""
-        found = self.measurement.quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO)
+        found = self.measurement.quantities.get("draft_acceptance_ratio")
         return None if found is None else found.value
 
     @property
     def is_sure(self) -> bool:
         """Whether the acceptance rate has bounds."""
-        found = self.measurement.quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO)
+        found = self.measurement.quantities.get("draft_acceptance_ratio")
         return found is not None and found.lower is not None
 
 
