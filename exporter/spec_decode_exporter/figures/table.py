@@ -22,7 +22,7 @@ from spec_decode_exporter.figures.figure import (
     of_window,
 )
 from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.figures.terms import CounterTerm, GaugeTerm, PollsTerm, SecondsTerm
+from spec_decode_exporter.figures.terms import DECODED_TOKENS, CounterTerm, GaugeTerm, PollsTerm, SecondsTerm
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import NANO, Window
 
@@ -36,7 +36,6 @@ STEPS: Final = "vllm:inter_token_latency_seconds_count"
 STEP_SECONDS: Final = "vllm:inter_token_latency_seconds_sum"
 
 _SPECULATION: Final = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS)
-_DECODED: Final = CounterTerm(Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS)
 _DECODE_SECONDS: Final = CounterTerm(Counter.DECODE_NANOSECONDS, divisor=NANO)
 _NOT_IN_TABLES: Final = ReportLine("")
 
@@ -253,7 +252,7 @@ FIGURES: tuple[Figure, ...] = (
         source=(GENERATED, FIRST, STEPS),
         group=Group.ACCEPTANCE,
         formula=of_window(acceptance.effective_tokens_per_step),
-        numerator=_DECODED,
+        numerator=DECODED_TOKENS,
         denominator=CounterTerm(Counter.DECODE_STEPS),
         counts="in steps:",
         in_groups=GroupSum.RATIO_OF_SUMS,
@@ -319,7 +318,7 @@ FIGURES: tuple[Figure, ...] = (
         group=Group.LATENCY,
         formula=of_window(latency.time_per_output_token_seconds),
         numerator=_DECODE_SECONDS,
-        denominator=_DECODED,
+        denominator=DECODED_TOKENS,
         counts="s in tokens:",
         in_groups=GroupSum.RATIO_OF_SUMS,
         report=ReportLine("Time", "time per output token", "mean, by token"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import sub
-from typing import Protocol
+from typing import Final, Protocol
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Increments, Window
@@ -89,3 +89,7 @@ class PositionTerm:
     def column(self, _: Window, increments: Increments) -> Sequence[float]:
         """Return the accepted tokens of each increment."""
         return increments.position(self.position)
+
+
+DECODED_TOKENS: Final = CounterTerm(Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS)
+"""Tokens that decode steps gave: all but the first of each request."""

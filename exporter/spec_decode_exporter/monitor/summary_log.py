@@ -18,7 +18,11 @@ import structlog
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
+from spec_decode_exporter.figures.acceptance import (
+    acceptance_length_tokens,
+    draft_acceptance_ratio,
+    mean_acceptance_length,
+)
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import time_per_output_token_seconds
@@ -127,11 +131,10 @@ def _since(before: _Told | None, findings: EngineSnapshot) -> Fields:
     drafts = _moved(before, totals, Counter.DRAFTS)
     drafted = _moved(before, totals, Counter.DRAFT_TOKENS)
     accepted = _moved(before, totals, Counter.ACCEPTED_TOKENS)
-    extra = ratio(accepted, drafts)
     return _known(
         seconds=seconds,
         drafts=drafts,
-        mean_acceptance_length=None if extra is None else 1 + extra,
+        mean_acceptance_length=mean_acceptance_length(accepted, drafts),
         accepted_throughput=ratio(accepted, seconds),
         drafted_throughput=ratio(drafted, seconds),
         accepted_tokens=accepted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, Effect, GroupKey, Modes, Summary
 from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS, effect, speedup_estimate
@@ -158,7 +159,7 @@ def _one_token(sums: Sums) -> float:
     tried = totals.drafts + totals.accepted_tokens
     if not pay.drafts or not tried or totals.draft_tokens <= totals.drafts:
         return 0.0
-    return (1 + totals.accepted_tokens / tried) / (1 + _mean_cost(pay))
+    return acceptance_length(totals.accepted_tokens / tried) / (1 + _mean_cost(pay))
 
 
 def _mean_cost(pay: PaySums) -> float:

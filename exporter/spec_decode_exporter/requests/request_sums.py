@@ -8,6 +8,7 @@ from math import nan
 from operator import mul
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.requests.informative_requests import LEAST_TOKENS, Row
 from spec_decode_exporter.requests.pathology import Pathology
 from spec_decode_exporter.requests.request_findings import RequestTotals
@@ -67,7 +68,7 @@ def sums(rows: RequestRows, cost_of: CostOf) -> Sums:
         RequestTotals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in drafted if tokens),
         _telling(rows, costs),
-        sorted(1 + accepted / drafts for drafts, _, accepted in drafted if drafts),
+        sorted(acceptance_length(accepted / drafts) for drafts, _, accepted in drafted if drafts),
         sorted(seconds for seconds in rows.seconds_per_token if seconds == seconds),  # noqa: PLR0124  # not NaN
         rows.pathologies.count(Pathology.REJECTED),
         rows.pathologies.count(Pathology.REPETITIVE),

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import GroupTotals, RequestHistogram, RequestTotals
 
@@ -50,7 +51,7 @@ class SinceStart:
         if request.draft_tokens:
             self._ratio.observe(request.accepted_tokens / request.draft_tokens)
         if request.drafts:
-            self._length.observe(1 + request.accepted_tokens / request.drafts)
+            self._length.observe(acceptance_length(request.accepted_tokens / request.drafts))
 
     def totals(self) -> GroupTotals:
         """Return the sums as they are now."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import exp
 
 from spec_decode_exporter.analysis.drops.interval import Amount, Interval
+from spec_decode_exporter.figures.acceptance import acceptance_length
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Baseline:
     @property
     def length(self) -> float:
         """The acceptance length in tokens, 1 + A / D."""
-        return 1 + self.mean
+        return acceptance_length(self.mean)
 
     @property
     def independent_variance(self) -> float:
