@@ -23,6 +23,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.core.number_formats import fill
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.scrape.page.engine_table import Latency
@@ -185,7 +186,7 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
     fields = {field: spec for _, field, spec, _ in Formatter().parse(rule.text) if field}
     assert fields.keys() == finding.values.keys()
     for field, spec in fields.items():
-        assert format(finding.values[field], spec) in finding.text
+        assert fill(f"{{value:{spec}}}", {"value": finding.values[field]}) in finding.text
     assert finding.text.count(". ") + finding.text.count(": ") + finding.text.count("; ") >= 1
     assert finding.text.endswith(".")
     assert "{" not in finding.text

@@ -62,7 +62,8 @@ def test_the_exit_status_says_what_became_of_acceptance(run, shows, more, status
 
 
 @pytest.mark.parametrize(
-    ("form", "begins"), [("text", "Reference:"), ("markdown", "# Acceptance"), ("json", "{")]
+    ("form", "begins"),
+    [("text", "Acceptance compared with a reference"), ("markdown", "# Acceptance"), ("json", "{")],
 )
 def test_it_is_written_as_is_asked_for(run, form, begins, capsys):
     run("save", "a.json", "http://a")
@@ -74,7 +75,7 @@ def test_it_is_written_as_is_asked_for(run, form, begins, capsys):
         assert json.loads(written)["outcome"] == "fell"
 
 
-def test_a_reference_that_is_sure_of_nothing_is_saved_and_said_to_be_so(run, references, tmp_path, capsys):
+def test_a_reference_that_has_bounds_of_nothing_is_saved_and_said_to_be_so(run, references, tmp_path, capsys):
     (model,) = references["steady"].models
     quantities = {name: one.model_copy(update=dict.fromkeys(("lower", "upper", "standard_error", "degrees"))) for name, one in model.measurement.quantities.items()}  # fmt: skip
     measurement = model.measurement.model_copy(update={"quantities": quantities})

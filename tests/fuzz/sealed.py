@@ -48,7 +48,7 @@ def check_reference(data: bytes) -> None:
     """A reference as it lies there, and one with a right checksum over anything."""
     _referred(data)
     if (held := _held(data)) is not None:
-        _referred(reference_file._SEAL.written(held))
+        _referred(reference_file._FORMAT.written(held))
 
 
 def _referred(content: bytes) -> None:

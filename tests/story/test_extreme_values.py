@@ -30,9 +30,8 @@ from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.summary_log import Summaries
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.reports.observe.exit_status import exit_status
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import Answer
@@ -275,7 +274,7 @@ class Chain:
             events=self.events.since().events,
         )
         _check_json(seen.model_dump_json())
-        exit_status(seen)
+        observation_status(seen)
         _check_json(json_report(seen))
         text = text_report(report(seen), Paint())
         assert "internal error" not in text

@@ -14,6 +14,7 @@ from spec_decode_exporter.analysis import finding_context as found
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.core.number_formats import fill
 
 
 class Severity(StrEnum):
@@ -91,7 +92,7 @@ class Rule:
         values = self.look(evidence) if self.given(evidence) else None
         if values is None:
             return None
-        return Finding(self.name, self.severity, values, self.text.format(**values))
+        return Finding(self.name, self.severity, values, fill(self.text, values))
 
 
 def _broken(name: FindingName, check: Check, text: str) -> Rule:
@@ -271,7 +272,7 @@ RULES = (
         Severity.INFO,
         found.drafting,
         found.another_depth,
-        "{recommended_tokens:.0f} draft tokens instead of {tokens:.0f} should make decoding {speedup:.2f} "
+        "{recommended_tokens:plural draft token} instead of {tokens:.0f} should make decoding {speedup:.2f} "
         "times as fast as without speculation, and not {present_speedup:.2f} times "
         f"(num_speculative_tokens). {_TRY}",
     ),

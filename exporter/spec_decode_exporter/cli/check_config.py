@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spec_decode_exporter.config.load import load
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 
@@ -26,7 +27,7 @@ def handle(arguments: argparse.Namespace) -> int:
         print(f"{arguments.file}: good")  # noqa: T201
         return 0
     config = load(arguments.file, environ=os.environ, metrics=NAMES)
-    targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
+    targets = plural(len(config.targets), "target")
     found = " and what discovery finds" if config.discovery.ways else ""
     print(f"{arguments.file}: good, watches {targets}{found}")  # noqa: T201
     return 0

@@ -30,13 +30,13 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.units import format_duration, parse_duration
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.reports.observe.exit_status import exit_status
+from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.progress import (
     FORMATS,
-    Meanwhile,
+    FinalReport,
     NotWrittenError,
     Streams,
-    meanwhile_of,
+    output_for,
 )
 from spec_decode_exporter.reports.observe.session import Observation
 from spec_decode_exporter.views.models import ObservationView
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--every",
         metavar="DURATION",
         type=_pause,
-        help="show the report so often meanwhile: drawn anew on a terminal, else one after the other "
+        help="show the report so often output: drawn anew on a terminal, else one after the other "
         "(default: 5s with --for 0, else only at the end)",
     )
     parser.add_argument(
@@ -154,17 +154,17 @@ async def _observe(arguments: argparse.Namespace) -> int:
         observation = Observation(read_config(arguments, os.environ), SystemClock())
         stack.push_async_callback(observation.close)
         streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
-        meanwhile = meanwhile_of(arguments.format, arguments.seconds, arguments.every, streams)
+        output = output_for(arguments.format, arguments.seconds, arguments.every, streams)
         try:
-            await _watched(observation, arguments.seconds, meanwhile)
+            await _watched(observation, arguments.seconds, output)
         except asyncio.CancelledError:
             return _INTERRUPTED
         finally:
-            meanwhile.end()
+            output.end()
         seen = await _with_requests(observation.observed().view(), arguments.requests, http)
         with suppress(BrokenPipeError):
-            meanwhile.report(seen)
-        return exit_status(seen)
+            output.report(seen)
+        return observation_status(seen)
 
 
 async def _with_requests(seen: ObservationView, url: str | None, http: HttpSettings) -> ObservationView:
@@ -178,7 +178,7 @@ async def _with_requests(seen: ObservationView, url: str | None, http: HttpSetti
         return seen
 
 
-async def _watched(observation: Observation, seconds: float, meanwhile: Meanwhile) -> None:
+async def _watched(observation: Observation, seconds: float, output: FinalReport) -> None:
     """Watch until it is time, somebody interrupts it, or nobody reads any more."""
     stop = asyncio.Event()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -195,7 +195,7 @@ async def _watched(observation: Observation, seconds: float, meanwhile: Meanwhil
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt)
-    showing = asyncio.ensure_future(_shown(observation, meanwhile, stop))
+    showing = asyncio.ensure_future(_shown(observation, output, stop))
     try:
         await observation.poll(_ended(seconds, stop))
     finally:
@@ -208,12 +208,12 @@ async def _ended(seconds: float, stop: asyncio.Event) -> None:
             await stop.wait()
 
 
-async def _shown(observation: Observation, meanwhile: Meanwhile, stop: asyncio.Event) -> None:
+async def _shown(observation: Observation, output: FinalReport, stop: asyncio.Event) -> None:
     try:
-        await asyncio.sleep(meanwhile.first)
+        await asyncio.sleep(output.first)
         while True:
-            meanwhile.show(observation.observed().view())
-            await asyncio.sleep(meanwhile.every)
+            output.show(observation.observed().view())
+            await asyncio.sleep(output.every)
     except (BrokenPipeError, NotWrittenError):
         stop.set()
 

@@ -12,7 +12,12 @@ from spec_decode_exporter.cli.run_config import understood
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.reports.observe.session import LEAST_POLLS, LONGEST, observed_config, seconds_of
+from spec_decode_exporter.reports.observe.observation_config import (
+    MAX_WINDOW,
+    MIN_POLLS,
+    observed_config,
+    seconds_of,
+)
 
 TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
 """The environment variable that holds a token for the servers; a flag would show it to everybody."""
@@ -60,11 +65,11 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
 
 def _check_interval(arguments: argparse.Namespace) -> None:
     """Refuse an interval in which too little is seen; what is no duration the configuration refuses."""
-    interval, most = seconds_of(arguments.poll_interval), (arguments.seconds or LONGEST) / LEAST_POLLS
+    interval, most = seconds_of(arguments.poll_interval), (arguments.seconds or MAX_WINDOW) / MIN_POLLS
     if interval > most:
         raise UsageError(
             f"--poll.interval {arguments.poll_interval} is too long for --for "
-            f"{format_duration(arguments.seconds)}: a server is asked {LEAST_POLLS} times at least, so give "
+            f"{format_duration(arguments.seconds)}: a server is asked {MIN_POLLS} times at least, so give "
             f"{format_duration(most)} at most"
         )
 

@@ -12,25 +12,24 @@ from typing import Final
 
 from spec_decode_exporter.cli.flags import UsageError, destination
 from spec_decode_exporter.cli.plan_values import above_zero, memory, ratio, reader, share, whole
+from spec_decode_exporter.reports.exit_status import PLAN
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.plan.checkpoint import model_of
 from spec_decode_exporter.reports.plan.deployment_plan import (
-    USUAL_ACCEPTANCE,
-    USUAL_TOKENS,
+    DEFAULT_ACCEPTANCE,
+    DEFAULT_TOKENS,
     DeploymentPlan,
-    PlanOutcome,
     Wanted,
     plan,
 )
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL, METHODS, drafter_of
-from spec_decode_exporter.reports.plan.dtype import DTYPES, dtype_of
-from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart
-from spec_decode_exporter.reports.plan.memory_sizes import parse_memory
+from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart, parse_memory
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.observed_models import read
 from spec_decode_exporter.reports.plan.plan_json import as_json
 from spec_decode_exporter.reports.plan.plan_report import report
-from spec_decode_exporter.reports.plan.planned_depths import MOST_TOKENS
+from spec_decode_exporter.reports.plan.planned_depths import MAX_TOKENS
+from spec_decode_exporter.reports.plan.quantization import DTYPES, dtype_of
 from spec_decode_exporter.reports.terminal import Paint, paint_for
 from spec_decode_exporter.reports.terminal_report import text_report
 
@@ -39,15 +38,6 @@ FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, Paint], str]]] = {
     "json": lambda found, _: as_json(found),
     "markdown": lambda found, paint: markdown_report(report(found), paint),
 }
-STATUS: Final[Mapping[PlanOutcome, int]] = {
-    PlanOutcome.FITS: 0,
-    PlanOutcome.TIGHT: 0,
-    PlanOutcome.WEIGHTS_FIT: 3,
-    PlanOutcome.DOES_NOT_FIT: 2,
-    PlanOutcome.REFUSED: 2,
-}
-"""The exit status, for scripts."""
-
 _DESCRIPTION: Final = """\
 Say whether a draft fits beside its target, what is left for the KV cache, and
 from which acceptance on it pays. Nothing is downloaded and no GPU is needed. A
@@ -87,7 +77,7 @@ def handle(arguments: argparse.Namespace) -> int:
     except ModelError as error:
         raise UsageError(str(error)) from None
     _say(FORMATS[arguments.format](found, paint_for(sys.stdout, os.environ)))
-    return STATUS[found.outcome]
+    return PLAN[found.outcome]
 
 
 def wanted_of(arguments: argparse.Namespace) -> Wanted:
@@ -110,7 +100,7 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
     if arguments.measured is not None and (arguments.acceptance, arguments.throughput) != (None, None):
         raise UsageError("--measured says acceptance and throughput: leave out --acceptance and --throughput")
     seen = None if arguments.measured is None else read(arguments.measured)
-    usual = USUAL_TOKENS if seen is None else min(seen.tokens, MOST_TOKENS)
+    usual = DEFAULT_TOKENS if seen is None else min(seen.tokens, MAX_TOKENS)
     return Wanted(
         target=MemoryPart(target, over),
         draft=None if draft is None else MemoryPart(draft, of_draft),
@@ -120,7 +110,7 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
         context=arguments.context,
         batch=arguments.batch,
         tokens=arguments.tokens or usual,
-        acceptance=USUAL_ACCEPTANCE if arguments.acceptance is None else arguments.acceptance,
+        acceptance=DEFAULT_ACCEPTANCE if arguments.acceptance is None else arguments.acceptance,
         element_bytes=_ELEMENT_BYTES[arguments.kv_cache_dtype],
         throughput=arguments.throughput,
         draft_cost_ratio=arguments.cost_draft_cost_ratio,
@@ -204,7 +194,7 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         pay,
         "--tokens",
         "NUMBER",
-        whole(1, MOST_TOKENS),
+        whole(1, MAX_TOKENS),
         "drafted at a time (default: 4, or as was measured)",
     )
     _add(

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.analysis.comparison.comparison import Outcome
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import Unwaited, run_loop
 from spec_decode_exporter.cli.flags import Flags, UsageError
@@ -20,34 +19,26 @@ from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.config.units import format_duration, parse_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
+from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
-from spec_decode_exporter.reports.reference.comparison_report import markdown, text
+from spec_decode_exporter.reports.reference.comparison_report import report
 from spec_decode_exporter.reports.reference.pairing import Compared, compared
 from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
 from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
 from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
+from spec_decode_exporter.reports.terminal import Paint, paint_for
+from spec_decode_exporter.reports.terminal_report import text_report
 
 LEAST: Final = 5.0
 LONGEST: Final = 86_400.0
 
-FORMATS: Final[Mapping[str, Callable[[Compared], str]]] = {
-    "text": text,
-    "json": as_json,
-    "markdown": markdown,
+FORMATS: Final[Mapping[str, Callable[[Compared, Paint], str]]] = {
+    "text": lambda comparison, paint: text_report(report(comparison), paint),
+    "json": lambda comparison, _: as_json(comparison),
+    "markdown": lambda comparison, paint: markdown_report(report(comparison), paint),
 }
-
-SAVED: Final = 0
-NOT_MEASURED: Final = 1
-NOT_ENOUGH: Final = 3
-STATUS: Final[Mapping[Outcome, int]] = {
-    Outcome.BETTER: 0,
-    Outcome.SAME: 0,
-    Outcome.LOWER: 0,
-    Outcome.FELL: 2,
-    Outcome.UNCERTAIN: NOT_ENOUGH,
-    Outcome.NOT_COMPARABLE: NOT_ENOUGH,
-}
-"""The exit status of a comparison, for scripts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -87,7 +78,7 @@ def handle(arguments: argparse.Namespace) -> int:
         return _save(arguments) if arguments.action == "save" else _compare(arguments)
     except (ReferenceFileError, NotMeasuredError) as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
-        return NOT_MEASURED
+        return ExitStatus.FAILED
 
 
 def _add_common(parser: argparse.ArgumentParser, file: str, environ: Mapping[str, str]) -> None:
@@ -115,21 +106,21 @@ def _save(arguments: argparse.Namespace) -> int:
     document = _measure(arguments)
     write(arguments.file, document, overwrite=arguments.force)
     _say(f"{arguments.file}: saved, {_summary(document)}")
-    unsure = [model.model_name for model in document.models if not model.is_sure]
+    unsure = [model.model_name for model in document.models if not model.has_bounds]
     for name in unsure:
         print(  # noqa: T201
             f"spec-decode-exporter: too few requests passed through {name!r} to say how sure its acceptance "
             "is, so nothing can be held against it; measure for longer, or under more load",
             file=sys.stderr,
         )
-    return NOT_ENOUGH if unsure else SAVED
+    return ExitStatus.UNKNOWN if unsure else ExitStatus.GOOD
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     before = read(arguments.file)
     found = compared(before, _measure(arguments), arguments.threshold / 100)
-    _say(FORMATS[arguments.format](found))
-    return STATUS[found.outcome]
+    _say(FORMATS[arguments.format](found, paint_for(sys.stdout, os.environ)).removesuffix("\n"))
+    return COMPARISON[found.outcome]
 
 
 def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
@@ -142,7 +133,7 @@ async def _measured(arguments: argparse.Namespace, clock: Clock) -> ReferenceDoc
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
         config = read_config(arguments, os.environ)
-        servers = f"{len(config.targets)} server{'' if len(config.targets) == 1 else 's'}"
+        servers = plural(len(config.targets), "server")
         print(  # noqa: T201
             f"measuring {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
         )

@@ -1,1 +1,1 @@
-"""The report of an observation: what is to be said, and how a terminal, Markdown and JSON say it."""
+"""Reports for terminals, Markdown and programs: one set of parts, writers and exit statuses."""

@@ -1,4 +1,4 @@
-"""Texts that strangers chose, made harmless for a terminal, and how wide a text is there."""
+"""Escape untrusted text for terminals, and measure its display width."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Final
 
 _WIDE: Final = frozenset("WF")
 _JOINED: Final = frozenset({"Mn", "Me"})
-"""Characters that are drawn over the one before them."""
+"""Unicode categories of characters that combine with the previous one."""
 
 
 def escaped(text: str) -> str:
-    """Return a text without control, format and line-break characters: those are written out."""
+    """Return a text with control, format and line-break characters as escape sequences."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def cells(text: str) -> int:
-    """Return how many columns of a terminal a printable text takes."""
+    """Return the number of terminal columns of a printable text."""
     return sum(map(_cells, text))
 
 
 def clipped(text: str, width: int, ellipsis: str) -> str:
-    """Return a text of at most ``width`` columns; what is left out of the middle is an ``ellipsis``.
+    """Shorten a text to ``width`` columns, with an ``ellipsis`` in the middle.
 
-    Names of models differ at their ends as often as at their beginnings.
+    Model names differ at both ends.
     """
     if cells(text) <= width:
         return text
@@ -47,7 +47,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
-    """Break a word that is longer than a line."""
+    """Split a word that is longer than a line."""
     while word:
         piece = _fitting(word, width) or word[0]
         yield piece
@@ -55,7 +55,7 @@ def _pieces(word: str, width: int) -> Iterator[str]:
 
 
 def _fitting(text: str, width: int) -> str:
-    """Return the beginning of a text that fits into so many columns."""
+    """Return the longest beginning of a text that fits into ``width`` columns."""
     used = 0
     for place, char in enumerate(text):
         used += _cells(char)

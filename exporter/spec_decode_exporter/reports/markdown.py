@@ -1,4 +1,4 @@
-"""A report as Markdown, for an issue, a pull request or the summary of a pipeline."""
+"""Write a report as Markdown, for an issue, a pull request or the summary of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from itertools import groupby
 from typing import Any, Final
 
 from spec_decode_exporter.reports.escape import escaped
-from spec_decode_exporter.reports.parts import Chart, EngineReport, Fact, Figure, Note, Part, Report
+from spec_decode_exporter.reports.parts import (
+    Chart,
+    EngineReport,
+    Fact,
+    Figure,
+    FigureTable,
+    Note,
+    Part,
+    Report,
+)
 from spec_decode_exporter.reports.terminal import Paint
 
 _TICKS: Final = re.compile("`+")
@@ -17,12 +26,12 @@ _BAR: Final = 20
 
 
 def markdown_report(report: Report, paint: Paint) -> str:
-    """Return a report as GitHub's Markdown; it ends with a line's end. ``paint`` says what bars are made of.
+    """Return a report as GitHub's Markdown with a final newline; ``paint`` draws the bars.
 
-    What strangers call their models and servers is text there, whatever it looks like.
+    Untrusted names are code spans: no markup in them has an effect.
     """
     lines = [f"# {report.title}", ""]
-    lines += _parts(report.unseen, paint)
+    lines += _parts((*report.facts, *report.missing), paint)
     if len(report.engines) > 1:
         rows = (
             (engine.word, engine.gist, _code(engine.place), _code(engine.name)) for engine in report.engines
@@ -34,13 +43,16 @@ def markdown_report(report: Report, paint: Paint) -> str:
         lines += [f"## {section.title}", "", *_parts(section.parts, paint)]
     if report.events:
         lines += ["## What happened", "", *_parts(report.events, paint)]
+    lines += _parts(report.remarks, paint)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _engine(engine: EngineReport, paint: Paint) -> Iterator[str]:
     yield from (f"## {_code(engine.name)}", "")
-    yield from (f"**{engine.word.capitalize()}.** {engine.verdict} **{engine.advice}**", "")
-    yield from _parts((Fact("target", engine.place, foreign=True), *engine.facts), paint)
+    advice = f" **{engine.advice}**" if engine.advice else ""
+    yield from (f"**{engine.word.capitalize()}.** {engine.verdict}{advice}", "")
+    target = [Fact("target", engine.place, untrusted=True)] if engine.place else []
+    yield from _parts((*target, *engine.facts), paint)
     for section in engine.sections:
         yield from (f"### {section.title}", "")
         yield from _parts(section.parts, paint)
@@ -52,18 +64,23 @@ def _parts(parts: Sequence[Part], paint: Paint) -> Iterator[str]:
 
 
 def _facts(facts: Sequence[Fact], _: Paint) -> Iterator[str]:
-    yield from (f"- {fact.name}: {_code(fact.text) if fact.foreign else fact.text}" for fact in facts)
+    yield from (f"- {fact.name}: {_code(fact.text) if fact.untrusted else fact.text}" for fact in facts)
     yield ""
 
 
 def _figures(figures: Sequence[Figure], _: Paint) -> Iterator[str]:
-    sure = any(figure.bounds for figure in figures)
-    columns = ("", "value", *(["95 % bounds"] if sure else []), "")
+    bounded = any(figure.bounds for figure in figures)
+    columns = ("", "value", *(["95 % bounds"] if bounded else []), "")
     rows = (
-        (figure.name, f"**{figure.value}**", *([figure.bounds] if sure else []), figure.meaning)
+        (figure.name, f"**{figure.value}**", *([figure.bounds] if bounded else []), figure.meaning)
         for figure in figures
     )
     return _table(columns, rows)
+
+
+def _figure_tables(tables: Sequence[FigureTable], _: Paint) -> Iterator[str]:
+    for table in tables:
+        yield from _table(table.columns, table.rows, numbers=True)
 
 
 def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
@@ -84,20 +101,22 @@ def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
 
 def _notes(notes: Sequence[Note], _: Paint) -> Iterator[str]:
     for note in notes:
-        name = _code(note.name) if note.foreign else f"**{note.name}**"
-        text = _code(note.text) if note.foreign else note.text
+        name = _code(note.name) if note.untrusted else f"**{note.name}**"
+        text = _code(note.text) if note.untrusted else note.text
         yield f"- {name}: {text}" if note.name else f"- {text}"
     yield ""
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for row in (columns, ["---"] * len(columns), *rows):
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> Iterator[str]:
+    """Yield the lines of a table; columns of ``numbers`` are aligned to the right, but for the first."""
+    alignment = ["---", *["---:" if numbers else "---"] * (len(columns) - 1)]
+    for row in (columns, alignment, *rows):
         yield f"| {' | '.join(row)} |"
     yield ""
 
 
 def _code(text: str) -> str:
-    """Return a text as code: nothing in it is markup, a link or a mention of anybody, not even in a table."""
+    """Return a text as a code span: no markup, link or mention in it has an effect, even in a table."""
     text = escaped(text).replace("|", "\\|")
     fence = "`" * (max(map(len, _TICKS.findall(text)), default=0) + 1)
     space = " " if len(fence) > 1 else ""
@@ -107,7 +126,8 @@ def _code(text: str) -> str:
 _KINDS: Final[Mapping[type[Part], Callable[[Sequence[Any], Paint], Iterator[str]]]] = {
     Fact: _facts,
     Figure: _figures,
+    FigureTable: _figure_tables,
     Chart: _charts,
     Note: _notes,
 }
-"""How the parts of each kind are written."""
+"""Writer of each kind of part."""

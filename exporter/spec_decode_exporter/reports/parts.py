@@ -1,4 +1,4 @@
-"""What a report is made of, however it is written."""
+"""Parts of a report, independent of the output format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Tone(StrEnum):
-    """How something is meant; a terminal shows it as a colour."""
+    """Meaning of a text; a terminal shows it as a color."""
 
     GOOD = "good"
     FAIR = "fair"
@@ -17,23 +17,33 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something with a name that is no number."""
+    """A name and a text."""
 
     name: str
     text: str
-    foreign: bool = False
-    """Whether strangers chose some of the words."""
+    untrusted: bool = False
+    """Whether the text contains names that servers or users chose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number with its name."""
+    """A name and a number."""
 
     name: str
     value: str
     bounds: str = ""
-    """Where it lies with 95 % confidence."""
+    """95 % bounds of the value."""
     meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTable:
+    """Rows of figures in several columns."""
+
+    columns: tuple[str, ...]
+    """Title of each column; that of the first may be empty."""
+    rows: tuple[tuple[str, ...], ...]
+    """Cells; the first names the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +52,14 @@ class Bar:
 
     label: str
     share: float
-    """How long it is, 1 being the longest there can be; what is beyond is cut off."""
+    """Length, at most 1."""
     values: tuple[str, ...]
-    """One for each of the chart's columns."""
+    """One value for each of the chart's columns."""
     remark: str = ""
     marked: bool = False
-    """Whether it is the row to look at."""
+    """Whether the row is highlighted."""
     guessed: bool = False
-    """Whether it is extrapolated."""
+    """Whether the value is extrapolated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +67,28 @@ class Chart:
     """Bars with numbers beside them."""
 
     heading: str
-    """What the labels are."""
+    """Title of the labels."""
     columns: tuple[str, ...]
     bars: tuple[Bar, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence or two, with what a program calls it."""
+    """A sentence or two, and an optional name."""
 
     text: str
     name: str = ""
     tone: Tone = Tone.NEUTRAL
-    foreign: bool = False
-    """Whether strangers chose some of the words, of the name or the text."""
+    untrusted: bool = False
+    """Whether name or text contain names that servers or users chose."""
 
 
-Part = Fact | Figure | Chart | Note
+Part = Fact | Figure | FigureTable | Chart | Note
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of the report with a title. Without parts it is not shown."""
+    """Parts under a title; a section without parts is omitted."""
 
     title: str
     parts: tuple[Part, ...]
@@ -86,33 +96,35 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """What is to be said of one engine."""
+    """Report of one engine, model or plan."""
 
     name: str
-    """Of the model and the engine: a stranger's words."""
+    """Name of the model and the engine: untrusted text."""
     place: str
-    """Of the target: a stranger's words too."""
+    """Name of the target: untrusted text."""
     word: str
-    """The verdict, or the state where that says more."""
+    """Badge: the verdict, or the state."""
     tone: Tone
     gist: str
-    """The figure that the verdict rests on, in a few words."""
+    """The figure behind the verdict, in a few words."""
     verdict: str
     advice: str
     facts: tuple[Fact, ...]
-    """How it drafts, and what was seen of it."""
     sections: tuple[ReportSection, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that is to be said of an observation."""
+    """A report: notes, engines, requests and events."""
 
     title: str
-    unseen: tuple[Note, ...]
-    """The servers of which nothing is to be said, each with the reason: strangers' words in part."""
+    missing: tuple[Note, ...]
+    """Targets that are not in the report, each with the reason."""
     engines: tuple[EngineReport, ...]
-    events: tuple[Note, ...]
-    """What happened meanwhile: strangers' words in part."""
+    events: tuple[Note, ...] = ()
     requests: tuple[ReportSection, ...] = ()
-    """What single requests say, one for each model."""
+    """Single requests, a section for each model."""
+    facts: tuple[Fact, ...] = ()
+    """Facts about the report as a whole."""
+    remarks: tuple[Note, ...] = ()
+    """Notes at the end of the report."""

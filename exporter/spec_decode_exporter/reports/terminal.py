@@ -1,4 +1,4 @@
-"""What a terminal can show: which characters, whether colours, how many columns."""
+"""Capabilities of a terminal: characters, colors and columns."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Final, TextIO
 
 from spec_decode_exporter.reports.parts import Tone
 
-NARROWEST: Final = 40
-USUAL: Final = 80
+MIN_WIDTH: Final = 40
+DEFAULT_WIDTH: Final = 80
 
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "1"
 _FAINT: Final = "2"
-_COLOURS: Final[Mapping[Tone, str]] = {Tone.GOOD: "32", Tone.FAIR: "33", Tone.BAD: "31", Tone.NEUTRAL: "36"}
+_COLORS: Final[Mapping[Tone, str]] = {Tone.GOOD: "32", Tone.FAIR: "33", Tone.BAD: "31", Tone.NEUTRAL: "36"}
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The characters that drawings are made of."""
+    """Characters of drawings."""
 
     parts: str
-    """Of a bar's last cell, ascending; the last one fills it."""
+    """Characters of a bar's last cell, ascending; the last one fills the cell."""
     guess: str
-    """A cell of a bar that is extrapolated."""
+    """Cell of an extrapolated bar."""
     line: str
     mark: str
     bullet: str
@@ -39,31 +39,31 @@ ASCII: Final = Glyphs("#", ":", "-", ">", "-", "!", "...")
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """How a report is drawn."""
+    """Style of a report."""
 
     glyphs: Glyphs = UNICODE
-    colour: bool = False
-    width: int = USUAL
-    """Columns, at least ``NARROWEST``."""
+    color: bool = False
+    width: int = DEFAULT_WIDTH
+    """Columns, at least ``MIN_WIDTH``."""
 
     def bold(self, text: str) -> str:
-        """Return a text that stands out."""
+        """Return an emphasized text."""
         return self._set(_BOLD, text)
 
     def faint(self, text: str) -> str:
-        """Return a text that stands back."""
+        """Return a dimmed text."""
         return self._set(_FAINT, text)
 
     def toned(self, text: str, tone: Tone) -> str:
-        """Return a text in the colour of its tone."""
-        return self._set(_COLOURS[tone], text)
+        """Return a text in the color of its tone."""
+        return self._set(_COLORS[tone], text)
 
     def badge(self, text: str, tone: Tone) -> str:
-        """Return a word as a badge; without colours it stands between brackets."""
-        return f"\x1b[1;7;{_COLOURS[tone]}m {text} {_RESET}" if self.colour else f"[{text}]"
+        """Return a word as a badge; in brackets without colors."""
+        return f"\x1b[1;7;{_COLORS[tone]}m {text} {_RESET}" if self.color else f"[{text}]"
 
     def bar(self, share: float, width: int, *, guessed: bool = False) -> str:
-        """Return a bar of ``width`` columns at most; of any share above 0 something can be seen."""
+        """Return a bar of at most ``width`` columns; a share above 0 is always visible."""
         share = min(max(share, 0.0), 1.0)
         if guessed:
             return self.glyphs.guess * max(round(share * width), int(share > 0))
@@ -73,31 +73,31 @@ class Paint:
         return parts[-1] * full + (parts[rest - 1] if rest else "")
 
     def _set(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}{_RESET}" if self.colour and text else text
+        return f"\x1b[{code}m{text}{_RESET}" if self.color and text else text
 
 
 def paint_for(stream: TextIO, environ: Mapping[str, str]) -> Paint:
-    """Return how to draw on a stream: with colours on a terminal only, and not where NO_COLOR says so.
+    """Return the style for a stream: colors on a terminal only, unless ``NO_COLOR`` is set.
 
-    ``NO_COLOR`` is as of https://no-color.org: set to anything that is not empty.
+    ``NO_COLOR`` (https://no-color.org) counts if it is not empty.
     """
-    colour = is_terminal(stream) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size((USUAL, 0)).columns if is_terminal(stream) else _given(environ)
-    return Paint(_glyphs(stream.encoding), colour, max(width, NARROWEST))
+    color = is_terminal(stream) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal(stream) else _columns(environ)
+    return Paint(_glyphs(stream.encoding), color, max(width, MIN_WIDTH))
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether somebody looks at a stream."""
+    """Return whether a stream is an open terminal."""
     return not stream.closed and stream.isatty()
 
 
-def _given(environ: Mapping[str, str]) -> int:
+def _columns(environ: Mapping[str, str]) -> int:
     columns = environ.get("COLUMNS", "")
-    return int(columns) if columns.isascii() and columns.isdigit() else USUAL
+    return int(columns) if columns.isascii() and columns.isdigit() else DEFAULT_WIDTH
 
 
 def _glyphs(encoding: str | None) -> Glyphs:
-    """Return what can be written in an encoding."""
+    """Return the glyphs that an encoding can write."""
     drawn = f"{UNICODE.parts}{UNICODE.guess}{UNICODE.line}{UNICODE.mark}{UNICODE.bullet}{UNICODE.ellipsis}"
     try:
         drawn.encode(encoding or "ascii")

@@ -1,4 +1,4 @@
-"""A report for a terminal, in as many columns as it has."""
+"""Write a report for a terminal, within its width."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spec_decode_exporter.reports.parts import (
     EngineReport,
     Fact,
     Figure,
+    FigureTable,
     Note,
     Part,
     Report,
@@ -23,17 +24,19 @@ from spec_decode_exporter.reports.terminal import Paint
 
 _INDENT: Final = "  "
 _GAP: Final = "  "
-_LEAST_BAR: Final = 10
-_MOST_BAR: Final = 50
-_BEST_READ: Final = 100
-"""Columns beyond which a line of text is hard to read."""
+_MIN_BAR: Final = 10
+_MAX_BAR: Final = 50
+_MAX_PROSE: Final = 100
+"""Maximum columns of a line of prose: longer lines are hard to read."""
 
 
 def text_report(report: Report, paint: Paint) -> str:
-    """Return a report as lines; it ends with a line's end. Nothing in it acts on a terminal but colours."""
+    """Return a report as lines with a final newline. Colors are its only escape sequences."""
     lines = [paint.bold(line) for line in wrapped(report.title, paint.width)]
-    if report.unseen:
-        lines += ["", *_parts(report.unseen, paint)]
+    if report.facts:
+        lines += _parts(report.facts, paint)
+    if report.missing:
+        lines += ["", *_parts(report.missing, paint)]
     if len(report.engines) > 1:
         lines += ["", *_overview(report.engines, paint)]
     for engine in report.engines:
@@ -42,39 +45,45 @@ def text_report(report: Report, paint: Paint) -> str:
         lines += ["", *_section(section, paint)]
     if report.events:
         lines += ["", paint.bold("What happened"), *_parts(report.events, paint)]
+    if report.remarks:
+        lines += ["", *_parts(report.remarks, paint)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _engine(engine: EngineReport, paint: Paint) -> Iterator[str]:
-    """Yield the lines about one engine: first what it comes to."""
+    """Yield the lines about one engine, the verdict first."""
     yield paint.faint(paint.glyphs.line * paint.width)
     yield from _heading(escaped(engine.name), escaped(engine.place), paint)
     yield ""
-    yield from _said(engine, paint)
-    yield ""
-    yield from _parts(engine.facts, paint)
+    yield from _verdict(engine, paint)
+    if engine.facts:
+        yield ""
+        yield from _parts(engine.facts, paint)
     for section in engine.sections:
         yield ""
         yield from _section(section, paint)
 
 
 def _heading(name: str, place: str, paint: Paint) -> Iterator[str]:
-    """Yield both in one line where they fit into one."""
+    """Yield name and place on one line if they fit."""
     space = paint.width - cells(name) - cells(place)
-    if space >= len(_GAP):
+    if place and space >= len(_GAP):
         yield f"{paint.bold(name)}{' ' * space}{paint.faint(place)}"
         return
     yield paint.bold(clipped(name, paint.width, paint.glyphs.ellipsis))
-    yield paint.faint(clipped(place, paint.width, paint.glyphs.ellipsis))
+    if place:
+        yield paint.faint(clipped(place, paint.width, paint.glyphs.ellipsis))
 
 
-def _said(engine: EngineReport, paint: Paint) -> Iterator[str]:
-    """Yield the verdict behind its badge, and the advice below it."""
+def _verdict(engine: EngineReport, paint: Paint) -> Iterator[str]:
+    """Yield the badge with the verdict, and the advice below it."""
     indent = " " * (len(engine.word) + 3)
     first, *more = wrapped(engine.verdict, _line(paint) - len(indent))
     yield f"{paint.badge(engine.word, engine.tone)} {paint.toned(first, engine.tone)}"
     yield from (f"{indent}{paint.toned(line, engine.tone)}" for line in more)
-    yield from (f"{indent}{paint.bold(line)}" for line in wrapped(engine.advice, _line(paint) - len(indent)))
+    if engine.advice:
+        lines = wrapped(engine.advice, _line(paint) - len(indent))
+        yield from (f"{indent}{paint.bold(line)}" for line in lines)
 
 
 def _overview(engines: Sequence[EngineReport], paint: Paint) -> Iterator[str]:
@@ -83,7 +92,7 @@ def _overview(engines: Sequence[EngineReport], paint: Paint) -> Iterator[str]:
     for engine in engines:
         badge = paint.badge(engine.word, engine.tone) + " " * (words - len(engine.word))
         gist = engine.gist.ljust(gists) + _GAP if gists else ""
-        name = f"{escaped(engine.place)}{_GAP}{escaped(engine.name)}"
+        name = f"{escaped(engine.place)}{_GAP}{escaped(engine.name)}".strip()
         room = paint.width - words - len(_GAP) - 1 - len(gist)
         yield f"{badge} {gist}{clipped(name, room, paint.glyphs.ellipsis)}"
 
@@ -94,7 +103,7 @@ def _section(section: ReportSection, paint: Paint) -> Iterator[str]:
 
 
 def _parts(parts: Sequence[Part], paint: Paint) -> Iterator[str]:
-    """Yield the lines of parts; those of a kind that follow each other share their columns."""
+    """Yield the lines of parts; adjacent parts of one kind share their columns."""
     for kind, group in groupby(parts, type):
         yield from _KINDS[kind](list(group), paint)
 
@@ -109,7 +118,7 @@ def _facts(facts: Sequence[Fact], paint: Paint) -> Iterator[str]:
 
 
 def _figures(figures: Sequence[Figure], paint: Paint) -> Iterator[str]:
-    """Yield figures below each other; what they mean moves below them where there is no room beside."""
+    """Yield one figure a line; the meaning moves to its own line if the terminal is narrow."""
     names, values, bounds, meanings = (
         max(len(getattr(figure, column)) for figure in figures)
         for column in ("name", "value", "bounds", "meaning")
@@ -128,12 +137,35 @@ def _figures(figures: Sequence[Figure], paint: Paint) -> Iterator[str]:
 
 
 def _ends(*columns: int) -> int:
-    """Return where the last of some columns ends, those without a width left out."""
+    """Return the end of the last column; columns without a width are omitted."""
     return len(_INDENT) + sum(len(_GAP) + width for width in columns if width) - len(_GAP)
 
 
 def _joined(*texts: str) -> str:
     return ", ".join(filter(None, texts))
+
+
+def _figure_tables(tables: Sequence[FigureTable], paint: Paint) -> Iterator[str]:
+    for table in tables:
+        yield from _figure_table(table, paint)
+
+
+def _figure_table(table: FigureTable, paint: Paint) -> Iterator[str]:
+    """Yield a table: names to the left, numbers to the right; names get own lines if it is too wide."""
+    rows = (table.columns, *table.rows)
+    names, *widths = (max(map(cells, column)) for column in zip(*rows, strict=True))
+    beside = _ends(names, *widths) <= paint.width
+    for place, (name, *values) in enumerate(rows):
+        aligned = _GAP.join(
+            " " * (width - cells(value)) + value for value, width in zip(values, widths, strict=True)
+        )
+        if beside:
+            line = f"{_INDENT}{name}{' ' * (names - cells(name))}{_GAP}{aligned}".rstrip()
+            yield line if place else paint.faint(line)
+            continue
+        yield from [_INDENT + name] if name else []
+        line = 2 * _INDENT + aligned.rstrip()
+        yield line if place else paint.faint(line)
 
 
 def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
@@ -142,7 +174,7 @@ def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
 
 
 def _chart(chart: Chart, paint: Paint) -> Iterator[str]:
-    """Yield rows of a label, its numbers, and a bar with a remark behind its end."""
+    """Yield rows of a label, its numbers, and a bar with a remark at its end."""
     labels = max(len(bar.label) for bar in chart.bars)
     widths = [
         max(len(column), *(len(bar.values[place]) for bar in chart.bars))
@@ -151,8 +183,8 @@ def _chart(chart: Chart, paint: Paint) -> Iterator[str]:
     begin = 2 * len(_INDENT) + labels + sum(len(_GAP) + width for width in widths) + len(_GAP)
     remarks = max(len(bar.remark) for bar in chart.bars)
     room = paint.width - begin - remarks - 1
-    beside = room >= _LEAST_BAR
-    room = min(room if beside else paint.width - begin, _MOST_BAR)
+    beside = room >= _MIN_BAR
+    room = min(room if beside else paint.width - begin, _MAX_BAR)
     yield paint.faint(_chart_head(chart, 2 * len(_INDENT) + labels, widths))
     for bar in chart.bars:
         mark = f"{paint.glyphs.mark} " if bar.marked else _INDENT
@@ -166,7 +198,7 @@ def _chart(chart: Chart, paint: Paint) -> Iterator[str]:
 
 
 def _chart_head(chart: Chart, begin: int, widths: Sequence[int]) -> str:
-    """Return the names of the columns, each above its own as far as the one before it ends in time."""
+    """Return the titles of the columns, aligned to the right unless the previous title overlaps."""
     head = _INDENT + chart.heading
     end = begin
     for column, width in zip(chart.columns, widths, strict=True):
@@ -181,7 +213,7 @@ def _notes(notes: Sequence[Note], paint: Paint) -> Iterator[str]:
 
 
 def _note(note: Note, paint: Paint) -> Iterator[str]:
-    """Yield a note behind its sign, its name in front of it."""
+    """Yield a note: its sign, its name and its text."""
     bad = note.tone is Tone.BAD
     sign = paint.glyphs.warning if bad else paint.glyphs.bullet
     name = f"{escaped(note.name)}:" if note.name else ""
@@ -196,14 +228,15 @@ def _indented(text: str, indent: int, paint: Paint) -> Iterator[str]:
 
 
 def _line(paint: Paint) -> int:
-    """Return how many columns a line of prose has."""
-    return min(paint.width, _BEST_READ)
+    """Return the width of a line of prose."""
+    return min(paint.width, _MAX_PROSE)
 
 
 _KINDS: Final[Mapping[type[Part], Callable[[Sequence[Any], Paint], Iterator[str]]]] = {
     Fact: _facts,
     Figure: _figures,
+    FigureTable: _figure_tables,
     Chart: _charts,
     Note: _notes,
 }
-"""How the parts of each kind are written."""
+"""Writer of each kind of part."""

@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS, passing_requests
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.figures.estimate import Estimate
@@ -81,7 +82,9 @@ def recommendation_text(findings: EngineSnapshot) -> str:
 
 
 def _keep(findings: EngineSnapshot) -> str:
-    return f"Keep drafting {_tokens(findings.tokens)} at a time." if findings.tokens else "Keep it as it is."
+    if not findings.tokens:
+        return "Keep it as it is."
+    return f"Keep drafting {plural(findings.tokens, 'token')} at a time."
 
 
 def _increase(findings: EngineSnapshot) -> str:
@@ -99,7 +102,7 @@ def _change(findings: EngineSnapshot, direction: str) -> str:
         return f"Try {direction} draft tokens than {now} (num_speculative_tokens)."
     if not best.tokens:
         return "Try without speculation: no number of draft tokens pays."
-    return f"Try {_tokens(best.tokens)} instead of {now} (num_speculative_tokens)."
+    return f"Try {plural(best.tokens, 'token')} instead of {now} (num_speculative_tokens)."
 
 
 def _limit_batch(findings: EngineSnapshot) -> str:
@@ -117,10 +120,6 @@ def _switch_method(findings: EngineSnapshot) -> str:
     if _PLAIN_NAME.fullmatch(faster.method):
         return f"Draft by {faster.method}, as {arm} does."
     return f"Draft by the method of {arm}."
-
-
-def _tokens(number: int) -> str:
-    return "1 token" if number == 1 else f"{number} tokens"
 
 
 _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.reports.observe.session import observed_config, watch
+from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.reports.observe.session import watch
 from spec_decode_exporter.simulator.ground_truth import target_settings
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.monitor.log_events import LOG_EVENTS, About
-from spec_decode_exporter.reports.observe.event_text import QUIET, SENTENCES, happening
+from spec_decode_exporter.reports.observe.event_text import QUIET, SENTENCES, event_note
 from spec_decode_exporter.views.models import EventView
 
 EVENTS = {event.word: event for event in LOG_EVENTS if event.about in (About.ENGINE, About.TARGET)}
@@ -13,7 +13,7 @@ EVENTS.pop("engine_summary")  # it says of itself that it is no event
 
 
 def told(word, **fields):
-    return happening(
+    return event_note(
         EventView(
             id="a-1", time=3661.0, type=word, bad=False, target="a:1", model_name="m", engine="0",
             engine_id=None, fields=fields,

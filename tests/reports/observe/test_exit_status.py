@@ -4,7 +4,7 @@ import pytest
 
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.reports.observe.exit_status import Status, exit_status
+from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 
 
 @pytest.fixture
@@ -21,20 +21,22 @@ def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5):
 
 
 def status(view, *engines, targets=None):
-    return exit_status(view.model_copy(update={"engines": engines, "targets": targets or view.targets}))
+    return observation_status(
+        view.model_copy(update={"engines": engines, "targets": targets or view.targets})
+    )
 
 
 @pytest.mark.parametrize(
     ("verdict", "speedup", "expected"),
     [
-        (Verdict.OPTIMAL, 2.2, Status.PAYING),
-        (Verdict.HEALTHY, None, Status.PAYING),
-        (Verdict.MARGINAL, 1.2, Status.PAYING),
-        (Verdict.POOR, 1.0, Status.PAYING),
-        (Verdict.POOR, 0.99, Status.INSUFFICIENT),
-        (Verdict.POOR, None, Status.INSUFFICIENT),
-        (Verdict.HARMFUL, 0.7, Status.HARMFUL),
-        (Verdict.INSUFFICIENT, 2.0, Status.INSUFFICIENT),
+        (Verdict.OPTIMAL, 2.2, ExitStatus.GOOD),
+        (Verdict.HEALTHY, None, ExitStatus.GOOD),
+        (Verdict.MARGINAL, 1.2, ExitStatus.GOOD),
+        (Verdict.POOR, 1.0, ExitStatus.GOOD),
+        (Verdict.POOR, 0.99, ExitStatus.UNKNOWN),
+        (Verdict.POOR, None, ExitStatus.UNKNOWN),
+        (Verdict.HARMFUL, 0.7, ExitStatus.BAD),
+        (Verdict.INSUFFICIENT, 2.0, ExitStatus.UNKNOWN),
     ],
 )
 def test_the_verdict_says_whether_it_pays(view, verdict, speedup, expected):
@@ -46,13 +48,13 @@ def test_a_verdict_without_bounds_is_none_to_go_by(view, verdict):
     one = engine(view, verdict, speedup=2.0)
     length = one.windows[-1].acceptance_length_tokens.model_copy(update={"lower": None, "upper": None})
     window = one.windows[-1].model_copy(update={"acceptance_length_tokens": length})
-    assert status(view, one) is Status.PAYING
-    assert status(view, one.model_copy(update={"windows": (window,)})) is Status.INSUFFICIENT
+    assert status(view, one) is ExitStatus.GOOD
+    assert status(view, one.model_copy(update={"windows": (window,)})) is ExitStatus.UNKNOWN
 
 
 def test_the_numbers_are_those_that_scripts_know():
     assert [
-        int(each) for each in (Status.PAYING, Status.NOT_OBSERVED, Status.HARMFUL, Status.INSUFFICIENT)
+        int(each) for each in (ExitStatus.GOOD, ExitStatus.FAILED, ExitStatus.BAD, ExitStatus.UNKNOWN)
     ] == [
         0,
         1,
@@ -64,19 +66,19 @@ def test_the_numbers_are_those_that_scripts_know():
 def test_the_worst_counts(view):
     good, bad = engine(view), engine(view, Verdict.HARMFUL)
     unknown, gone = engine(view, Verdict.INSUFFICIENT), engine(view, state=State.UNREACHABLE)
-    assert status(view, good, unknown) is Status.INSUFFICIENT
-    assert status(view, good, unknown, gone) is Status.NOT_OBSERVED
-    assert status(view, good, unknown, gone, bad) is Status.HARMFUL
+    assert status(view, good, unknown) is ExitStatus.UNKNOWN
+    assert status(view, good, unknown, gone) is ExitStatus.FAILED
+    assert status(view, good, unknown, gone, bad) is ExitStatus.BAD
 
 
 def test_a_server_that_was_not_seen_is_not_observed_whatever_the_others_do(view):
     (target,) = view.targets
     nobody = target.model_copy(update={"engines": ()})
-    assert status(view, engine(view), targets=(target, nobody)) is Status.NOT_OBSERVED
-    assert status(view, engine(view, Verdict.HARMFUL), targets=(target, nobody)) is Status.HARMFUL
+    assert status(view, engine(view), targets=(target, nobody)) is ExitStatus.FAILED
+    assert status(view, engine(view, Verdict.HARMFUL), targets=(target, nobody)) is ExitStatus.BAD
 
 
 def test_an_engine_without_speculation_counts_only_where_no_other_speculates(view):
     off = engine(view, Verdict.INSUFFICIENT, State.DISABLED)
-    assert status(view, off, engine(view)) is Status.PAYING
-    assert status(view, off) is Status.INSUFFICIENT
+    assert status(view, off, engine(view)) is ExitStatus.GOOD
+    assert status(view, off) is ExitStatus.UNKNOWN

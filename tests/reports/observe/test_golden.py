@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.views.models import ObservationView
@@ -49,9 +48,9 @@ async def test_a_terminal_of_any_width_has_room_for_it(observed, width, glyphs):
     assert text.isascii() == (glyphs is ASCII)
 
 
-async def test_colours_are_all_that_is_added_for_a_terminal(observed):
+async def test_colors_are_all_that_is_added_for_a_terminal(observed):
     found = report(await observed("steady"))
-    is_golden("steady.colour.txt", text_report(found, Paint(colour=True)))
+    is_golden("steady.color.txt", text_report(found, Paint(color=True)))
 
 
 async def test_markdown_is_the_golden_one(observed):

@@ -7,12 +7,12 @@ import os
 import pytest
 
 from spec_decode_exporter.reports.observe.progress import (
-    Live,
-    Meanwhile,
-    Progress,
-    Repeated,
+    FinalReport,
+    LiveReport,
+    ProgressLine,
+    RepeatedReports,
     Streams,
-    meanwhile_of,
+    output_for,
 )
 
 
@@ -36,24 +36,24 @@ def streams(out=None, err=None, **environ):
 @pytest.mark.parametrize(
     ("form", "seconds", "every", "where", "expected"),
     [
-        ("text", 30, None, streams(Terminal(), Terminal()), Progress),
-        ("text", 30, None, streams(Pipe(), Terminal()), Progress),
-        ("text", 30, None, streams(), Meanwhile),
-        ("text", 30, None, streams(Terminal(), Terminal(), TERM="dumb"), Meanwhile),
-        ("text", 0, None, streams(Terminal(), Terminal()), Live),
-        ("text", 30, 2.0, streams(Terminal(), Terminal()), Live),
-        ("text", 0, None, streams(Terminal(), Terminal(), TERM="dumb"), Repeated),
-        ("json", 0, None, streams(Terminal(), Terminal()), Repeated),
-        ("markdown", 30, 2.0, streams(), Repeated),
+        ("text", 30, None, streams(Terminal(), Terminal()), ProgressLine),
+        ("text", 30, None, streams(Pipe(), Terminal()), ProgressLine),
+        ("text", 30, None, streams(), FinalReport),
+        ("text", 30, None, streams(Terminal(), Terminal(), TERM="dumb"), FinalReport),
+        ("text", 0, None, streams(Terminal(), Terminal()), LiveReport),
+        ("text", 30, 2.0, streams(Terminal(), Terminal()), LiveReport),
+        ("text", 0, None, streams(Terminal(), Terminal(), TERM="dumb"), RepeatedReports),
+        ("json", 0, None, streams(Terminal(), Terminal()), RepeatedReports),
+        ("markdown", 30, 2.0, streams(), RepeatedReports),
     ],
 )
 def test_how_it_is_shown_follows_from_who_looks(form, seconds, every, where, expected):
-    assert type(meanwhile_of(form, seconds, every, where)) is expected
+    assert type(output_for(form, seconds, every, where)) is expected
 
 
 async def test_a_pipe_gets_the_report_and_no_escapes(observed):
     where = streams()
-    shown = meanwhile_of("text", 30, None, where)
+    shown = output_for("text", 30, None, where)
     shown.end()
     shown.report(await observed("steady"))
     assert "\x1b" not in where.out.getvalue()
@@ -62,17 +62,17 @@ async def test_a_pipe_gets_the_report_and_no_escapes(observed):
 
 
 @pytest.mark.parametrize(
-    ("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
+    ("environ", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
 )
-async def test_a_terminal_gets_colours_unless_it_wants_none(observed, environ, coloured):
+async def test_a_terminal_gets_colors_unless_it_wants_none(observed, environ, colored):
     where = streams(Terminal(), Terminal(), **environ)
-    meanwhile_of("text", 30, None, where).report(await observed("steady"))
-    assert ("\x1b[" in where.out.getvalue()) is coloured
+    output_for("text", 30, None, where).report(await observed("steady"))
+    assert ("\x1b[" in where.out.getvalue()) is colored
 
 
 async def test_progress_is_one_line_that_is_gone_at_the_end(observed):
     where = streams(err=Terminal())
-    shown = meanwhile_of("text", 30, None, where)
+    shown = output_for("text", 30, None, where)
     shown.show(await observed("steady", None, seconds=12))
     line = where.err.getvalue()
     assert "12 of 30s" in line
@@ -85,7 +85,7 @@ async def test_progress_is_one_line_that_is_gone_at_the_end(observed):
 
 async def test_as_json_each_report_is_a_line(observed):
     where = streams()
-    shown = meanwhile_of("json", 0, None, where)
+    shown = output_for("json", 0, None, where)
     view = await observed("steady", seconds=12)
     shown.show(view)
     shown.report(view)
@@ -96,7 +96,7 @@ async def test_as_json_each_report_is_a_line(observed):
 async def test_live_it_is_drawn_on_another_screen_and_cut_to_its_height(observed, monkeypatch):
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 20)))
     where = streams(Terminal(), Terminal())
-    shown = meanwhile_of("text", 0, None, where)
+    shown = output_for("text", 0, None, where)
     view = await observed("steady")
     shown.show(view)
     drawn = where.out.getvalue()
@@ -111,5 +111,5 @@ async def test_live_it_is_drawn_on_another_screen_and_cut_to_its_height(observed
 
 def test_a_screen_that_was_never_drawn_on_is_left_alone():
     where = streams(Terminal(), Terminal())
-    meanwhile_of("text", 0, None, where).end()
+    output_for("text", 0, None, where).end()
     assert not where.out.getvalue()

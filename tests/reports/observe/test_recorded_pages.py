@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.exit_status import Status, exit_status
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
-from spec_decode_exporter.reports.observe.session import observed_config, watch
+from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
+from spec_decode_exporter.reports.observe.session import watch
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import Answer
@@ -49,5 +49,5 @@ async def test_a_recorded_page_that_stands_still_is_reported_and_not_evaluated(p
     found = report(view)
     for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
         assert "nan" not in written.lower().replace("nano", "").split()
-    assert exit_status(view) is Status.INSUFFICIENT
+    assert observation_status(view) is ExitStatus.UNKNOWN
     assert all(engine.sections[0].title == "What is missing" for engine in found.engines)

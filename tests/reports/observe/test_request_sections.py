@@ -8,8 +8,7 @@ import pytest
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.requests.request_findings import Effect, RequestFindings

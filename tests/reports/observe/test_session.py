@@ -13,11 +13,12 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe import observe_report
 from spec_decode_exporter.reports.observe import session as module
-from spec_decode_exporter.reports.observe.exit_status import exit_status
+from spec_decode_exporter.reports.observe.observation_config import MAX_WINDOW, observed_config
 from spec_decode_exporter.reports.observe.observe_report import report
-from spec_decode_exporter.reports.observe.session import LONGEST, Observation, observed_config, watch
+from spec_decode_exporter.reports.observe.session import Observation, watch
 from spec_decode_exporter.reports.terminal import Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -119,9 +120,9 @@ async def test_a_run_without_an_end_looks_back_on_its_last_hour(network, clock):
     config = observed_config([told("idle")], 0)
     observation = Observation(config, clock)
     polling = asyncio.ensure_future(observation.poll(asyncio.Event().wait()))
-    await clock.advance(LONGEST + 600)
-    assert observation.observed().seconds == LONGEST
-    assert only(observation.observed()).windows[-1].seconds == pytest.approx(LONGEST, abs=1)
+    await clock.advance(MAX_WINDOW + 600)
+    assert observation.observed().seconds == MAX_WINDOW
+    assert only(observation.observed()).windows[-1].seconds == pytest.approx(MAX_WINDOW, abs=1)
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
 
@@ -295,7 +296,7 @@ class TestInternalErrors:
             text.split()
         )
         assert "Llama-3.1-8B-Instruct, engine 0" in text
-        assert exit_status(view) == 1
+        assert observation_status(view) == 1
 
     async def test_in_the_models(self, seen, monkeypatch):
         self.fails(monkeypatch, (module, "engine_view"), lambda labels, _: labels["target"] == "b:1")
@@ -321,7 +322,7 @@ class TestInternalErrors:
         self.check(seen.view())
 
     async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):
-        self.fails(monkeypatch, (observe_report, "happening"), lambda _: True)
+        self.fails(monkeypatch, (observe_report, "event_note"), lambda _: True)
         view = seen.view()
         assert len(report(view).engines) == 2
         assert report(view).events == ()

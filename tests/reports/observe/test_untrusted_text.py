@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.reports.escape import cells
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.conftest import FakeClock
@@ -81,10 +80,10 @@ sometimes = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slo
     names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES),
     width=st.integers(40, 140),
     glyphs=st.sampled_from([ASCII, UNICODE]),
-    colour=st.booleans(),
+    color=st.booleans(),
 )
-def test_no_name_acts_on_a_terminal_or_leaves_its_lines(seen, names, width, glyphs, colour):
-    text = COLOURS.sub("", text_report(report(named(seen, names)), Paint(glyphs, colour, width)))
+def test_no_name_acts_on_a_terminal_or_leaves_its_lines(seen, names, width, glyphs, color):
+    text = COLOURS.sub("", text_report(report(named(seen, names)), Paint(glyphs, color, width)))
     assert not has_controls(text)
     assert max(map(cells, text.splitlines())) <= width
     assert text.endswith("\n")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spec_decode_exporter.reports.plan.checkpoint import model_of
-from spec_decode_exporter.reports.plan.dtype import dtype_of
 from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.reports.plan.quantization import dtype_of
 from tests.reports.plan.conftest import LLAMA_8B
 from tests.reports.plan.test_parameter_count import CASES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.reports.plan.attention import attention_parameters
 from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
+from spec_decode_exporter.reports.plan.parameter_count import attention_parameters
 from spec_decode_exporter.reports.plan.plan_report import report
 from tests.reports.plan.conftest import LLAMA_8B, planned
 from tests.reports.plan.test_parameter_count import CASES

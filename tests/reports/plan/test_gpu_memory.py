@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.reports.plan.attention import cache_layers
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
-from spec_decode_exporter.reports.plan.dtype import DTYPES, dtype_of
 from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart, room
 from spec_decode_exporter.reports.plan.model_config import Configuration
+from spec_decode_exporter.reports.plan.parameter_count import cache_layers
 from spec_decode_exporter.reports.plan.planned_model import counted_model
+from spec_decode_exporter.reports.plan.quantization import DTYPES, dtype_of
 from tests.reports.plan.conftest import LLAMA_8B, planned
 
 GB = 10**9

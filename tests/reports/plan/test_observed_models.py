@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.reports.observe.observe_json import json_report
+from spec_decode_exporter.reports.observe.observe_report import json_report
 from spec_decode_exporter.reports.plan.deployment_plan import plan
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.observed_models import measured, read
@@ -105,7 +105,9 @@ async def test_an_observation_that_does_not_say_its_method_is_warned_of(seen):
     engines = tuple(engine.model_copy(update={"method": ""}) for engine in view.engines)
     unknown = measured(view.model_copy(update={"engines": engines}))
     found = plan(replace(planned(*PAIR).wanted, measured=unknown))
-    assert "does not say how it drafted. It is taken to be of draft_model." in str(plan_warnings(found))
+    assert "The method of the observation is unknown. The plan assumes draft_model." in str(
+        plan_warnings(found)
+    )
     assert "method unknown" in text_report(report(found), Paint())
 
 
@@ -122,7 +124,7 @@ async def test_short_drafts_are_said_to_show_another_rate(seen):
     window = view.engines[0].windows[-1]
     said = " ".join(text_report(report(planned(*words)), Paint()).split())
     rate, length = window.draft_acceptance_ratio.value, window.draft_length_tokens
-    assert f"Drafts had {length:.2f} in the mean, so that the counters show {rate:.3f} at 4." in said
+    assert f"Drafts had {length:.2f} tokens in the mean, so that the counters show {rate:.3f} at 4." in said
 
 
 async def test_whole_drafts_are_not(seen):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
-from spec_decode_exporter.reports.plan.model_families import FAMILIES
+from spec_decode_exporter.reports.plan.model_config import FAMILIES, Configuration, ModelError
 from spec_decode_exporter.reports.plan.parameter_count import shape_of
 from tests.reports.plan.conftest import LLAMA_8B
 

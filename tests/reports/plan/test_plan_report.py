@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.core.number_formats import parameters
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.parts import Tone
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.draft_method import METHODS
-from spec_decode_exporter.reports.plan.dtype import DTYPES
-from spec_decode_exporter.reports.plan.model_families import FAMILIES
+from spec_decode_exporter.reports.plan.model_config import FAMILIES
 from spec_decode_exporter.reports.plan.plan_json import PlanView, as_json, view
 from spec_decode_exporter.reports.plan.plan_report import report
-from spec_decode_exporter.reports.plan.plan_text import parameters
 from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName
+from spec_decode_exporter.reports.plan.quantization import DTYPES
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.reports.plan.conftest import LLAMA_8B, planned
@@ -183,9 +183,7 @@ def test_what_pays_nowhere_is_not_green(llamas):
 def test_where_a_sequence_is_of_unknown_size_the_verdict_says_so():
     words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
     found = text(planned(*words), 120)
-    assert (
-        "[weights fit] 4.00 GB are left for the KV cache. Whether a sequence of 8,192 tokens fits is" in found
-    )
+    assert "[weights fit] 4.00 GB are left for the KV cache. The size of a sequence of 8,192 tokens" in found
     assert json.loads(as_json(planned(*words)))["outcome"] == "weights_fit"
 
 
@@ -213,13 +211,15 @@ def test_a_cost_says_what_it_rests_on():
     pair = ("--target", "8B", "--draft", "1B")
     assert "It is as it was given." in text(planned(*pair, "--cost.draft-cost-ratio", "0.1"))
     assert "An estimate by the weights alone." in text(planned(*pair))
-    assert "What verifying and searching usually cost" in text(planned("--target", "8B", "--method", "ngram"))
+    assert "The typical cost of searching and verifying" in text(
+        planned("--target", "8B", "--method", "ngram")
+    )
 
 
 def test_what_is_missing_is_said_of_the_model_that_it_is_missing_of(folder):
     target = folder("t", LLAMA_8B)
     found = " ".join(text(planned("--target", target, "--draft", "1B")).split())
-    assert "not known of the draft: a number of parameters does not say it" in found
+    assert "unknown for the draft: a number of parameters does not determine it" in found
     assert "or --draft.kv-bytes-per-token." in found
 
 

@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis import depth as measured_depth
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.figures.decode_work import break_even_acceptance_ratio
 from spec_decode_exporter.reports.plan.planned_depths import (
-    MOST_TOKENS,
+    MAX_TOKENS,
     best,
     break_even_token_acceptance,
     continued,
@@ -63,7 +63,7 @@ def test_a_drafter_that_seldom_drafts_has_to_bring_in_what_every_step_pays(make_
     assert found.break_even_acceptance == pytest.approx(break_even_acceptance_ratio(window, cost))
 
 
-@given(costs, st.integers(1, MOST_TOKENS))
+@given(costs, st.integers(1, MAX_TOKENS))
 def test_it_breaks_even_where_it_is_neither_faster_nor_slower(cost, tokens):
     least = break_even_token_acceptance(tokens, cost)
     if least is None:
@@ -72,7 +72,7 @@ def test_it_breaks_even_where_it_is_neither_faster_nor_slower(cost, tokens):
         assert geometric(least).speedup(tokens, cost) == pytest.approx(1, abs=1e-9)
 
 
-@given(costs, st.integers(1, MOST_TOKENS))
+@given(costs, st.integers(1, MAX_TOKENS))
 def test_the_rate_at_break_even_is_the_formula_of_the_exporter(cost, tokens):
     least = break_even_token_acceptance(tokens, cost)
     if least is not None:
@@ -80,7 +80,7 @@ def test_the_rate_at_break_even_is_the_formula_of_the_exporter(cost, tokens):
         assert rate == pytest.approx(cost.draft_cost_ratio + cost.fixed_cost_ratio / tokens, abs=1e-9)
 
 
-@given(st.floats(0, 1), st.floats(0, 1), costs, st.integers(1, MOST_TOKENS))
+@given(st.floats(0, 1), st.floats(0, 1), costs, st.integers(1, MAX_TOKENS))
 def test_more_acceptance_is_never_slower(one, other, cost, tokens):
     less, more = (geometric(acceptance).speedup(tokens, cost) for acceptance in sorted((one, other)))
     assert less <= more

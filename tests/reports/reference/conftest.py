@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from spec_decode_exporter.reports.observe.session import observed_config
+from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.reference.taking import take
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import FakeClock, settle

@@ -159,7 +159,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 def test_a_file_without_end_is_not_read_to_it(path, monkeypatch):
-    monkeypatch.setattr(reference_file, "LARGEST", 10)
+    monkeypatch.setattr(reference_file, "MAX_BYTES", 10)
     path.write_bytes(b" " * 11)
     with pytest.raises(ReferenceFileError, match="it is larger than"):
         read(path)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.reports.observe.session import observed_config
-from spec_decode_exporter.reports.reference.taking import LOOKED_AT_AFTER, NotMeasuredError, take
+from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.reports.reference.taking import CHECKED_AFTER, NotMeasuredError, take
 from tests.conftest import settle
 from tests.fixtures.simulated import Server
 
@@ -25,7 +25,7 @@ async def failed(clock, seconds, *urls):
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
-    said = await failed(clock, LOOKED_AT_AFTER + 1, "http://a:1", "http://b:1")
+    said = await failed(clock, CHECKED_AFTER + 1, "http://a:1", "http://b:1")
     assert said.startswith("b:1 does not answer: ")
     assert "Connection refused" in said
     assert "a:1 does not" not in said
@@ -45,19 +45,19 @@ async def test_a_server_that_goes_away_leaves_no_reference(network, clock):
 async def test_a_page_without_engines_is_no_server(network, clock, monkeypatch):
     network.servers["a:1"] = server = Server(clock, "steady", running=60)
     monkeypatch.setattr(server, "answer", lambda _: b"up 1\n")
-    said = await failed(clock, LOOKED_AT_AFTER + 1, "http://a:1")
+    said = await failed(clock, CHECKED_AFTER + 1, "http://a:1")
     assert said == "a:1 shows no engine: is a:1/metrics the metrics page of a server?"
 
 
 async def test_an_idle_server_has_nothing_to_be_sure_of(network, clock):
     document = await taken(network, clock, 60, a=("idle", 1))
-    assert not any(model.is_sure for model in document.models)
+    assert not any(model.has_bounds for model in document.models)
 
 
 async def test_a_server_without_speculation_is_measured_too(network, clock):
     document = await taken(network, clock, 60, a=(changed(speculation={"tokens": 0}), 1))
     (model,) = document.models
-    assert (model.acceptance_ratio, model.is_sure, model.measurement.tokens) == (None, False, 0)
+    assert (model.acceptance_ratio, model.has_bounds, model.measurement.tokens) == (None, False, 0)
     assert model.measurement.quantities["time_per_output_token_seconds"].lower is not None
 
 

@@ -1,4 +1,4 @@
-"""What another number of draft tokens would give, as a report draws it."""
+"""Chart of the expected speed-up by number of draft tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import Bar, Chart, Note, Part
 from spec_decode_exporter.views.models import DepthView, EngineView, WindowView
 
@@ -17,20 +17,20 @@ GIVE_COST: Final = (
 
 
 def depths(engine: EngineView, window: WindowView) -> Iterator[Part]:
-    """Yield what other numbers of draft tokens would give, and what that rests on."""
+    """Yield the chart, and the assumption behind it."""
     if engine.depths:
         shown = _no_speculation(engine), *engine.depths
-        most = max(depth.speedup_ratio for depth in shown)
-        bars = (_depth(depth, engine, most) for depth in shown)
+        largest = max(depth.speedup_ratio for depth in shown)
+        bars = (_depth(depth, engine, largest) for depth in shown)
         yield Chart("draft tokens", ("speed-up", "change"), tuple(bars))
         yield Note("A hypothesis: what is accepted at one number of tokens is only near what is at another.")
         yield from _differs(engine, window)
     elif window.counts.drafts and engine.cost is None:
-        yield Note(f"It is not known what a draft token costs, so no gain can be told. {GIVE_COST}")
+        yield Note(f"The cost of a draft token is unknown, so no gain can be estimated. {GIVE_COST}")
 
 
 def _differs(engine: EngineView, window: WindowView) -> Iterator[Note]:
-    """Yield why the present row and the speed-up above are not the same number, where that can be seen."""
+    """Yield the reason if the chart's present speed-up differs visibly from the measured one."""
     present, speedup = _present(engine), window.estimated_speedup_ratio.value
     if present is not None and numbers.plain(present) != numbers.plain(speedup):
         yield Note(
@@ -40,7 +40,7 @@ def _differs(engine: EngineView, window: WindowView) -> Iterator[Note]:
 
 
 def _present(engine: EngineView) -> float | None:
-    """Return the speed-up in the row of the present number of draft tokens."""
+    """Return the expected speed-up of the configured number of draft tokens."""
     return next((each.speedup_ratio for each in engine.depths if _is_present(each, engine)), None)
 
 
@@ -54,7 +54,7 @@ def _no_speculation(engine: EngineView) -> DepthView:
     )
 
 
-def _depth(depth: DepthView, engine: EngineView, most: float) -> Bar:
+def _depth(depth: DepthView, engine: EngineView, largest: float) -> Bar:
     present = _present(engine)
     is_present, keep = _is_present(depth, engine), engine.recommendation is Action.KEEP
     change = "" if is_present or present is None else numbers.change(depth.speedup_ratio / present)
@@ -67,7 +67,7 @@ def _depth(depth: DepthView, engine: EngineView, most: float) -> Bar:
     }
     return Bar(
         str(depth.tokens),
-        depth.speedup_ratio / most,
+        depth.speedup_ratio / largest,
         (numbers.plain(depth.speedup_ratio), change),
         ", ".join(remark for remark, holds in remarks.items() if holds),
         marked=is_present if keep else depth.recommended,

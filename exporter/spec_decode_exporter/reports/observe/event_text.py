@@ -1,4 +1,4 @@
-"""What happened, in sentences; docs/log.md says what each event means."""
+"""Sentences about events; docs/log.md describes the events."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ Fields = Mapping[str, Plain | tuple[Plain, ...]]
 QUIET: Final = frozenset(
     {"engine_found", "filtered_page_not_used", "verdict_changed", "recommendation_changed"}
 )
-"""What happens in every observation, or is judged by another window than the observation's."""
+"""Events of every observation, and events about another window: not shown."""
 
 _STATES: Final[Mapping[str, str]] = {
     "active": "it drafts",
     "idle": "nothing runs",
-    "stalled": "it drafts no longer",
+    "stalled": "it no longer drafts",
     "disabled": "it does not speculate",
-    "unreachable": "it is not seen",
+    "unreachable": "it is unreachable",
 }
 _CAUSES: Final[Mapping[str, str]] = {
-    "answers": "its answers take it long",
-    "processing": "its pages take this program long",
+    "answers": "its responses are slow",
+    "processing": "this program needs long to process its page",
 }
 
 
-def happening(event: EventView) -> Note:
-    """Return an event as a note: when, what, and to whom."""
-    say = SENTENCES.get(event.type)
-    what = say(event.fields) if say else event.type
+def event_note(event: EventView) -> Note:
+    """Return an event as a note: time, sentence, and engine or target."""
+    sentence = SENTENCES.get(event.type)
+    text = sentence(event.fields) if sentence else event.type
     engine = event.engine and f"engine {event.engine}"
-    whose = " ".join(filter(None, [event.target, event.model_name, engine]))
+    subject = " ".join(filter(None, [event.target, event.model_name, engine]))
     return Note(
-        f"{what} ({whose})",
+        f"{text} ({subject})",
         f"{datetime.fromtimestamp(event.time, UTC):%H:%M:%S}",
         Tone.BAD if event.bad else Tone.NEUTRAL,
-        foreign=True,
+        untrusted=True,
     )
 
 
 def _reset(fields: Fields) -> str:
-    why = "the server began anew" if fields["cause"] == "restart" else "they went back, and nothing says why"
-    return f"The server's counters start from 0 again: {why}."
+    why = "the server restarted" if fields["cause"] == "restart" else "they decreased for an unknown reason"
+    return f"The server's counters were reset: {why}."
 
 
 def _state(fields: Fields) -> str:
@@ -64,21 +64,23 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "engine_reset": _reset,
     "acceptance_dropped": _drop,
     "acceptance_recovered": lambda fields: f"The {fields['kind']} drop of acceptance is over.",
-    "acceptance_baseline_learnt_anew": lambda _: "Acceptance stayed low for so long that it is usual now.",
+    "acceptance_baseline_learnt_anew": lambda _: "Acceptance stayed low: its baseline was reset.",
     "configured_tokens_changed": lambda fields: (
         f"{fields['configured_tokens']} tokens are drafted at a time, not {fields['before']} as before: the "
-        "window began anew."
+        "window was reset."
     ),
     "state_changed": _state,
-    "drafting_stalled": lambda _: "It drafts no longer, though it decodes.",
+    "drafting_stalled": lambda _: "It no longer drafts, though it decodes.",
     "drafting_no_longer_stalled": lambda _: "It drafts again, or has nothing to do.",
     "check_broken": lambda fields: (
         f"Its counters contradict each other ({fields['check']}): do not trust the figures."
     ),
     "check_holds_again": lambda fields: f"Its counters agree with each other again ({fields['check']}).",
-    "analysis_failed": lambda fields: f"A defect of this program in the {fields['part']}: {fields['error']}.",
+    "analysis_failed": lambda fields: (
+        f"Internal error of this program in the {fields['part']}: {fields['error']}."
+    ),
     "analysis_works_again": lambda fields: f"What failed in this program works again: {fields['part']}.",
-    "engines_forgotten": lambda _: "It gives its engines ever new names: the oldest were forgotten.",
+    "engines_forgotten": lambda _: "It keeps renaming its engines: the oldest were evicted.",
     "engines_not_watched": lambda fields: (
         f"{fields['engines']} of its engines are not watched: the limit is {fields['kept']}."
     ),
@@ -87,9 +89,9 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
         f"It is polled every {fields['interval']} s: {_CAUSES.get(str(fields['cause']), fields['cause'])}."
     ),
     "events_omitted": lambda fields: f"Events such as {fields['example']} are left out: there are too many.",
-    "target_failing": lambda fields: f"It could not be asked: {fields['error']}.",
+    "target_failing": lambda fields: f"Its polls fail: {fields['error']}.",
     "target_recovered": lambda fields: f"It answers again, after {fields['failed_polls']} failed polls.",
     "no_engine_on_page": lambda _: "Its page was read and shows no engine.",
-    "poll_crashed": lambda _: "A defect of this program: its answer could not be read.",
+    "poll_crashed": lambda _: "Internal error of this program: its page could not be read.",
 }
-"""By the event's word; every word that is about an engine or a target has one, or is quiet."""
+"""Sentence of each event about an engine or a target that is not in ``QUIET``."""

@@ -1,4 +1,4 @@
-"""What is missing for a verdict, for bounds or for advice, and what it would take."""
+"""Data missing for a verdict, bounds or advice, and the remedy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from spec_decode_exporter.reports.parts import Note
 from spec_decode_exporter.views.models import EngineView, WindowView
 
 _ROUND: Final = 10
-"""Seconds to which the time that it would take is rounded up."""
+"""Estimated times are rounded up to a multiple, in seconds."""
 _SPARE: Final = 1.1
-"""So many times what it would take at the present rate, since that varies."""
-_LONGEST: Final = 86_400.0
-"""Nobody waits for longer."""
+"""Margin of an estimated time: the present rate varies."""
+_MAX_SECONDS: Final = 86_400.0
+"""Longest estimated time; beyond it the advice is more traffic."""
 
 _STATES: Final[Mapping[State, str]] = {
     State.DISABLED: "The server was started without speculation (vLLM's --speculative-config), or does not "
-    "count it: there is nothing to judge.",
+    "count it: there is nothing to evaluate.",
     State.IDLE: "No request ran. Observe while there is traffic, or send some.",
     State.UNREACHABLE: "The server went away. The figures are of the time until then.",
 }
@@ -31,7 +31,7 @@ Values = Mapping[str, float]
 
 
 def needs(engine: EngineView, seconds: float) -> Iterator[Note]:
-    """Yield what is missing, and what it would take; ``seconds`` is how long the observation took."""
+    """Yield the missing data and the remedy; ``seconds`` is the length of the observation."""
     if engine.state in _STATES:
         yield Note(_STATES[engine.state])
     if engine.windows and engine.state not in (State.DISABLED, State.IDLE):
@@ -39,15 +39,15 @@ def needs(engine: EngineView, seconds: float) -> Iterator[Note]:
 
 
 def _in_the_window(engine: EngineView, window: WindowView, seconds: float) -> Iterator[Note]:
-    found = {finding.name: finding.values for finding in engine.findings}
-    doubts = [Note(say(found[name], window), name) for name, say in DOUBTS.items() if name in found]
+    values = {finding.name: finding.values for finding in engine.findings}
+    doubts = [
+        Note(sentence(values[name], window), name) for name, sentence in DOUBTS.items() if name in values
+    ]
     yield from doubts
     if window.counts.drafts is None:
-        yield Note(
-            "The server does not count its drafts, or not in a way that can be used: nothing is judged."
-        )
+        yield Note("The server does not count its drafts, or not in a usable way: nothing is evaluated.")
     elif not window.counts.drafts:
-        yield Note("Nothing was drafted, so there is nothing to judge.")
+        yield Note("Nothing was drafted, so there is nothing to evaluate.")
     elif window.partial or window.seconds < WHOLE_WINDOW * seconds:
         yield Note(
             f"It was seen for {window.seconds:.0f} of {seconds:.0f} s. A verdict takes half of an "
@@ -58,10 +58,10 @@ def _in_the_window(engine: EngineView, window: WindowView, seconds: float) -> It
 
 
 def _few_drafts(values: Values, window: WindowView) -> str:
-    drafts, least = values["drafts"], values["threshold"]
+    drafts, threshold = values["drafts"], values["threshold"]
     return (
-        f"{drafts:.0f} drafts; a verdict takes {least:.0f}, which is {least - drafts:.0f} more. "
-        f"{_longer(drafts, least, window)}"
+        f"{drafts:.0f} drafts; a verdict takes {threshold:.0f}, which is {threshold - drafts:.0f} more. "
+        f"{_longer(drafts, threshold, window)}"
     )
 
 
@@ -83,9 +83,9 @@ def _wide_bounds(values: Values, _: WindowView) -> str:
 
 
 def _longer(present: float, enough: float, window: WindowView) -> str:
-    """Say for how long to observe, if what there is goes on to grow as it did."""
-    seconds = window.seconds * enough / present * _SPARE if present else _LONGEST
-    if seconds >= _LONGEST:
+    """Advise a length of the observation, extrapolated at the present rate."""
+    seconds = window.seconds * enough / present * _SPARE if present else _MAX_SECONDS
+    if seconds >= _MAX_SECONDS:
         return "Observe while there is more traffic."
     return f"At this rate that takes --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
 
@@ -95,4 +95,4 @@ DOUBTS: Final[Mapping[FindingName, Callable[[Values, WindowView], str]]] = {
     FindingName.FEW_REQUESTS: _few_requests,
     FindingName.WIDE_BOUNDS: _wide_bounds,
 }
-"""The findings that say why there is no verdict or advice, and what it would take."""
+"""Findings that explain why there is no verdict or advice, with the sentence of each."""

@@ -1,4 +1,4 @@
-"""How an observation is shown to whoever waits for it, and how its report comes to them at the end."""
+"""Output of an observation: progress while it runs, and its reports."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from itertools import islice
 from typing import Final, TextIO
 
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.escape import clipped
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.observe_json import json_report
-from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.parts import Tone
 from spec_decode_exporter.reports.terminal import Paint, is_terminal, paint_for
 from spec_decode_exporter.reports.terminal_report import text_report
@@ -25,65 +24,65 @@ FORMATS: Final[Mapping[str, Callable[[ObservationView, Paint], str]]] = {
     "json": lambda view, _: json_report(view),
     "markdown": lambda view, paint: markdown_report(report(view), paint),
 }
-"""How a report can be written."""
+"""Writers by the value of ``--format``."""
 
-_LIVE_EVERY: Final = 5.0
-_PROGRESS_EVERY: Final = 1.0
+_LIVE_INTERVAL: Final = 5.0
+_PROGRESS_INTERVAL: Final = 1.0
 _PROGRESS_BAR: Final = 12
 """Columns."""
 _ERASE_LINE: Final = "\r\x1b[K"
-_OTHER_SCREEN: Final = "\x1b[?1049h\x1b[?25l"
-_OWN_SCREEN: Final = "\x1b[?25h\x1b[?1049l"
+_ALTERNATE_SCREEN: Final = "\x1b[?1049h\x1b[?25l"
+_MAIN_SCREEN: Final = "\x1b[?25h\x1b[?1049l"
 _HOME: Final = "\x1b[H"
 _ERASE_REST: Final = "\x1b[J"
 
 
 class NotWrittenError(Exception):
-    """What a report goes to does not take it, such as a disk that is full."""
+    """A report cannot be written, as to a full disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Where things are written to."""
+    """Output streams."""
 
     out: TextIO
-    """What the reports go to."""
+    """Stream of the reports."""
     err: TextIO
-    """What progress is shown on, if it is a terminal."""
+    """Stream of the progress, if it is a terminal."""
     environ: Mapping[str, str]
-    """The environment's variables, which say something of the terminal."""
+    """Environment variables: some describe the terminal."""
 
 
-class Meanwhile:
-    """Shows nothing while it waits, and the report at the end."""
+class FinalReport:
+    """Shows no progress, and writes the report at the end."""
 
     first: float = math.inf
-    """Seconds until something is shown."""
+    """Seconds until ``show`` is called first."""
     every: float = math.inf
-    """Seconds from one thing that is shown to the next."""
+    """Seconds between two calls of ``show``."""
 
     def __init__(self, form: str, streams: Streams) -> None:
-        """Write reports in a form, one of ``FORMATS``."""
+        """Write reports in ``form``, a key of ``FORMATS``."""
         self._form = form
         self._streams = streams
 
     def show(self, view: ObservationView) -> None:
-        """Show what was seen up to now.
+        """Show the result up to now.
 
         Raises:
-            BrokenPipeError: Nobody reads it.
-            NotWrittenError: It cannot be written.
+            BrokenPipeError: The reader closed the stream.
+            NotWrittenError: The stream cannot be written.
         """
 
     def end(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
     def report(self, view: ObservationView) -> None:
         """Write the report at the end.
 
         Raises:
-            BrokenPipeError: Nobody reads it.
-            NotWrittenError: It cannot be written.
+            BrokenPipeError: The reader closed the stream.
+            NotWrittenError: The stream cannot be written.
         """
         _write(self._streams.out, self._written(view))
 
@@ -91,16 +90,16 @@ class Meanwhile:
         return FORMATS[self._form](view, paint_for(self._streams.out, self._streams.environ))
 
 
-class Repeated(Meanwhile):
-    """Writes one report after the other; as JSON each is a line."""
+class RepeatedReports(FinalReport):
+    """Writes one report after the other; each JSON report is one line."""
 
     def __init__(self, form: str, streams: Streams, every: float) -> None:
-        """Write one every so many seconds."""
+        """Write a report each ``every`` seconds."""
         super().__init__(form, streams)
         self.first = self.every = every
 
     def show(self, view: ObservationView) -> None:
-        """Write the report of what was seen up to now."""
+        """Write the report up to now."""
         after = "" if self._form == "json" else "\n"
         _write(self._streams.out, self._written(view) + after)
 
@@ -108,52 +107,52 @@ class Repeated(Meanwhile):
         return json_report(view, indented=False) if self._form == "json" else super()._written(view)
 
 
-class Live(Meanwhile):
-    """Draws the report anew and anew on a screen of its own, so that nothing that was there is lost."""
+class LiveReport(FinalReport):
+    """Draws the report repeatedly on the terminal's alternate screen, which keeps the scrollback."""
 
     first = 1.0
 
     def __init__(self, streams: Streams, every: float) -> None:
-        """Draw it every so many seconds."""
+        """Draw the report each ``every`` seconds."""
         super().__init__("text", streams)
         self.every = every
         self._begun = False
 
     def show(self, view: ObservationView) -> None:
-        """Draw as much of the report as there is room for."""
+        """Draw the first lines of the report, as many as the terminal has rows."""
         rows = shutil.get_terminal_size().lines
         lines = self._written(view).splitlines()
         more = len(lines) - (rows - 1)
         shown = (
             [*islice(lines, rows - 2), f"({more + 1} more lines; Ctrl-C shows all)"] if more > 0 else lines
         )
-        begin = "" if self._begun else _OTHER_SCREEN
+        begin = "" if self._begun else _ALTERNATE_SCREEN
         self._begun = True
         _write(self._streams.out, begin + _HOME + "".join(f"{line}\x1b[K\n" for line in shown) + _ERASE_REST)
 
     def end(self) -> None:
-        """Go back to the screen that was there before."""
+        """Return to the main screen."""
         if self._begun:
-            _write(self._streams.out, _OWN_SCREEN)
+            _write(self._streams.out, _MAIN_SCREEN)
 
 
-class Progress(Meanwhile):
-    """Says in one line beside the report how far it is."""
+class ProgressLine(FinalReport):
+    """Shows the progress in one line on the standard error."""
 
     first = 0.0
-    every = _PROGRESS_EVERY
+    every = _PROGRESS_INTERVAL
 
     def __init__(self, form: str, streams: Streams, seconds: float) -> None:
-        """Say it to the standard error; ``seconds`` is how long the observation takes."""
+        """Show the progress of an observation of ``seconds``."""
         super().__init__(form, streams)
         self._seconds = seconds
 
     def show(self, view: ObservationView) -> None:
-        """Write the line anew."""
+        """Replace the line."""
         paint = paint_for(self._streams.err, self._streams.environ)
         share = view.seconds / self._seconds
         bar = paint.bar(share, _PROGRESS_BAR).ljust(_PROGRESS_BAR)
-        words = f" {view.seconds:.0f} of {format_duration(self._seconds)}  {_seen(view)}  Ctrl-C ends it"
+        words = f" {view.seconds:.0f} of {format_duration(self._seconds)}  {_gist(view)}  Ctrl-C ends it"
         room = paint.width - _PROGRESS_BAR - 1
         line = f"{paint.toned(bar, Tone.NEUTRAL)}{clipped(words, room, paint.glyphs.ellipsis)}"
         _write(self._streams.err, _ERASE_LINE + line)
@@ -163,8 +162,8 @@ class Progress(Meanwhile):
         _write(self._streams.err, _ERASE_LINE)
 
 
-def _seen(view: ObservationView) -> str:
-    """Return in a few words what was seen up to now."""
+def _gist(view: ObservationView) -> str:
+    """Return the drafts, the acceptance rate and the missing targets in a few words."""
     counts = [window.counts for engine in view.engines for window in engine.windows[-1:]]
     drafts, drafted, accepted = (
         sum(getattr(each, name) or 0 for each in counts)
@@ -177,23 +176,23 @@ def _seen(view: ObservationView) -> str:
     return ", ".join(words)
 
 
-def meanwhile_of(form: str, seconds: float, every: float | None, streams: Streams) -> Meanwhile:
-    """Return how to show an observation.
+def output_for(form: str, seconds: float, every: float | None, streams: Streams) -> FinalReport:
+    """Return the output of an observation.
 
     Args:
-        form: One of ``FORMATS``.
-        seconds: How long it takes; 0 where it has no end.
-        every: Seconds between reports; None where nobody asked for several.
-        streams: Where to write to.
+        form: A key of ``FORMATS``.
+        seconds: Length of the observation; 0 if it has no end.
+        every: Seconds between reports; None for a single report.
+        streams: Output streams.
     """
     able = streams.environ.get("TERM") != "dumb"
     if every is not None or not seconds:
-        every = every or _LIVE_EVERY
+        every = every or _LIVE_INTERVAL
         live = able and form == "text" and is_terminal(streams.out)
-        return Live(streams, every) if live else Repeated(form, streams, every)
+        return LiveReport(streams, every) if live else RepeatedReports(form, streams, every)
     if able and is_terminal(streams.err):
-        return Progress(form, streams, seconds)
-    return Meanwhile(form, streams)
+        return ProgressLine(form, streams, seconds)
+    return FinalReport(form, streams)
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a report says of single requests, as an exporter tells it."""
+"""Sections about single requests, as an exporter returns them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import Fact, Note, Part, ReportSection, Tone
 from spec_decode_exporter.requests.request_advice import temperature
 from spec_decode_exporter.requests.request_findings import Effect
@@ -20,7 +20,7 @@ from spec_decode_exporter.views.request_models import (
 from spec_decode_exporter.views.request_text import why_unclear
 
 _TITLE: Final = "Requests"
-_OFF: Final = "They are not taken there: `requests.ingest` of that exporter's configuration is off."
+_OFF: Final = "That exporter does not receive them: its `requests.ingest` is off."
 _NONE: Final = "None came lately."
 _MIXED: Final = "Mixed workload: the average hides that some requests gain much less than others, or lose."
 _TONES: Final[Mapping[Effect, Tone]] = {
@@ -28,7 +28,7 @@ _TONES: Final[Mapping[Effect, Tone]] = {
     Effect.GAINS: Tone.GOOD,
     Effect.UNCLEAR: Tone.NEUTRAL,
 }
-"""In the order in which groups are told."""
+"""Tone of each effect, in the order of the groups."""
 
 
 def requests(view: RequestsView) -> Iterator[ReportSection]:
@@ -47,7 +47,7 @@ def requests(view: RequestsView) -> Iterator[ReportSection]:
 def _parts(
     model: RequestModelView, groups: list[RequestGroupView], window: RequestWindowView
 ) -> Iterator[Part]:
-    yield Fact("model", model.model_name, foreign=True)
+    yield Fact("model", model.model_name, untrusted=True)
     yield Fact("requests", f"{numbers.count(model.requests)} in {_covered(window)}")
     yield Fact("acceptance rate", _acceptance(model))
     if model.judged:
@@ -56,14 +56,14 @@ def _parts(
         yield Fact("pathological", _pathological(model))
     if model.mixed:
         yield Note(_MIXED, tone=Tone.BAD)
-    yield from (Note(each, foreign=True) for each in model.advice)
+    yield from (Note(each, untrusted=True) for each in model.advice)
     order = list(_TONES)
     for group in sorted(groups, key=lambda each: (order.index(each.effect), _speedup(each))):
         yield _group(group)
 
 
 def _covered(window: RequestWindowView) -> str:
-    """Return the window's name, and for which part of it every request is there."""
+    """Return the window's name, and the part of it that has every request."""
     if not window.partial:
         return window.window
     return f"{window.window}, complete for the last {format_duration(int(window.covered_seconds))}"
@@ -76,7 +76,7 @@ def _group(group: RequestGroupView) -> Note:
         f"{numbers.count(group.accepted_tokens)} tokens saved by {numbers.count(group.requests)} requests"
     ]
     name = f"{group.request_type}, temperature {temperature(group.temperature)}"
-    return Note("; ".join(words), name, _TONES[group.effect], foreign=True)
+    return Note("; ".join(words), name, _TONES[group.effect], untrusted=True)
 
 
 def _effect(group: RequestGroupView) -> str:
@@ -88,7 +88,7 @@ def _effect(group: RequestGroupView) -> str:
 
 
 def _speedup(group: RequestGroupView) -> float:
-    """Return what groups of the same effect are ordered by: those that gain or lose most come first."""
+    """Return the sort key of groups with the same effect: the largest gain or loss comes first."""
     value = group.speedup_ratio.value if group.speedup_ratio else None
     if value is None:
         return 0.0
@@ -102,22 +102,22 @@ def _fast(group: RequestGroupView) -> Iterator[str]:
         yield f"{numbers.plain(speedup.value)} times as fast ({bounds})"
 
 
-def _spread(found: PercentilesView | None) -> str:
-    if found is None:
-        return numbers.NONE
-    p10, p50, p90 = map(numbers.share, (found.p10, found.p50, found.p90))
+def _spread(percentiles: PercentilesView | None) -> str:
+    if percentiles is None:
+        return numbers.ABSENT
+    p10, p50, p90 = map(numbers.share, (percentiles.p10, percentiles.p50, percentiles.p90))
     return f"p50 {p50} (p10 {p10}, p90 {p90})"
 
 
 def _acceptance(model: RequestModelView) -> str:
-    """Return what lies in the middle, and the two means, of which the server's counters have the second."""
+    """Return the percentiles and both means; the server's counters show the second."""
     mean, weighed = map(numbers.share, (model.mean_acceptance_ratio, model.draft_acceptance_ratio))
     return f"{_spread(model.acceptance_ratio)}; mean {mean}, by draft tokens {weighed}"
 
 
-def _below(said: RequestGroupView | RequestModelView) -> str:
-    share = 100 * said.below_break_even / said.judged
-    return f"{share:.1f} % of {numbers.count(said.judged)}"
+def _below(view: RequestGroupView | RequestModelView) -> str:
+    share = 100 * view.below_break_even / view.judged
+    return f"{share:.1f} % of {numbers.count(view.judged)}"
 
 
 def _pathological(model: RequestModelView) -> str:

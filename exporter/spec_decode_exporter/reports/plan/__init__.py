@@ -1,4 +1,5 @@
-"""Which draft, and how much memory: what a pair of models takes of some GPUs, before anything runs.
+"""Plan a deployment before it runs: GPU memory of the models, expected speed-up, number of draft tokens.
 
-Pure arithmetic but for ``checkpoint``, which reads local files. docs/plan.md says what each figure rests on.
+All modules compute, but for ``checkpoint`` and ``observed_models``, which read local files. docs/plan.md
+explains each figure.
 """

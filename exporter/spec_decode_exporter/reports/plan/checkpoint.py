@@ -1,4 +1,4 @@
-"""What a local folder says of a model: its config.json, the size of its weights, its tokens."""
+"""Read a model from a local folder: config.json, size of the weights, and vocabulary."""
 
 from __future__ import annotations
 
@@ -12,49 +12,48 @@ from spec_decode_exporter.config.units import parse_parameters
 from spec_decode_exporter.core.bounded_file import open_plain, read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, decode
 from spec_decode_exporter.reports.plan.draft_head import module_bytes
-from spec_decode_exporter.reports.plan.dtype import SIXTEEN, Dtype
 from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
 from spec_decode_exporter.reports.plan.parameter_count import shape_of
 from spec_decode_exporter.reports.plan.planned_model import Model, counted_model
-from spec_decode_exporter.reports.plan.quantization import dtype_of_checkpoint
+from spec_decode_exporter.reports.plan.quantization import SIXTEEN, Dtype, dtype_of_checkpoint
 
 
 class Bound(NamedTuple):
-    """The most bytes and values of a file."""
+    """Maximum bytes and JSON values of a file."""
 
     bytes: int
     values: int
 
 
 CONFIG: Final = Bound(4 * 2**20, 100_000)
-"""Of a config.json."""
+"""Limits of config.json."""
 INDEX: Final = Bound(16 * 2**20, 500_000)
-"""Of a model.safetensors.index.json, which names every tensor."""
+"""Limits of model.safetensors.index.json, which names every tensor."""
 TOKENIZER: Final = Bound(64 * 2**20, 4_000_000)
-"""Of a tokenizer.json: that of Gemma 3 has 33 MB and two million values."""
-_LEAST_PARAMETERS: Final = 10**6
-_MOST_PARAMETERS: Final = 10**15
+"""Limits of tokenizer.json: that of Gemma 3 has 33 MB and two million values."""
+_MIN_PARAMETERS: Final = 10**6
+_MAX_PARAMETERS: Final = 10**15
 _LENGTH: Final = 8
-"""Bytes with which a safetensors file says how long its header is."""
+"""Bytes of the field with the header's length in a safetensors file."""
 
 
 def model_of(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
-    """Return a model by what somebody wrote: its number of parameters, or where its config.json is.
+    """Return a model by its number of parameters, or by the path of its config.json.
 
     Args:
         text: Such as ``70B`` or ``/models/llama``.
-        dtype: What its weights are kept in; None for what the checkpoint says, or 16 bits.
-        kv_bytes_per_token: What a token of its KV cache takes over all GPUs, where somebody said that.
+        dtype: Dtype of the weights; None for that of the checkpoint, or 16 bits.
+        kv_bytes_per_token: Bytes of a token in the KV cache over all GPUs; None if unknown.
 
     Raises:
-        ModelError: It is none of these, or says too little.
+        ModelError: The text is neither, or config.json lacks a value.
     """
     try:
         parameters = parse_parameters(text)
     except ValueError:
         return _local(text, dtype, kv_bytes_per_token)
-    if not _LEAST_PARAMETERS <= parameters < _MOST_PARAMETERS:
-        meant = f": did you mean {text}B?" if text.isdecimal() and 0 < parameters < _LEAST_PARAMETERS else ""
+    if not _MIN_PARAMETERS <= parameters < _MAX_PARAMETERS:
+        meant = f": did you mean {text}B?" if text.isdecimal() and 0 < parameters < _MIN_PARAMETERS else ""
         raise ModelError(f"{text!r} is no size of a model{meant}")
     return counted_model(text, parameters, dtype or Dtype("bfloat16", SIXTEEN), kv_bytes_per_token)
 
@@ -76,15 +75,15 @@ def _local(text: str, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Mo
 def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) -> Model:
     folder = file.parent
     config = Configuration(_json(file, "it", CONFIG))
-    shape, own = shape_of(config), None if dtype else dtype_of_checkpoint(config)
-    kept = dtype or own
-    assert kept is not None  # noqa: S101 - one of the two is set
-    counted = shape.parameters.weight_bytes(kept)
-    size = _without_modules(_size_of_files(folder), config, kept, counted) if own else None
+    shape, stored = shape_of(config), None if dtype else dtype_of_checkpoint(config)
+    weights = dtype or stored
+    assert weights is not None  # noqa: S101 - one of the two is set
+    counted = shape.parameters.weight_bytes(weights)
+    size = _without_modules(_size_of_files(folder), config, weights, counted) if stored else None
     return Model(
         name=folder.resolve().name or str(folder),
         parameters=shape.parameters,
-        dtype=kept,
+        dtype=weights,
         weight_bytes=counted if size is None else size,
         counted=size is None,
         shape=shape,
@@ -95,7 +94,7 @@ def _described(file: Path, dtype: Dtype | None, kv_bytes_per_token: int | None) 
 
 
 def _without_modules(size: int | None, config: Configuration, dtype: Dtype, counted: int) -> int | None:
-    """Return the size of files without the MTP modules, where these are so large that they hold them."""
+    """Subtract the MTP modules from the size of the files, if the size shows that the files hold them."""
     if size is None:
         return None
     modules = module_bytes(config, dtype)
@@ -103,7 +102,7 @@ def _without_modules(size: int | None, config: Configuration, dtype: Dtype, coun
 
 
 def _size_of_files(folder: Path) -> int | None:
-    """Return the bytes of the weights in the folder's safetensors; None where there are none."""
+    """Return the bytes of the weights in the folder's safetensors; None without such files."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
         metadata = _json(index, index.name, INDEX).get("metadata")
@@ -119,7 +118,7 @@ def _size_of_files(folder: Path) -> int | None:
 
 
 def _vocabulary(file: Path) -> str | None:
-    """Return a digest of the tokens and their numbers; other parts of a tokenizer may differ."""
+    """Return a digest of the tokens and their ids; other parts of a tokenizer may differ."""
     if not file.exists():
         return None
     document = _json(file, file.name, TOKENIZER)
@@ -135,7 +134,7 @@ def _vocabulary(file: Path) -> str | None:
 
 
 def _json(file: Path, name: str, bound: Bound) -> Mapping[str, Any]:
-    """Return what is in a file that an error calls ``name``."""
+    """Return the JSON object of a file; errors call the file ``name``."""
     try:
         document = decode(read_bounded(file, bound.bytes), bound.values)
     except OSError as error:

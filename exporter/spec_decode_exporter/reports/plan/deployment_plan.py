@@ -1,4 +1,4 @@
-"""A plan: what two models take of some GPUs, and what drafting has to bring."""
+"""Plan of a deployment: memory of the models on the GPUs, expected speed-up, and return on memory."""
 
 from __future__ import annotations
 
@@ -7,54 +7,108 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.reports.plan.draft_method import VERIFY_COST_RATIO, fixed_cost_ratio
-from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart, Room, room
+from spec_decode_exporter.reports.plan.gpu_memory import GIGABYTE, Gpus, MemoryPart, Room, room
 from spec_decode_exporter.reports.plan.observed_models import ObservedModel
-from spec_decode_exporter.reports.plan.payoff import Payoff
 from spec_decode_exporter.reports.plan.planned_cost import CostBasis, Costs, StepReads
 from spec_decode_exporter.reports.plan.planned_depths import Drafts, PlannedDepth, best, depths, geometric
 from spec_decode_exporter.reports.plan.vllm_refusals import refusals
 
-USUAL_TOKENS: Final = 4
-USUAL_ACCEPTANCE: Final = 0.7
+
+@dataclass(frozen=True, slots=True)
+class Payoff:
+    """Return on the memory of drafting, for one engine.
+
+        (speed-up - 1) · baseline throughput / draft memory
+
+    in tokens a second gained for each GB: of the draft's weights, copies included, and of the part of the KV
+    cache that holds the draft's own keys and values.
+    """
+
+    speedup: float
+    tokens: int
+    """Number of draft tokens."""
+    baseline_tokens_per_second: float
+    """Throughput without speculation."""
+    weight_bytes: int
+    cache_bytes: int
+    """The draft's part of the KV cache; 0 if unknown."""
+    measured: bool
+    """Whether speed-up and throughput were measured."""
+    lower: float | None = None
+    """Lower 95 % bound of the speed-up; None if unknown."""
+    upper: float | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """GPU memory of drafting."""
+        return self.weight_bytes + self.cache_bytes
+
+    @property
+    def gained_tokens_per_second(self) -> float:
+        """Gain over the baseline; negative if speculation is slower."""
+        return (self.speedup - 1) * self.baseline_tokens_per_second
+
+    @property
+    def tokens_per_second_per_gigabyte(self) -> float | None:
+        """Return on memory; None if drafting takes no memory."""
+        return self._per_gigabyte(self.speedup)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """95 % bounds of the return, by those of the speed-up at the same baseline."""
+        if self.lower is None or self.upper is None:
+            return None
+        low, high = self._per_gigabyte(self.lower), self._per_gigabyte(self.upper)
+        return None if low is None or high is None else (low, high)
+
+    def _per_gigabyte(self, speedup: float) -> float | None:
+        if not self.memory_bytes:
+            return None
+        return (speedup - 1) * self.baseline_tokens_per_second / (self.memory_bytes / GIGABYTE)
+
+
+DEFAULT_TOKENS: Final = 4
+DEFAULT_ACCEPTANCE: Final = 0.7
 
 
 class PlanOutcome(StrEnum):
-    """Whether the models fit the GPUs."""
+    """Result of a plan."""
 
     FITS = "fits"
+    """The models fit, with the wanted number of sequences."""
     TIGHT = "tight"
-    """They do, but not as many sequences as are wanted."""
+    """The models fit, with fewer sequences than wanted."""
     WEIGHTS_FIT = "weights_fit"
-    """There is some room for the KV cache; whether one sequence fits into it is not known."""
+    """The weights fit; the size of a sequence in the KV cache is unknown."""
     DOES_NOT_FIT = "does_not_fit"
-    """There is no room for the KV cache, or not for one sequence: vLLM would not start."""
+    """The KV cache has no room for one sequence: vLLM would not start."""
     REFUSED = "refused"
-    """There is room, and vLLM would not start for another reason."""
+    """The models fit, but vLLM would refuse to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be planned."""
+    """Input of a plan."""
 
     target: MemoryPart
     draft: MemoryPart | None
-    """None of a method without one."""
+    """None for a method without a draft model."""
     method: str
     gpus: Gpus
     engines: int = 1
-    """As many engines as the GPUs are enough for; the plan is of one."""
+    """Number of engines on the GPUs; the plan covers one."""
     context: int = 8192
-    """The tokens of a sequence, prompt and answer."""
+    """Tokens of a sequence, prompt and answer."""
     batch: int = 32
-    """Sequences at a time."""
-    tokens: int = USUAL_TOKENS
-    """K, how many tokens are drafted at a time."""
-    acceptance: float = USUAL_ACCEPTANCE
-    """Of a token, given that those before it were accepted."""
+    """Concurrent sequences."""
+    tokens: int = DEFAULT_TOKENS
+    """K, the number of draft tokens."""
+    acceptance: float = DEFAULT_ACCEPTANCE
+    """Acceptance of a token, given that those before it were accepted."""
     element_bytes: int = 2
-    """What a number of the KV cache takes."""
+    """Bytes of an element of the KV cache."""
     throughput: float | None = None
-    """Tokens a second of one engine without speculation, where somebody knows that."""
+    """Tokens a second of one engine without speculation; None if unknown."""
     draft_cost_ratio: float | None = None
     fixed_cost_ratio: float | None = None
     verify_cost_ratio: float | None = None
@@ -63,37 +117,37 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """What comes of it."""
+    """Result of planning."""
 
     wanted: Wanted
     outcome: PlanOutcome
     refusals: tuple[str, ...]
-    """Why vLLM would not start, memory aside."""
+    """Reasons other than memory why vLLM would not start."""
     alone: Room
-    """Of the target without a draft."""
+    """Memory of the target without a draft."""
     drafting: Room
     costs: Costs
     drafts: Drafts
     depths: tuple[PlannedDepth, ...]
     best_tokens: int
-    """How many tokens to draft; 0 where no number of them pays."""
+    """Recommended number of draft tokens; 0 if none pays."""
     payoff: Payoff | None
-    """None where no throughput is known, or vLLM would not start."""
+    """None if no throughput is known, or vLLM would not start."""
 
     @property
     def depth(self) -> PlannedDepth:
-        """What the wanted number of tokens would give."""
+        """Expected speed-up at the wanted number of draft tokens."""
         return self.depths[self.wanted.tokens - 1]
 
     @property
     def draft_ratio(self) -> float | None:
-        """The draft's parameters over those of the target, each as a token takes part in them."""
+        """Ratio of the active parameters of draft and target."""
         draft, target = self.wanted.draft, self.wanted.target
         return None if draft is None else draft.model.parameters.active / target.model.parameters.active
 
 
 def plan(wanted: Wanted) -> DeploymentPlan:
-    """Return what comes of what is wanted."""
+    """Return the plan of ``wanted``."""
     draft = [] if wanted.draft is None else [wanted.draft]
     alone, drafting = (
         room(wanted.gpus, parts, wanted.context, wanted.element_bytes)
@@ -124,12 +178,12 @@ def _costs(wanted: Wanted, drafting: Room) -> Costs:
     """Return what drafting costs, from the surest source: said, observed, or estimated."""
     sequences = wanted.batch if drafting.sequences is None else min(wanted.batch, drafting.sequences)
     reading = StepReads(wanted.target, wanted.draft, max(sequences, 1), wanted.context, wanted.element_bytes)
-    seen = None if wanted.measured is None else wanted.measured.cost
+    observed = None if wanted.measured is None else wanted.measured.cost
     fixed, known, basis = fixed_cost_ratio(wanted.method), wanted.draft_cost_ratio, reading.basis
     if known is not None:
         basis = CostBasis.GIVEN
-    elif seen is not None:
-        known, fixed, basis = seen.draft_cost_ratio, seen.fixed_cost_ratio, CostBasis.MEASURED
+    elif observed is not None:
+        known, fixed, basis = observed.draft_cost_ratio, observed.fixed_cost_ratio, CostBasis.MEASURED
     return Costs(
         reading,
         basis,
@@ -166,7 +220,7 @@ def _return(wanted: Wanted, drafting: Room, baseline: float, speedup: float, tok
 
 
 def draft_cache_bytes(wanted: Wanted, drafting: Room) -> int:
-    """Return which part of the KV cache holds the draft's keys and values; 0 where that is not known."""
+    """Return the bytes of the draft's keys and values in the KV cache; 0 if unknown."""
     if wanted.draft is None or not drafting.sequence_bytes:
         return 0
     own = wanted.draft.sequence_bytes(wanted.gpus.number, wanted.context, wanted.element_bytes) or 0

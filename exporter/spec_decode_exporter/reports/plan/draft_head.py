@@ -1,7 +1,7 @@
-"""The small models that draft from the target's own hidden states: EAGLE, EAGLE-3 and MTP.
+"""Draft heads that read the target's hidden states: EAGLE, EAGLE-3 and MTP.
 
-Each is a layer or some, a matrix that joins hidden states with a token's embedding, and an output matrix:
-the target's own, or for EAGLE-3 one for fewer tokens. The embedding is the target's.
+A head has one or more layers, a matrix that joins hidden states with a token's embedding, and an output
+matrix: the target's own, or for EAGLE-3 one for fewer tokens. The embedding is the target's.
 """
 
 from __future__ import annotations
@@ -9,25 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spec_decode_exporter.reports.plan.attention import attention_parameters, cache_layers, heads
-from spec_decode_exporter.reports.plan.dtype import SIXTEEN, Dtype
 from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
-from spec_decode_exporter.reports.plan.model_shape import Attention, Parameters, Shape
-from spec_decode_exporter.reports.plan.parameter_count import dense_parameters, parameters
-from spec_decode_exporter.reports.plan.planned_model import Model
+from spec_decode_exporter.reports.plan.parameter_count import (
+    attention_parameters,
+    cache_layers,
+    dense_parameters,
+    heads,
+    parameters,
+)
+from spec_decode_exporter.reports.plan.planned_model import Attention, Model, Parameters, Shape
+from spec_decode_exporter.reports.plan.quantization import SIXTEEN, Dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a kind of head has beside its layers."""
+    """Matrices of a kind of head, beside its layers."""
 
     joined: int
-    """How many vectors of the model's width are joined to one."""
+    """Number of vectors of the model's width that are joined to one."""
     own_output: bool = False
-    """Whether it has an output matrix, for its own vocabulary."""
+    """Whether the head has an output matrix, for its own vocabulary."""
     of_the_target: bool = False
-    """Whether it is a part of the target's checkpoint: with a layer like the last one, experts included,
-    in its dtype. Else it was trained apart: a dense layer, in 16 bits."""
+    """Whether the head is a part of the target's checkpoint: a layer like the last one, experts included,
+    in its dtype. Otherwise it is a separately trained dense layer in 16 bits."""
 
 
 HEADS: Final = {
@@ -35,18 +39,18 @@ HEADS: Final = {
     "eagle3": Head(joined=3, own_output=True),
     "mtp": Head(joined=2, of_the_target=True),
 }
-_USUAL_DRAFT_VOCABULARY: Final = 32_000
-"""Tokens: what published EAGLE-3 heads have."""
-_USUAL_INNER_WIDTH: Final = 6
-"""Of the dense layer of EAGLE-3 heads for targets that have none, in the model's width: 17,280 for the 2,880
-of gpt-oss, as SpecForge configures them."""
+_TYPICAL_DRAFT_VOCABULARY: Final = 32_000
+"""Vocabulary of published EAGLE-3 heads."""
+_TYPICAL_INNER_WIDTH: Final = 6
+"""Width of the dense layer of EAGLE-3 heads in multiples of the model's width, for targets without dense
+layers: 17,280 for the 2,880 of gpt-oss, as SpecForge configures it."""
 
 
 def head_of(target: Model, method: str, draft: Model | None, dtype: Dtype | None) -> Model:
-    """Return the head of a method: the ``draft`` that is given, else one as is usual for this target.
+    """Return the head of a method: ``draft``, or a typical one for this target.
 
     Raises:
-        ModelError: Nothing is known of the head's size.
+        ModelError: The size of the head is unknown.
     """
     kind = HEADS[method]
     if draft is not None and draft.config is None:
@@ -59,13 +63,13 @@ def head_of(target: Model, method: str, draft: Model | None, dtype: Dtype | None
             f"a head for {method} has no size: give --draft, as its number of parameters or its config.json, "
             "or --target as a config.json"
         )
-    kept = dtype or (target.dtype if kind.of_the_target else Dtype("bfloat16", SIXTEEN))
+    weights = dtype or (target.dtype if kind.of_the_target else Dtype("bfloat16", SIXTEEN))
     own = _of_target(target.config, kind)
     layers = tuple(replace(layer, layers=1, window=None) for layer in cache_layers(target.config, 1)[:1])
     model = replace(
         target,
         name=f"{method} head",
-        dtype=kept,
+        dtype=weights,
         counted=True,
         guessed=not kind.of_the_target,
         kv_bytes_per_token=None,
@@ -74,10 +78,10 @@ def head_of(target: Model, method: str, draft: Model | None, dtype: Dtype | None
 
 
 def module_bytes(config: Configuration, dtype: Dtype) -> int:
-    """Return what the MTP modules in the files of a checkpoint take there; 0 where it has none.
+    """Return the bytes of the MTP modules in the files of a checkpoint; 0 without modules.
 
-    Each has copies of the embedding and of the output matrix beside its layer (DeepSeek-V3, arXiv 2412.19437,
-    section 2.2); vLLM loads them with ``mtp`` only, without these copies.
+    Beside its layer, each has copies of the embedding and of the output matrix (DeepSeek-V3, arXiv
+    2412.19437, section 2.2). vLLM loads the modules with ``mtp`` only, without these copies.
     """
     modules = config.number("num_nextn_predict_layers", 0)
     if not modules:
@@ -89,7 +93,7 @@ def module_bytes(config: Configuration, dtype: Dtype) -> int:
 
 def _with(model: Model, own: Parameters, layers: tuple[Attention, ...]) -> Model:
     shape = model.shape
-    assert shape is not None  # noqa: S101 - who calls looked
+    assert shape is not None  # noqa: S101 - callers checked
     return replace(
         model,
         parameters=own,
@@ -98,17 +102,17 @@ def _with(model: Model, own: Parameters, layers: tuple[Attention, ...]) -> Model
     )
 
 
-def _of_config(config: Configuration, all_of_them: Parameters, kind: Head, method: str) -> Parameters:
-    """Return the weights of a head with a configuration of its own."""
+def _of_config(config: Configuration, whole: Parameters, kind: Head, method: str) -> Parameters:
+    """Return the weights of a head with its own config.json."""
     hidden = config.positive("hidden_size")
     more = kind.joined * config.number("target_hidden_size", hidden) * hidden
-    if method == "eagle3":  # queries, keys and values see the token beside the hidden state
+    if method == "eagle3":  # queries, keys and values read the token beside the hidden state
         own, shared, width = heads(config)
         more += hidden * width * (own + 2 * shared)
-    output = config.number("draft_vocab_size", all_of_them.embedding // hidden) * hidden
+    output = config.number("draft_vocab_size", whole.embedding // hidden) * hidden
     return replace(
-        all_of_them,
-        layers=all_of_them.layers + more,
+        whole,
+        layers=whole.layers + more,
         embedding=0,
         output=output if kind.own_output else 0,
         tied=False,
@@ -116,24 +120,26 @@ def _of_config(config: Configuration, all_of_them: Parameters, kind: Head, metho
 
 
 def _of_target(config: Configuration, kind: Head) -> Parameters:
-    """Return the weights of a head with one layer, for this target."""
+    """Return the weights of a typical head with one layer for this target."""
     hidden = config.positive("hidden_size")
     layer = _last_layer(config) if kind.of_the_target else _dense_layer(config)
     return replace(
         layer,
         layers=layer.layers + kind.joined * hidden * hidden + hidden,
-        output=min(_USUAL_DRAFT_VOCABULARY, config.positive("vocab_size")) * hidden if kind.own_output else 0,
+        output=min(_TYPICAL_DRAFT_VOCABULARY, config.positive("vocab_size")) * hidden
+        if kind.own_output
+        else 0,
     )
 
 
 def _last_layer(config: Configuration) -> Parameters:
     layers = config.positive("num_hidden_layers")
-    with_it, without = parameters(config, layers), parameters(config, layers - 1)
-    experts = with_it.experts - without.experts
+    complete, shortened = parameters(config, layers), parameters(config, layers - 1)
+    experts = complete.experts - shortened.experts
     return Parameters(
-        layers=with_it.layers - without.layers,
+        layers=complete.layers - shortened.layers,
         experts=experts,
-        expert_share=with_it.expert_share if experts else 1.0,
+        expert_share=complete.expert_share if experts else 1.0,
     )
 
 
@@ -141,7 +147,7 @@ def _dense_layer(config: Configuration) -> Parameters:
     """Return a layer with the target's attention and no experts."""
     hidden = config.positive("hidden_size")
     experts_only = config.family.expert_size_key == "intermediate_size"
-    inner = _USUAL_INNER_WIDTH * hidden if experts_only else config.positive("intermediate_size")
+    inner = _TYPICAL_INNER_WIDTH * hidden if experts_only else config.positive("intermediate_size")
     norms = config.family.norms * hidden
     return Parameters(layers=attention_parameters(config) + norms + dense_parameters(config, inner))
 

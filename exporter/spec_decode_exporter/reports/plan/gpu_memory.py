@@ -1,17 +1,42 @@
-"""What is left of the GPUs for the KV cache, and how many sequences that holds.
+"""Memory of GPUs: weights of the models, and the rest for the KV cache.
 
-An engine's GPUs each hold a part of the target; vLLM gives all of them as much KV cache as the one with the
-least room has.
+The GPUs of an engine hold a part of the target each. vLLM gives all of them as much KV cache as the GPU with
+the least free memory has.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
+from typing import Final
 
-from spec_decode_exporter.reports.plan.memory_sizes import GIGABYTE
 from spec_decode_exporter.reports.plan.planned_model import Model
+
+GIGABYTE: Final = 10**9
+GIBIBYTE: Final = 2**30
+
+_PREFIXES: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_MEMORY: Final = re.compile(
+    r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,9})?)\s?(?P<prefix>[KMGT]?)(?P<binary>i?)B", flags=re.ASCII
+)
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes in ``text``: ``80GB`` is 80 · 10^9, ``143771MiB`` is 143771 · 2^20.
+
+    Raises:
+        ValueError: The text is no amount of memory; the message has examples.
+    """
+    match = _MEMORY.fullmatch(text.strip())
+    if text == "0":
+        return 0
+    if match is None or (match["binary"] and not match["prefix"]):
+        raise ValueError(f"{text!r} is no amount of memory; write it as 80GB, 79.6GiB or 81559MiB")
+    base = 1024 if match["binary"] else 1000
+    return int(Fraction(match["number"]) * base ** _PREFIXES[match["prefix"]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,46 +44,46 @@ class Gpus:
     """The GPUs of one engine."""
 
     number: int
-    """Over which the target is divided: its tensor parallel size."""
+    """Number of GPUs: the tensor parallel size of the target."""
     memory_bytes: int
-    """Of one of them."""
-    utilisation: float = 0.9
-    """The share of it that the engine may take: vLLM's ``--gpu-memory-utilization``."""
+    """Memory of one GPU."""
+    utilization: float = 0.9
+    """Share of the memory for the engine: vLLM's ``--gpu-memory-utilization``."""
     overhead_bytes: int = 0
-    """What one of them needs beside weights and KV cache: activations, CUDA graphs, communication."""
+    """Memory of one GPU beside weights and KV cache: activations, CUDA graphs, communication."""
 
     @property
     def is_decimal(self) -> bool:
-        """Whether their memory was said in GB, as sellers do, and not in MiB, as nvidia-smi does."""
+        """True if the memory is given in GB, as vendors do, and not in MiB, as nvidia-smi does."""
         return self.memory_bytes % (GIGABYTE // 10) == 0
 
     @property
     def all_bytes(self) -> int:
-        """Their memory together."""
+        """Memory of all GPUs."""
         return self.number * self.memory_bytes
 
     @property
     def usable_bytes(self) -> int:
-        """What the engine may take of all of them."""
-        return self.number * round(self.memory_bytes * self.utilisation)
+        """Memory of all GPUs for the engine."""
+        return self.number * round(self.memory_bytes * self.utilization)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """A model, and over how many of the GPUs it is divided. With fewer than all there are copies."""
+    """A model and its tensor parallel size; with fewer than all GPUs it is copied."""
 
     model: Model
     tensor_parallel: int
 
     def bytes_over(self, gpus: int) -> int:
-        """Return what its weights take over all GPUs, copies included."""
+        """Return the bytes of its weights over all GPUs, copies included."""
         whole = self.model.weight_bytes
         return gpus * ceil(whole / self.tensor_parallel) if self._is_copied(gpus) else whole
 
     def sequence_bytes(self, gpus: int, context: int, element_bytes: int) -> int | None:
-        """Return what a sequence takes of the KV cache over all GPUs; None where that is not known."""
-        own = self.model.sequence_bytes_on_a_gpu(context, self.tensor_parallel, element_bytes)
-        return None if own is None else own * gpus
+        """Return the bytes of a sequence in the KV cache over all GPUs; None if unknown."""
+        size = self.model.sequence_bytes_on_a_gpu(context, self.tensor_parallel, element_bytes)
+        return None if size is None else size * gpus
 
     def _is_copied(self, gpus: int) -> bool:
         return self.tensor_parallel != gpus
@@ -66,51 +91,51 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What some models leave of the GPUs."""
+    """Free memory beside some models."""
 
     weight_bytes: int
     left_bytes: int
-    """Of what the engine may take, after the weights; below 0 where they do not fit."""
+    """Memory of the engine after the weights; negative if they do not fit."""
     cache_bytes: int
-    """The KV cache: the same less the overhead; below 0 where it does not fit."""
+    """KV cache: the same without the overhead; negative if it does not fit."""
     sequence_bytes: int | None
-    """What a sequence of the wanted length takes of it; None where that is not known."""
-    least_sequence_bytes: int
-    """What it takes at least: the part of those models of which it is known."""
+    """Bytes of a sequence of ``context`` tokens; None if unknown."""
+    min_sequence_bytes: int
+    """Known part of the bytes of a sequence."""
     context: int
-    """That length, in tokens."""
+    """Length of a sequence, in tokens."""
 
     @property
     def sequences(self) -> int | None:
-        """How many sequences fit at a time."""
+        """Number of sequences that fit."""
         return None if not self.sequence_bytes else max(self.cache_bytes, 0) // self.sequence_bytes
 
     @property
     def tokens(self) -> int | None:
-        """How many tokens of sequences of that length fit."""
+        """Number of tokens that fit, in sequences of that length."""
         if not self.sequence_bytes:
             return None
         return max(self.cache_bytes, 0) * self.context // self.sequence_bytes
 
     @property
     def bytes_per_token(self) -> float | None:
-        """What a token takes of the KV cache, in the mean over a sequence."""
+        """Mean bytes of a token in the KV cache."""
         return None if self.sequence_bytes is None else self.sequence_bytes / self.context
 
     @property
     def fits(self) -> bool:
-        """Whether there is a KV cache, and a whole sequence is not known to be larger."""
-        return self.cache_bytes > 0 and self.least_sequence_bytes <= self.cache_bytes
+        """True if the KV cache holds at least one sequence, as far as its size is known."""
+        return self.cache_bytes > 0 and self.min_sequence_bytes <= self.cache_bytes
 
 
 def room(gpus: Gpus, parts: Sequence[MemoryPart], context: int, element_bytes: int) -> Room:
-    """Return what ``parts`` leave of some GPUs.
+    """Return the memory that ``parts`` leave.
 
     Args:
         gpus: The GPUs of one engine.
-        parts: The models that lie on them.
-        context: How long a sequence is, in tokens.
-        element_bytes: What a number of the KV cache takes: 2, or 1 in FP8.
+        parts: Models on the GPUs.
+        context: Tokens of a sequence.
+        element_bytes: Bytes of an element of the KV cache: 2, or 1 in FP8.
     """
     weights = sum(part.bytes_over(gpus.number) for part in parts)
     left = gpus.usable_bytes - weights
@@ -121,6 +146,6 @@ def room(gpus: Gpus, parts: Sequence[MemoryPart], context: int, element_bytes: i
         left_bytes=left,
         cache_bytes=left - gpus.number * gpus.overhead_bytes,
         sequence_bytes=sum(known) if len(known) == len(each) else None,
-        least_sequence_bytes=sum(known),
+        min_sequence_bytes=sum(known),
         context=context,
     )

@@ -1,15 +1,17 @@
-"""The first lines of a plan: whether it fits, and whether it pays."""
+"""Verdict and advice of a plan, and the smallest change that makes the models fit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
+from spec_decode_exporter.core.number_formats import gigabytes, plural
 from spec_decode_exporter.reports.parts import Tone
-from spec_decode_exporter.reports.plan import plan_text
-from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
-from spec_decode_exporter.reports.plan.memory_sizes import gigabytes
-from spec_decode_exporter.reports.plan.remedy import remedy
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome, Wanted
+from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart, Room, room
+from spec_decode_exporter.reports.plan.planned_depths import acceptance_rate
+from spec_decode_exporter.reports.plan.quantization import dtype_of
 
 WORDS: Final[Mapping[PlanOutcome, tuple[str, Tone]]] = {
     PlanOutcome.FITS: ("fits", Tone.GOOD),
@@ -21,18 +23,18 @@ WORDS: Final[Mapping[PlanOutcome, tuple[str, Tone]]] = {
 
 
 def word(plan: DeploymentPlan) -> tuple[str, Tone]:
-    """Return the outcome in a word; what fits and pays nowhere is only fair."""
-    found, tone = WORDS[plan.outcome]
-    return found, Tone.FAIR if tone is Tone.GOOD and not plan.best_tokens else tone
+    """Return the outcome in a word; models that fit without a gain are only fair."""
+    text, tone = WORDS[plan.outcome]
+    return text, Tone.FAIR if tone is Tone.GOOD and not plan.best_tokens else tone
 
 
 def verdict(plan: DeploymentPlan) -> str:
-    """Return what there is room for, in a sentence."""
+    """Return the free memory in a sentence."""
     return _VERDICTS.get(plan.outcome, _has_room)(plan)
 
 
 def advice(plan: DeploymentPlan) -> str:
-    """Return what would make it fit, or from which acceptance on it pays and with how many tokens."""
+    """Return the remedy, or the acceptance rate and number of draft tokens that pay."""
     if plan.outcome is PlanOutcome.DOES_NOT_FIT:
         return remedy(plan)
     return " ".join(sentence for sentence in (_pays(plan), _needed(plan), _best(plan)) if sentence)
@@ -42,8 +44,8 @@ def _has_room(plan: DeploymentPlan) -> str:
     room, wanted = plan.drafting, plan.wanted
     cache = f"{gigabytes(room.cache_bytes)} are left for the KV cache"
     if room.sequences is None:
-        return f"{cache}. Whether a sequence of {wanted.context:,} tokens fits is not known."
-    return f"{cache}: {plan_text.sequences(room.sequences)} of {wanted.context:,} tokens."
+        return f"{cache}. The size of a sequence of {wanted.context:,} tokens is unknown."
+    return f"{cache}: {plural(room.sequences, 'sequence')} of {wanted.context:,} tokens."
 
 
 def _lacks_room(plan: DeploymentPlan) -> str:
@@ -58,29 +60,96 @@ _VERDICTS: Final[Mapping[PlanOutcome, Callable[[DeploymentPlan], str]]] = {
 }
 
 
+def acceptance_basis(wanted: Wanted) -> str:
+    """Return the acceptance that the speed-ups assume, in words."""
+    if wanted.measured is not None:
+        return "the observed acceptance"
+    return f"the assumed acceptance of {wanted.acceptance:g}"
+
+
 def _pays(plan: DeploymentPlan) -> str:
-    """Return that it does not, where at this acceptance it does not."""
+    """Return a warning if speculation does not pay at this acceptance."""
     depth, wanted = plan.depth, plan.wanted
     if depth.break_even_token_acceptance is None:
-        return f"With {plan_text.tokens(wanted.tokens)} it never pays."
-    at = plan_text.acceptance(wanted)
+        return f"With {plural(wanted.tokens, 'token')} it never pays."
+    at = acceptance_basis(wanted)
     if not plan.best_tokens:
         slow = f"{depth.speedup:.2f} times as fast with {wanted.tokens}"
         return f"At {at} no number of tokens pays: {slow}."
     if depth.speedup < 1:
-        return f"At {at}, {plan_text.tokens(wanted.tokens)} do not pay: {depth.speedup:.2f} times as fast."
+        return f"At {at}, {plural(wanted.tokens, 'token')} do not pay: {depth.speedup:.2f} times as fast."
     return ""
 
 
 def _needed(plan: DeploymentPlan) -> str:
-    least = plan.depth.break_even_token_acceptance
-    if least is None:
+    break_even = plan.depth.break_even_token_acceptance
+    if break_even is None:
         return ""
-    rate = plan_text.accepted_at(least, plan.wanted.tokens)
+    rate = acceptance_rate(break_even, plan.wanted.tokens)
     return f"It pays where more than {rate:.3f} of the draft tokens are accepted."
 
 
 def _best(plan: DeploymentPlan) -> str:
     if plan.best_tokens in (0, plan.wanted.tokens):
         return ""
-    return f"Best at {plan_text.tokens(plan.best_tokens)}."
+    return f"Best at {plural(plan.best_tokens, 'token')}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Dtypes of target and draft, empty for no change, and whether the KV cache is in FP8."""
+
+    words: str
+    target: str = ""
+    draft: str = ""
+    small_cache: bool = False
+
+
+_CACHE: Final = "the KV cache in 8 bits (--kv-cache-dtype fp8)"
+_CHANGES: Final = (
+    _Change("the draft in 8 bits", draft="int8"),
+    _Change(_CACHE, small_cache=True),
+    _Change("the target in 8 bits", "int8"),
+    _Change("both in 8 bits", "int8", "int8"),
+    _Change("the target in 4 bits", "int4"),
+    _Change("the target in 4 bits and the draft in 8", "int4", "int8"),
+    _Change("both in 4 bits", "int4", "int4"),
+    _Change(f"both in 4 bits and {_CACHE}", "int4", "int4", small_cache=True),
+)
+
+
+def remedy(plan: DeploymentPlan) -> str:
+    """Return the smallest change that makes the models fit, and whether the target fits alone."""
+    alone = _alone(plan)
+    for change in _CHANGES:
+        free = _room(plan, change)
+        if free is not None and free.fits:
+            subject = "It" if free.sequences is not None else "The weights"
+            return f"{subject} would fit with {change.words}.{alone}"
+    return f"Take more or larger GPUs, or a shorter --context.{alone}"
+
+
+def _alone(plan: DeploymentPlan) -> str:
+    """Return a sentence if the target fits without the draft."""
+    if plan.wanted.draft is None or not plan.alone.fits:
+        return ""
+    return f" Without the draft {'the weights fit' if plan.alone.sequences is None else 'it fits'}."
+
+
+def _room(plan: DeploymentPlan, change: _Change) -> Room | None:
+    """Return the memory after a change; None for a change of a missing draft."""
+    wanted = plan.wanted
+    if change.draft and wanted.draft is None:
+        return None
+    parts = [_in(wanted.target, change.target)]
+    parts += [] if wanted.draft is None else [_in(wanted.draft, change.draft)]
+    return room(wanted.gpus, parts, wanted.context, 1 if change.small_cache else wanted.element_bytes)
+
+
+def _in(part: MemoryPart, name: str) -> MemoryPart:
+    """Return a model with its weights in another dtype, if that is smaller."""
+    if not name or dtype_of(name).bits >= part.model.dtype.bits:
+        return part
+    dtype = dtype_of(name)
+    size = min(part.model.parameters.weight_bytes(dtype), part.model.weight_bytes)
+    return replace(part, model=replace(part.model, dtype=dtype, weight_bytes=size))

@@ -1,27 +1,26 @@
-"""The sections of a plan about memory: the weights, and what they leave for the KV cache."""
+"""Sections of a plan about memory: missing data, weights and KV cache."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
+from spec_decode_exporter.core.number_formats import gigabytes
 from spec_decode_exporter.reports.parts import Figure, Note, Part
-from spec_decode_exporter.reports.plan import plan_text
 from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
-from spec_decode_exporter.reports.plan.gpu_memory import Room
-from spec_decode_exporter.reports.plan.memory_sizes import GIBIBYTE, GIGABYTE, gigabytes
+from spec_decode_exporter.reports.plan.gpu_memory import GIBIBYTE, GIGABYTE, Room
 from spec_decode_exporter.reports.plan.plan_json import lost
 from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName, plan_warnings
 
 
 def missing(plan: DeploymentPlan) -> Iterator[Note]:
-    """Yield what nobody said, and how to say it."""
+    """Yield missing data, and the flags that provide it."""
     draft = plan.wanted.draft
     if draft is not None and draft.model.guessed:
         yield Note(
-            f"The size of the {draft.model.name} is a guess, what is usual for this target, in "
-            f"{draft.model.dtype.name}. Its own config.json, or its number of parameters, says it: --draft."
+            f"The size of the {draft.model.name} is a guess: typical for this target, in "
+            f"{draft.model.dtype.name}. Give its config.json or its number of parameters: --draft."
         )
     unknown = [
         name
@@ -31,13 +30,13 @@ def missing(plan: DeploymentPlan) -> Iterator[Note]:
     if unknown:
         flags = " and ".join(f"--{name}.kv-bytes-per-token" for name in unknown)
         yield Note(
-            f"What a token takes of the KV cache is not known of the {' and the '.join(unknown)}: a number "
-            f"of parameters does not say it. Give a config.json instead, or {flags}."
+            f"The size of a token in the KV cache is unknown for the {' and the '.join(unknown)}: a number "
+            f"of parameters does not determine it. Give a config.json instead, or {flags}."
         )
 
 
 def weights(plan: DeploymentPlan) -> Iterator[Part]:
-    """Yield what the models take, and what is left."""
+    """Yield the size of the weights, and the memory that they leave."""
     wanted, gpus = plan.wanted, plan.wanted.gpus
     yield Figure("target", gigabytes(plan.alone.weight_bytes), "", _of_memory(plan, plan.alone.weight_bytes))
     if wanted.draft is not None:
@@ -48,8 +47,8 @@ def weights(plan: DeploymentPlan) -> Iterator[Part]:
     yield Figure("left", gigabytes(plan.drafting.left_bytes), "", "of what the engine may take")
     ratio = plan.draft_ratio
     if ratio:
-        usual = ", usual is 1:8 to 1:12" if wanted.method == DRAFT_MODEL else ""
-        yield Figure("draft to target", f"1:{1 / ratio:.1f}", "", f"by active parameters{usual}")
+        typical = ", typical is 1:8 to 1:12" if wanted.method == DRAFT_MODEL else ""
+        yield Figure("draft to target", f"1:{1 / ratio:.1f}", "", f"by active parameters{typical}")
     if gpus.is_decimal and PlanWarningName.GPU_MEMORY not in {each.name for each in plan_warnings(plan)}:
         yield Note(
             f"GB are 10^9 bytes: a GPU sold as {gpus.memory_bytes / GIGABYTE:g} GB may have 7 % more. Give "
@@ -62,15 +61,15 @@ def _of_memory(plan: DeploymentPlan, size: int) -> str:
 
 
 def cache(plan: DeploymentPlan) -> Iterator[Figure]:
-    """Yield how much the KV cache holds with the draft and without it."""
+    """Yield the capacity of the KV cache with the draft and without it."""
     alone, drafting = plan.alone, plan.drafting
     rows = (
         ("size", _size(drafting), _size(alone), _less(plan)),
         ("GiB on a GPU", _gibibytes(plan, drafting), _gibibytes(plan, alone), ""),
         (
             "a token",
-            plan_text.kilobytes(drafting.bytes_per_token),
-            plan_text.kilobytes(alone.bytes_per_token),
+            numbers.kilobytes(drafting.bytes_per_token),
+            numbers.kilobytes(alone.bytes_per_token),
             "",
         ),
         ("tokens", numbers.count(drafting.tokens), numbers.count(alone.tokens), _lost("tokens", plan)),
@@ -82,7 +81,7 @@ def cache(plan: DeploymentPlan) -> Iterator[Figure]:
         ),
     )
     for name, value, without, less in rows:
-        if value != numbers.NONE:
+        if value != numbers.ABSENT:
             yield Figure(name, value, "", f"{without} without the draft{less}")
 
 
@@ -91,9 +90,9 @@ def _size(room: Room) -> str:
 
 
 def _gibibytes(plan: DeploymentPlan, room: Room) -> str:
-    """Write the KV cache of one GPU as vLLM says it at its start: "Available KV cache memory"."""
+    """Write the KV cache of one GPU as vLLM logs it: "Available KV cache memory"."""
     if room.cache_bytes <= 0:
-        return numbers.NONE
+        return numbers.ABSENT
     return f"{room.cache_bytes / plan.wanted.gpus.number / GIBIBYTE:.1f}"
 
 
@@ -104,6 +103,6 @@ def _less(plan: DeploymentPlan) -> str:
     return f", {gigabytes(size)} less" if size else ""
 
 
-def _lost(what: str, plan: DeploymentPlan) -> str:
-    number = lost(getattr(plan.alone, what), getattr(plan.drafting, what))
+def _lost(name: str, plan: DeploymentPlan) -> str:
+    number = lost(getattr(plan.alone, name), getattr(plan.drafting, name))
     return f", {number:,} lost" if number else ""

@@ -1,149 +1,28 @@
-"""A plan for programs: JSON with units in its names. Ratios are shares, or plain decode steps."""
+"""Write a plan as JSON, for programs."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, Payoff, PlanOutcome
 from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart, Room
+from spec_decode_exporter.reports.plan.headline import remedy
 from spec_decode_exporter.reports.plan.observed_models import ObservedModel
-from spec_decode_exporter.reports.plan.payoff import Payoff
-from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName, plan_warnings
-from spec_decode_exporter.reports.plan.planned_cost import CostBasis
+from spec_decode_exporter.reports.plan.plan_models import (
+    LostView,
+    ModelView,
+    PayoffView,
+    PlanCostView,
+    PlanDepthView,
+    PlanObservationView,
+    PlanView,
+    PlanWarningView,
+    RoomView,
+)
+from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
 from spec_decode_exporter.reports.plan.planned_depths import PlannedDepth
-from spec_decode_exporter.reports.plan.remedy import remedy
-
-
-class PlanPart(BaseModel):
-    """What all models have in common."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ModelView(PlanPart):
-    """One of the two models."""
-
-    name: str
-    parameters: int
-    active_parameters: int = Field(description="Those that one token takes part in: all of a dense model.")
-    dtype: str
-    weight_bytes: int = Field(description="Over all GPUs, copies included.")
-    weights_counted: bool = Field(description="Whether that is counted; else it is the size of the files.")
-    guessed: bool = Field(description="Whether it is only as large as such models usually are.")
-    tensor_parallel: int
-    kv_cache_bytes_per_token: float | None = Field(description="Over all GPUs, in the mean over a sequence.")
-    vocabulary_tokens: int | None
-
-
-class RoomView(PlanPart):
-    """What some models leave of the GPUs. What is not known is null."""
-
-    weight_bytes: int
-    left_after_weights_bytes: int = Field(description="Below 0 where the weights alone do not fit.")
-    kv_cache_bytes: int = Field(description="The same less the overhead.")
-    kv_cache_bytes_per_token: float | None
-    kv_cache_tokens: int | None
-    concurrent_sequences: int | None
-
-
-class LostView(PlanPart):
-    """What the draft takes away."""
-
-    kv_cache_bytes: int
-    kv_cache_tokens: int | None
-    concurrent_sequences: int | None
-
-
-class PlanCostView(PlanPart):
-    """What drafting costs, in plain decode steps of the target."""
-
-    draft_cost_ratio: float
-    fixed_cost_ratio: float
-    basis: CostBasis
-    batch_sequences: int = Field(description="At so many sequences a step.")
-
-
-class PlanDepthView(PlanPart):
-    """A number of draft tokens, and what it would give."""
-
-    tokens: int
-    speedup_ratio: float
-    acceptance_ratio: float = Field(
-        description="Of as many draft tokens, at the assumed or observed acceptance."
-    )
-    draft_cost_ratio: float
-    break_even_acceptance_ratio: float = Field(description="Of the draft tokens; above 1 it never pays.")
-    break_even_token_acceptance_ratio: float | None = Field(description="Of a token; null: never pays.")
-    measured: bool
-
-
-class PayoffView(PlanPart):
-    """The return on the memory that drafting takes."""
-
-    draft_tokens: int
-    speedup_ratio: float
-    baseline_tokens_per_second: float
-    gained_tokens_per_second: float
-    draft_weight_bytes: int
-    draft_kv_cache_bytes: int
-    gained_tokens_per_second_per_gigabyte: float | None = Field(description="Null where it takes no memory.")
-    lower: float | None = Field(description="Its 95 % bounds; null where nobody knows.")
-    upper: float | None
-    measured: bool = Field(description="Whether the speed-up was observed; else it is an estimate.")
-
-
-class PlanObservationView(PlanPart):
-    """What an observation said that was taken for this plan."""
-
-    model_name: str
-    method: str = Field(description="Empty where it does not say.")
-    engines: int
-    draft_tokens: int = Field(description="At a time, at most.")
-    draft_length_tokens: float
-    draft_acceptance_ratio: float
-    generation_tokens_per_second: float = Field(description="Of one engine, in the mean.")
-
-
-class PlanWarningView(PlanPart):
-    """A warning."""
-
-    name: PlanWarningName
-    text: str
-
-
-class PlanView(PlanPart):
-    """A plan. The figures are of one engine."""
-
-    outcome: PlanOutcome
-    remedy: str | None = Field(description="The least that would make it fit; null where it does.")
-    method: str
-    engines: int
-    gpus: int = Field(description="Of one engine.")
-    gpu_memory_bytes: int
-    gpu_memory_utilisation_ratio: float
-    overhead_bytes: int = Field(description="Of one GPU.")
-    kv_cache_element_bytes: int = Field(description="Of one number of it: 2, or 1 in FP8.")
-    context_tokens: int
-    wanted_sequences: int
-    draft_tokens: int
-    token_acceptance_ratio: float | None = Field(description="As assumed; null where it was measured.")
-    target: ModelView
-    draft: ModelView | None
-    draft_to_target_ratio: float | None
-    without_draft: RoomView
-    with_draft: RoomView
-    lost: LostView
-    cost: PlanCostView
-    speedup_ratio: float = Field(description="At this number of draft tokens and this acceptance.")
-    depths: tuple[PlanDepthView, ...]
-    best_tokens: int = Field(description="0 where no number of draft tokens pays.")
-    return_on_memory: PayoffView | None
-    observation: PlanObservationView | None
-    cautions: tuple[PlanWarningView, ...]
 
 
 def view(plan: DeploymentPlan) -> PlanView:
-    """Return a plan as its models."""
+    """Return a plan as JSON models."""
     wanted, gpus, alone, drafting = plan.wanted, plan.wanted.gpus, plan.alone, plan.drafting
     cost = plan.costs.at(wanted.tokens)
     return PlanView(
@@ -153,7 +32,7 @@ def view(plan: DeploymentPlan) -> PlanView:
         engines=wanted.engines,
         gpus=gpus.number,
         gpu_memory_bytes=gpus.memory_bytes,
-        gpu_memory_utilisation_ratio=gpus.utilisation,
+        gpu_memory_utilisation_ratio=gpus.utilization,
         overhead_bytes=gpus.overhead_bytes,
         kv_cache_element_bytes=wanted.element_bytes,
         context_tokens=wanted.context,
@@ -186,12 +65,12 @@ def view(plan: DeploymentPlan) -> PlanView:
 
 
 def as_json(plan: DeploymentPlan) -> str:
-    """Return a plan as JSON; it ends with a line's end."""
+    """Return a plan as JSON with a final newline."""
     return view(plan).model_dump_json(indent=2, ensure_ascii=True) + "\n"
 
 
 def lost(before: int | None, after: int | None) -> int | None:
-    """Return how much less there is; None where one of the two is not known."""
+    """Return the difference; None if a value is unknown."""
     return None if before is None or after is None else before - after
 
 
@@ -235,15 +114,15 @@ def _depth(plan: DeploymentPlan, depth: PlannedDepth) -> PlanDepthView:
     )
 
 
-def _observation(seen: ObservedModel) -> PlanObservationView:
+def _observation(observed: ObservedModel) -> PlanObservationView:
     return PlanObservationView(
-        model_name=seen.model_name,
-        method=seen.method,
-        engines=seen.engines,
-        draft_tokens=seen.tokens,
-        draft_length_tokens=seen.draft_length,
-        draft_acceptance_ratio=seen.acceptance,
-        generation_tokens_per_second=seen.tokens_per_second,
+        model_name=observed.model_name,
+        method=observed.method,
+        engines=observed.engines,
+        draft_tokens=observed.tokens,
+        draft_length_tokens=observed.draft_length,
+        draft_acceptance_ratio=observed.acceptance,
+        generation_tokens_per_second=observed.tokens_per_second,
     )
 
 

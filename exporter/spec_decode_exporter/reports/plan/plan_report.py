@@ -1,31 +1,31 @@
-"""What a plan says to people: first whether it fits and from which acceptance on it pays."""
+"""Report of a plan: one table of its sections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
+from spec_decode_exporter.core.number_formats import gigabytes, plural
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
 from spec_decode_exporter.reports.parts import Part as ReportPart
-from spec_decode_exporter.reports.plan import memory_sections, plan_text, speed_sections
+from spec_decode_exporter.reports.plan import memory_sections, speed_sections
 from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, Wanted
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
-from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
+from spec_decode_exporter.reports.plan.gpu_memory import GIGABYTE, MemoryPart
 from spec_decode_exporter.reports.plan.headline import advice, verdict, word
-from spec_decode_exporter.reports.plan.memory_sizes import gigabytes
 from spec_decode_exporter.reports.plan.observed_models import ObservedModel
 from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
 
 
 def report(plan: DeploymentPlan) -> Report:
-    """Return what is to be said of a plan."""
+    """Return a plan as a report."""
     wanted, (outcome, tone) = plan.wanted, word(plan)
     drafter = wanted.method if wanted.draft is None else wanted.draft.model.name
     sections = (ReportSection(title, tuple(parts(plan))) for title, parts in _SECTIONS.items())
     engine = EngineReport(
-        name=f"{drafter}, {plan_text.tokens(wanted.tokens)} at a time",
-        place=f"{wanted.target.model.name} on {plan_text.gpus(wanted)}",
+        name=f"{drafter}, {plural(wanted.tokens, 'token')} at a time",
+        place=f"{wanted.target.model.name} on {_gpus(wanted)}",
         word=outcome,
         tone=tone,
         gist="",
@@ -39,25 +39,25 @@ def report(plan: DeploymentPlan) -> Report:
 
 def _facts(plan: DeploymentPlan) -> Iterator[Fact]:
     wanted, gpus = plan.wanted, plan.wanted.gpus
-    yield Fact("target model", _described(wanted.target), foreign=True)
-    yield Fact("draft model", _drafter(plan), foreign=wanted.draft is not None)
+    yield Fact("target model", _described(wanted.target), untrusted=True)
+    yield Fact("draft model", _drafter(plan), untrusted=wanted.draft is not None)
     yield Fact("GPUs", _engines(wanted))
     yield Fact(
         "taken",
-        f"{gpus.utilisation:g} of their memory, less {gigabytes(gpus.overhead_bytes)} each for overhead",
+        f"{gpus.utilization:g} of their memory, less {gigabytes(gpus.overhead_bytes)} each for overhead",
     )
     if wanted.measured is not None:
-        yield Fact("observed", _observed(wanted.measured), foreign=True)
-    yield Fact("load", f"{plan_text.sequences(wanted.batch)} of {wanted.context:,} tokens")
+        yield Fact("observed", _observed(wanted.measured), untrusted=True)
+    yield Fact("load", f"{plural(wanted.batch, 'sequence')} of {wanted.context:,} tokens")
 
 
-def _observed(seen: ObservedModel) -> str:
-    method = seen.method or "method unknown"
+def _observed(model: ObservedModel) -> str:
+    method = model.method or "method unknown"
     return (
-        f"{seen.model_name}, {method}, {plan_text.tokens(seen.tokens)} at a time, "
-        f"{seen.acceptance:.3f} of them accepted, "
-        f"{plan_text.engines(seen.engines)} with {numbers.rate(seen.tokens_per_second)} tokens a second"
-        f"{' each' if seen.engines > 1 else ''}"
+        f"{model.model_name}, {method}, {plural(model.tokens, 'token')} at a time, "
+        f"{model.acceptance:.3f} of them accepted, "
+        f"{plural(model.engines, 'engine')} with {numbers.rate(model.tokens_per_second)} tokens a second"
+        f"{' each' if model.engines > 1 else ''}"
     )
 
 
@@ -71,16 +71,21 @@ def _drafter(plan: DeploymentPlan) -> str:
 
 def _described(part: MemoryPart) -> str:
     model = part.model
-    own = model.parameters
-    experts = f" ({plan_text.parameters(own.active)} active)" if own.experts else ""
+    weights = model.parameters
+    experts = f" ({numbers.parameters(weights.active)} active)" if weights.experts else ""
     split = f", over {part.tensor_parallel} GPUs" if part.tensor_parallel > 1 else ""
-    count = "" if model.shape is None else f", {plan_text.parameters(own.total)} parameters{experts}"
+    count = "" if model.shape is None else f", {numbers.parameters(weights.total)} parameters{experts}"
     return f"{model.name}{count}, {model.dtype.name}{split}"
 
 
 def _engines(wanted: Wanted) -> str:
-    gpus = plan_text.gpus(wanted)
+    gpus = _gpus(wanted)
     return gpus if wanted.engines == 1 else f"{wanted.engines} engines of {gpus}; what follows is of one"
+
+
+def _gpus(wanted: Wanted) -> str:
+    """Write the GPUs of one engine: ``4 x 80 GB``."""
+    return f"{wanted.gpus.number} x {wanted.gpus.memory_bytes / GIGABYTE:.4g} GB"
 
 
 def _cautions(plan: DeploymentPlan) -> Iterator[Note]:
@@ -96,4 +101,4 @@ _SECTIONS: Final[Mapping[str, Callable[[DeploymentPlan], Iterator[ReportPart]]]]
     "How many tokens to draft": speed_sections.depths,
     "Return": speed_sections.payoff,
 }
-"""The sections in their order."""
+"""Title and builder of each section, in the order of the report."""

@@ -1,4 +1,4 @@
-"""What to beware of in a plan: ONE table of the warnings, each with when it holds and what it says."""
+"""Warnings of a plan: one table of their names and conditions."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from spec_decode_exporter.reports.plan import plan_text, vllm_refusals
+from spec_decode_exporter.core.number_formats import gigabytes, plural
+from spec_decode_exporter.reports.plan import vllm_refusals
 from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.deployment_plan import plan as plan_of
 from spec_decode_exporter.reports.plan.draft_head import HEADS
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL
-from spec_decode_exporter.reports.plan.memory_sizes import GIGABYTE, gigabytes
+from spec_decode_exporter.reports.plan.gpu_memory import GIGABYTE
+from spec_decode_exporter.reports.plan.headline import acceptance_basis
 
 TARGET_SHARE: Final = 0.70
 DRAFT_SHARE: Final = 0.15
 CACHE_SHARE: Final = 0.05
-"""Shares of all GPUs' memory."""
-LARGEST_RATIO: Final = 1 / 8
-SMALLEST_RATIO: Final = 1 / 12
-"""The usual sizes of a draft model, in those of its target."""
+"""Limits, as shares of the memory of all GPUs."""
+MAX_RATIO: Final = 1 / 8
+MIN_RATIO: Final = 1 / 12
+"""Typical sizes of a draft model, as shares of its target."""
 _LARGER: Final = 7.9
 _SMALLER: Final = 12.1
-"""How the sizes next to the usual ones are written, with one digit."""
+"""Nearest sizes outside the typical range, with one decimal."""
 REAL_MEMORY: Final = 81_559 * 2**20 / (80 * GIGABYTE)
-"""What nvidia-smi says of an H100 of 80 GB, over that. An H200 of 141 GB has as much more, 143771MiB."""
+"""Memory of an H100 by nvidia-smi over its 80 GB. An H200 of 141 GB, 143771MiB, has the same ratio."""
 COMPUTE_BOUND_TOKENS: Final = 256
-"""Tokens of a step beyond which it begins to be bound by computing: an H100 does about 295
-operations in 16 bits for each byte that it reads, and a weight is two of both."""
+"""Tokens of a step above which computing bounds it: an H100 does about 295 operations in 16 bits for each
+byte that it reads, and a weight needs two of both."""
 
 
 _THEN: Final[Mapping[PlanOutcome, str]] = {
@@ -39,7 +41,7 @@ _THEN: Final[Mapping[PlanOutcome, str]] = {
 
 
 class PlanWarningName(StrEnum):
-    """What a warning is called."""
+    """Name of a warning."""
 
     GPU_MEMORY = "gpu_memory"
     TARGET_ALONE = "target_alone"
@@ -62,16 +64,16 @@ class PlanWarningName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanWarning:
-    """A warning."""
+    """Name and text of a warning."""
 
     name: PlanWarningName
     text: str
 
 
 def plan_warnings(plan: DeploymentPlan) -> tuple[PlanWarning, ...]:
-    """Return what to beware of, what keeps vLLM from starting first."""
-    found = ((name, look(plan)) for name, look in _CAUTIONS.items())
-    return tuple(PlanWarning(name, text) for name, text in found if text)
+    """Return the warnings; reasons why vLLM would not start come first."""
+    texts = ((name, warn(plan)) for name, warn in _WARNINGS.items())
+    return tuple(PlanWarning(name, text) for name, text in texts if text)
 
 
 def _gpu_memory(plan: DeploymentPlan) -> str:
@@ -106,7 +108,7 @@ def _target_share(plan: DeploymentPlan) -> str:
         return ""
     return (
         f"The target takes {100 * share:.0f} % of the GPUs' memory, more than {100 * TARGET_SHARE:.0f} %: "
-        "little is left for KV cache and draft. Quantise it, or take more GPUs."
+        "little is left for KV cache and draft. Quantize it, or take more GPUs."
     )
 
 
@@ -134,10 +136,10 @@ def _vocabulary(plan: DeploymentPlan) -> str:
 
 def _other_width(plan: DeploymentPlan) -> str:
     draft, target = plan.wanted.draft, plan.wanted.target.model.shape
-    own = None if draft is None else draft.model.config
-    if plan.wanted.method not in HEADS or own is None or target is None:
+    head = None if draft is None else draft.model.config
+    if plan.wanted.method not in HEADS or head is None or target is None:
         return ""
-    width = own.number("target_hidden_size", own.positive("hidden_size"))
+    width = head.number("target_hidden_size", head.positive("hidden_size"))
     if width == target.hidden_size:
         return ""
     return (
@@ -155,19 +157,19 @@ def _draft_larger(plan: DeploymentPlan) -> str:
 
 def _large_draft(plan: DeploymentPlan) -> str:
     ratio = plan.draft_ratio
-    if ratio is None or plan.wanted.method != DRAFT_MODEL or not LARGEST_RATIO < ratio < 1:
+    if ratio is None or plan.wanted.method != DRAFT_MODEL or not MAX_RATIO < ratio < 1:
         return ""
     times = min(1 / ratio, _LARGER)
-    return f"The draft is 1:{times:.1f} of the target; usual is 1:8 to 1:12. A smaller one costs less."
+    return f"The draft is 1:{times:.1f} of the target; typical is 1:8 to 1:12. A smaller one costs less."
 
 
 def _small_draft(plan: DeploymentPlan) -> str:
     ratio = plan.draft_ratio
-    if ratio is None or plan.wanted.method != DRAFT_MODEL or ratio >= SMALLEST_RATIO:
+    if ratio is None or plan.wanted.method != DRAFT_MODEL or ratio >= MIN_RATIO:
         return ""
     return (
-        f"The draft is 1:{max(1 / ratio, _SMALLER):.1f} of the target; usual is 1:8 to 1:12. A small one is "
-        "cheap, and more of its tokens are rejected: measure its acceptance."
+        f"The draft is 1:{max(1 / ratio, _SMALLER):.1f} of the target; typical is 1:8 to 1:12. A small one "
+        "is cheap, and more of its tokens are rejected: measure its acceptance."
     )
 
 
@@ -210,15 +212,15 @@ def _compute_bound(plan: DeploymentPlan) -> str:
     if tokens <= COMPUTE_BOUND_TOKENS:
         return ""
     return (
-        f"A step verifies {tokens:,} tokens. From about {COMPUTE_BOUND_TOKENS} on GPUs are bound by "
-        "computing and not by memory, and a draft token costs more than is estimated here."
+        f"A step verifies {tokens:,} tokens. From about {COMPUTE_BOUND_TOKENS} on computing bounds "
+        "GPUs, not memory, and a draft token costs more than is estimated here."
     )
 
 
 def _never_pays(plan: DeploymentPlan) -> str:
     if plan.depth.break_even_token_acceptance is not None:
         return ""
-    tokens = plan_text.tokens(plan.wanted.tokens)
+    tokens = plural(plan.wanted.tokens, "token")
     return f"With {tokens} at a time no acceptance is enough: drafting costs more than it can give."
 
 
@@ -227,24 +229,24 @@ def _loses(plan: DeploymentPlan) -> str:
     if speedup >= 1 or plan.depth.break_even_token_acceptance is None:
         return ""
     instead = (
-        f"draft {plan_text.tokens(plan.best_tokens)} at a time" if plan.best_tokens else "do not speculate"
+        f"draft {plural(plan.best_tokens, 'token')} at a time" if plan.best_tokens else "do not speculate"
     )
     return (
-        f"At {plan_text.acceptance(wanted)}, {plan_text.tokens(wanted.tokens)} at a time make it slower, "
+        f"At {acceptance_basis(wanted)}, {plural(wanted.tokens, 'token')} at a time make it slower, "
         f"{speedup:.2f} times as fast as without: {instead}."
     )
 
 
 def _other_method(plan: DeploymentPlan) -> str:
-    seen = plan.wanted.measured
-    if seen is None or seen.method == plan.wanted.method:
+    observed = plan.wanted.measured
+    if observed is None or observed.method == plan.wanted.method:
         return ""
-    if not seen.method:
-        return f"The observation does not say how it drafted. It is taken to be of {plan.wanted.method}."
+    if not observed.method:
+        return f"The method of the observation is unknown. The plan assumes {plan.wanted.method}."
     return f"The observation is not of {plan.wanted.method}: another drafter is accepted and costs otherwise."
 
 
-_CAUTIONS: Final[Mapping[PlanWarningName, Callable[[DeploymentPlan], str]]] = {
+_WARNINGS: Final[Mapping[PlanWarningName, Callable[[DeploymentPlan], str]]] = {
     PlanWarningName.GPU_MEMORY: _gpu_memory,
     PlanWarningName.TARGET_ALONE: _target_alone,
     PlanWarningName.HEADS: _heads,
@@ -263,4 +265,4 @@ _CAUTIONS: Final[Mapping[PlanWarningName, Callable[[DeploymentPlan], str]]] = {
     PlanWarningName.LOSES: _loses,
     PlanWarningName.OTHER_METHOD: _other_method,
 }
-"""Each returns nothing where there is nothing to beware of."""
+"""Function of each warning; it returns an empty text if the warning does not apply."""

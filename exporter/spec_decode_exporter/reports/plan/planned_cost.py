@@ -1,12 +1,12 @@
-"""What a draft token costs before anything was measured: an estimate by the bytes that are read.
+"""Estimate of a draft token's cost by the bytes that a step reads.
 
-Decoding is bound by memory while the batch is small: a step takes as long as reading what it needs does. The
-bandwidth is the same for both models, so that it falls out of their ratio:
+Memory bandwidth bounds decoding of small batches: a step takes as long as reading its data. The bandwidth is
+the same for both models and cancels:
 
     c = (draft weights + its KV cache) / (target weights + its KV cache) + experts + verifying
 
-each by what one GPU reads of it. ``experts`` is what verifying k tokens of each sequence makes a step read of
-a target's experts beyond a plain one. Communication between GPUs and starting kernels is in none of these.
+each as read by one GPU. ``experts`` is the target's experts that a step reads to verify k tokens of each
+sequence, beyond those of a plain step. Communication between GPUs and kernel launches are not included.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 
 
 class CostBasis(StrEnum):
-    """What a cost rests on."""
+    """Origin of a cost."""
 
     GIVEN = "given"
-    """Somebody said it."""
+    """Given by flags."""
     MEASURED = "measured"
-    """It is what the observation says, as measured or configured there."""
+    """Taken from the observation, measured or configured there."""
     ESTIMATED = "estimated"
-    """By the bytes that are read, the KV cache included."""
+    """Estimated by the bytes read, KV cache included."""
     ESTIMATED_BY_WEIGHTS = "estimated_by_weights"
-    """By the weights alone, since the KV cache of one of the two is not known."""
+    """Estimated by the weights alone: the KV cache of a model is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepReads:
-    """What the steps of a batch read of each GPU."""
+    """Bytes that the steps of a batch read on each GPU."""
 
     target: MemoryPart
     draft: MemoryPart | None
     batch: int
-    """Sequences that are decoded at a time."""
+    """Concurrent sequences."""
     context: int
     element_bytes: int
 
     @property
     def basis(self) -> CostBasis:
-        """Whether the KV cache is in it."""
+        """Basis of the estimate: with or without the KV cache."""
         return CostBasis.ESTIMATED if self._knows_cache else CostBasis.ESTIMATED_BY_WEIGHTS
 
     @property
     def plain_bytes(self) -> float:
-        """What a step without speculation reads."""
+        """Bytes of a step without speculation."""
         return self._read(self.target)
 
     @property
     def draft_bytes(self) -> float:
-        """What drafting one token for each sequence reads."""
+        """Bytes of drafting one token for each sequence."""
         return 0.0 if self.draft is None else self._read(self.draft)
 
     def expert_bytes(self, tokens: int) -> float:
-        """Return what a step that verifies so many tokens of each sequence reads more of the target."""
+        """Return the extra bytes of the target in a step that verifies ``tokens`` of each sequence."""
         more = self._weights(self.target, self.batch * (tokens + 1))
         return more - self._weights(self.target, self.batch)
 
     def draft_cost_ratio(self, tokens: int, verify_cost_ratio: float) -> float:
-        """Return c where so many tokens are drafted at a time, at least one."""
+        """Return c for drafts of ``tokens``, at least one."""
         read = self.draft_bytes + self.expert_bytes(tokens) / tokens
         return read / self.plain_bytes + verify_cost_ratio
 
@@ -86,17 +86,17 @@ class StepReads:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What drafting so many tokens costs."""
+    """Cost of drafting by number of draft tokens."""
 
     reading: StepReads
     basis: CostBasis
     verify_cost_ratio: float
     fixed_cost_ratio: float
     known: float | None = None
-    """c where it is given or measured: the same for every number of tokens."""
+    """c if it is given or measured: the same for every number of tokens."""
 
     def at(self, tokens: int) -> Cost:
-        """Return the cost of drafts of so many tokens."""
+        """Return the cost of drafts of ``tokens``."""
         ratio = self.known
         if ratio is None:
             ratio = self.reading.draft_cost_ratio(max(tokens, 1), self.verify_cost_ratio)

@@ -1,22 +1,21 @@
-"""The sections of a plan about speed: what drafting costs, how many tokens to draft, and the return."""
+"""Sections of a plan about speed: cost of drafting, number of draft tokens, and return on memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core import number_formats as numbers
+from spec_decode_exporter.core.number_formats import gigabytes, plural
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part
-from spec_decode_exporter.reports.plan import plan_text
-from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, Payoff, PlanOutcome
 from spec_decode_exporter.reports.plan.draft_method import SEARCHES
-from spec_decode_exporter.reports.plan.memory_sizes import gigabytes
-from spec_decode_exporter.reports.plan.payoff import Payoff
 from spec_decode_exporter.reports.plan.planned_cost import CostBasis
+from spec_decode_exporter.reports.plan.planned_depths import acceptance_rate
 
 _BASES: Final[Mapping[CostBasis, str]] = {
     CostBasis.GIVEN: "It is as it was given.",
-    CostBasis.MEASURED: "It is what the observation says.",
+    CostBasis.MEASURED: "It is the cost in the observation.",
     CostBasis.ESTIMATED: "An estimate by the bytes that a step reads, weights and KV cache. Measure it: "
     "spec-decode-exporter observe.",
     CostBasis.ESTIMATED_BY_WEIGHTS: "An estimate by the weights alone. Measure it: "
@@ -25,19 +24,19 @@ _BASES: Final[Mapping[CostBasis, str]] = {
 
 
 _SHORTER: Final = 0.005
-"""Tokens by which drafts are shorter than asked for where two digits show it."""
+"""Smallest visible difference of a mean draft length, in tokens."""
 
 
 def cost(plan: DeploymentPlan) -> Iterator[Part]:
-    """Yield what drafting costs, and what that rests on."""
-    found, reading = plan.costs.at(plan.wanted.tokens), plan.costs.reading
+    """Yield the cost of drafting, and its origin."""
+    expected, reading = plan.costs.at(plan.wanted.tokens), plan.costs.reading
     yield Figure(
         "a draft token",
-        f"{found.draft_cost_ratio:.3f}",
+        f"{expected.draft_cost_ratio:.3f}",
         "",
-        f"plain decode steps, at {plan_text.sequences(reading.batch)}",
+        f"plain decode steps, at {plural(reading.batch, 'sequence')}",
     )
-    yield Figure("a draft", f"{found.fixed_cost_ratio:.3f}", "", "besides, however many tokens it has")
+    yield Figure("a draft", f"{expected.fixed_cost_ratio:.3f}", "", "besides, however many tokens it has")
     if plan.depth.break_even_token_acceptance is not None:
         yield Figure(
             "break-even", numbers.share(plan.depth.break_even_token_acceptance), "", "acceptance of a token"
@@ -46,19 +45,19 @@ def cost(plan: DeploymentPlan) -> Iterator[Part]:
         plan.costs.basis in (CostBasis.ESTIMATED, CostBasis.ESTIMATED_BY_WEIGHTS)
         and plan.wanted.method in SEARCHES
     ):
-        yield Note("What verifying and searching usually cost; nothing is drafted by a model.")
+        yield Note("The typical cost of searching and verifying; no model drafts.")
     else:
         yield Note(_BASES[plan.costs.basis])
 
 
 def depths(plan: DeploymentPlan) -> Iterator[Part]:
-    """Yield the table over the number of draft tokens, and what it assumes."""
-    most = max(1.0, *(depth.speedup for depth in plan.depths))
-    rows = [Bar("0", 1 / most, ("1.00", "", ""), _remark(plan, 0), marked=plan.best_tokens == 0)]
+    """Yield the chart by number of draft tokens, and its assumptions."""
+    largest = max(1.0, *(depth.speedup for depth in plan.depths))
+    rows = [Bar("0", 1 / largest, ("1.00", "", ""), _remark(plan, 0), marked=plan.best_tokens == 0)]
     rows += [
         Bar(
             str(depth.tokens),
-            depth.speedup / most,
+            depth.speedup / largest,
             (
                 numbers.plain(depth.speedup),
                 f"{plan.drafts.rate(depth.tokens):.3f}",
@@ -75,34 +74,32 @@ def depths(plan: DeploymentPlan) -> Iterator[Part]:
     yield Note(
         "Rate: the share of the draft tokens that is accepted then. Needed: the rate at which it pays."
     )
-    seen = plan.wanted.measured
-    if seen is not None and seen.draft_length < seen.tokens - _SHORTER:
+    observed = plan.wanted.measured
+    if observed is not None and observed.draft_length < observed.tokens - _SHORTER:
         yield Note(
-            f"Both are of as many tokens as are asked for. Drafts had {seen.draft_length:.2f} in the mean, "
-            f"so that the counters show {seen.acceptance:.3f} at {seen.tokens}."
+            f"Both are of full drafts. Drafts had {observed.draft_length:.2f} tokens in the mean, "
+            f"so that the counters show {observed.acceptance:.3f} at {observed.tokens}."
         )
 
 
 def _needed(token_acceptance: float | None, tokens: int) -> str:
     return (
-        numbers.NONE
+        numbers.ABSENT
         if token_acceptance is None
-        else numbers.share(plan_text.accepted_at(token_acceptance, tokens))
+        else numbers.share(acceptance_rate(token_acceptance, tokens))
     )
 
 
 def _assumption(plan: DeploymentPlan) -> str:
     if plan.wanted.measured is not None:
-        return (
-            f"Accepted as in the observation, of {plan_text.tokens(plan.wanted.measured.tokens)} at a time."
-        )
+        return f"Accepted as in the observation, of {plural(plan.wanted.measured.tokens, 'token')} at a time."
     known = f"If each token is accepted with {plan.wanted.acceptance:g}, given those before it (--acceptance)"
     if plan.wanted.method in SEARCHES:
         return (
             f"{known}, and every step finds a draft. A search finds one in a part of the steps only, often "
-            "in half of them or fewer: what yours finds only a test shows."
+            "in half of them or fewer: test it with your requests."
         )
-    return f"{known}. What yours accepts only a test shows."
+    return f"{known}. Test it with your requests."
 
 
 def _remark(plan: DeploymentPlan, tokens: int) -> str:
@@ -116,36 +113,38 @@ def _remark(plan: DeploymentPlan, tokens: int) -> str:
 
 
 def payoff(plan: DeploymentPlan) -> Iterator[Part]:
-    """Yield what drafting gains for the memory that it takes; nothing where no throughput is known."""
-    found = plan.payoff
-    if found is None:
+    """Yield the return on the memory of drafting; nothing without a known throughput."""
+    result = plan.payoff
+    if result is None:
         return
-    seen = f"as {'observed' if found.measured else 'estimated'}, with {plan_text.tokens(found.tokens)}"
-    span = "" if found.lower is None or found.upper is None else f"{found.lower:.2f} to {found.upper:.2f}"
-    yield Figure("speed-up", numbers.plain(found.speedup), span, seen)
-    yield Figure("baseline", numbers.rate(found.baseline_tokens_per_second), "", "tokens a second without it")
-    yield Figure("gained", plan_text.signed(found.gained_tokens_per_second), "", "tokens a second")
-    yield Figure("memory", gigabytes(found.memory_bytes), "", "the draft's weights and its KV cache")
-    yield from _return(found)
+    basis = f"as {'observed' if result.measured else 'estimated'}, with {plural(result.tokens, 'token')}"
+    span = "" if result.lower is None or result.upper is None else f"{result.lower:.2f} to {result.upper:.2f}"
+    yield Figure("speed-up", numbers.plain(result.speedup), span, basis)
+    yield Figure(
+        "baseline", numbers.rate(result.baseline_tokens_per_second), "", "tokens a second without it"
+    )
+    yield Figure("gained", numbers.signed_rate(result.gained_tokens_per_second), "", "tokens a second")
+    yield Figure("memory", gigabytes(result.memory_bytes), "", "the draft's weights and its KV cache")
+    yield from _return(result)
     yield Note("This is at full load: a server that is asked for less gains in latency, not in tokens.")
     yield from _fewer(plan)
 
 
-def _return(found: Payoff) -> Iterator[Part]:
-    each, bounds = found.tokens_per_second_per_gigabyte, found.bounds
+def _return(result: Payoff) -> Iterator[Part]:
+    each, bounds = result.tokens_per_second_per_gigabyte, result.bounds
     if each is None:
         yield Note("It takes no memory of the GPUs: whatever it gains is free of that.")
         return
-    span = "" if bounds is None else f"{plan_text.signed(bounds[0])} to {plan_text.signed(bounds[1])}"
-    yield Figure("return", plan_text.signed(each), span, "tokens a second gained for each GB")
+    span = "" if bounds is None else f"{numbers.signed_rate(bounds[0])} to {numbers.signed_rate(bounds[1])}"
+    yield Figure("return", numbers.signed_rate(each), span, "tokens a second gained for each GB")
 
 
 def _fewer(plan: DeploymentPlan) -> Iterator[Note]:
-    """Yield that the baseline may be of more sequences at a time than fit beside the draft."""
-    most, alone = plan.drafting.sequences, plan.alone.sequences
-    if plan.outcome is PlanOutcome.TIGHT and most is not None and alone is not None and alone > most:
+    """Yield a note if more sequences fit without the draft than the baseline assumes."""
+    drafting, alone = plan.drafting.sequences, plan.alone.sequences
+    if plan.outcome is PlanOutcome.TIGHT and drafting is not None and alone is not None and alone > drafting:
         without = min(alone, plan.wanted.batch)
         yield Note(
-            f"Both at {plan_text.sequences(most)} at a time. Without the draft {without:,} fit, "
+            f"Both at {plural(drafting, 'sequence')} at a time. Without the draft {without:,} fit, "
             "which generate more than that baseline."
         )

@@ -1,4 +1,4 @@
-"""What vLLM refuses to start, however much memory there is. Each returns nothing where it does not."""
+"""Reasons other than memory why vLLM refuses to start; empty if it starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 
 
 def refusals(method: str, target: MemoryPart, draft: MemoryPart | None) -> tuple[str, ...]:
-    """Return why vLLM would not start with these models; empty where it would."""
+    """Return the reasons why vLLM would not start with these models."""
     reasons = (
         heads(target, draft),
         vocabulary(method, target, draft),
@@ -17,7 +17,7 @@ def refusals(method: str, target: MemoryPart, draft: MemoryPart | None) -> tuple
 
 
 def heads(target: MemoryPart, draft: MemoryPart | None) -> str:
-    """Of attention heads every GPU must have as many."""
+    """Check that the attention heads divide evenly over the GPUs."""
     odd = [part for part in (target, draft) if part is not None and _does_not_divide(part)]
     if not odd:
         return ""
@@ -27,18 +27,24 @@ def heads(target: MemoryPart, draft: MemoryPart | None) -> str:
 
 
 def vocabulary(method: str, target: MemoryPart, draft: MemoryPart | None) -> str:
-    """A draft model must have as many tokens as its target."""
-    own, other = None if draft is None else draft.model.shape, target.model.shape
-    if method != DRAFT_MODEL or own is None or other is None or own.vocab_size == other.vocab_size:
+    """Check that a draft model has the vocabulary size of its target."""
+    draft_shape, target_shape = None if draft is None else draft.model.shape, target.model.shape
+    if (
+        method != DRAFT_MODEL
+        or draft_shape is None
+        or target_shape is None
+        or draft_shape.vocab_size == target_shape.vocab_size
+    ):
         return ""
     return (
-        f"The draft has {own.vocab_size:,} tokens and the target {other.vocab_size:,}: vLLM refuses a draft "
-        "model with another vocab_size. Models of one family may differ in it, padded by their size."
+        f"The draft has {draft_shape.vocab_size:,} tokens and the target {target_shape.vocab_size:,}: "
+        "vLLM refuses a draft model with another vocab_size. Models of one family may differ in it, "
+        "padded by their size."
     )
 
 
 def tensor_parallel(method: str, target: MemoryPart, draft: MemoryPart | None) -> str:
-    """A draft model must be divided as its target is; a head may be on one GPU."""
+    """Check that a draft model has the target's tensor parallel size; a head may have 1."""
     if draft is None or draft.tensor_parallel == target.tensor_parallel:
         return ""
     if method != DRAFT_MODEL and draft.tensor_parallel == 1:

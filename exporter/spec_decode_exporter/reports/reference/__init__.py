@@ -1,1 +1,1 @@
-"""Measured references: what a server did before a change, kept in a file to be held against it later."""
+"""References: measurements of servers in a file, to compare with later ones."""

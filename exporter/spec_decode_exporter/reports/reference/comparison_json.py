@@ -1,4 +1,4 @@
-"""A comparison for programs: JSON."""
+"""Write a comparison as JSON, for programs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ def as_json(compared: Compared) -> str:
             "models": [_model(pair) for pair in compared.models],
             "only_before": [_described(model) for model in compared.gone],
             "only_after": [_described(model) for model in compared.new],
-            "doubts": [
-                *comparison_text.troubles(compared.before.engines, "while the reference was measured"),
-                *comparison_text.troubles(compared.after.engines, "meanwhile"),
-            ],
+            "doubts": list(comparison_text.doubts(compared)),
         },
         indent=1,
         allow_nan=False,
@@ -59,40 +56,44 @@ def _pair(
         "after": _described(after),
         "cautions": [
             {
-                "reason": found.reason,
-                "before": found.before,
-                "after": found.after,
-                "text": comparison_text.caution(found),
+                "reason": caution.reason,
+                "before": caution.before,
+                "after": caution.after,
+                "text": comparison_text.caution(caution),
             }
-            for found in comparison.cautions
+            for caution in comparison.cautions
         ],
-        "quantities": {name: _difference(found) for name, found in comparison.quantities.items()},
+        "quantities": {name: _difference(each) for name, each in comparison.quantities.items()},
         "position_acceptance_ratio": list(map(_difference, comparison.positions)),
         "position_conditional_acceptance_ratio": list(map(_difference, comparison.conditional)),
         "latency_seconds": _latencies(comparison),
     }
 
 
-def _described(what: MeasuredModel | MeasuredEngine) -> dict[str, Any]:
-    described = {label: getattr(what, label) for label in _LABELS if hasattr(what, label)}
-    return {**described, "draft_tokens": what.measurement.tokens, "counts": dict(what.measurement.counts)}
+def _described(measured: MeasuredModel | MeasuredEngine) -> dict[str, Any]:
+    described = {label: getattr(measured, label) for label in _LABELS if hasattr(measured, label)}
+    return {
+        **described,
+        "draft_tokens": measured.measurement.tokens,
+        "counts": dict(measured.measurement.counts),
+    }
 
 
-def _difference(found: Difference | None) -> dict[str, Any] | None:
-    if found is None:
+def _difference(difference: Difference | None) -> dict[str, Any] | None:
+    if difference is None:
         return None
     return {
-        "before": found.before.model_dump(),
-        "after": found.after.model_dump(),
-        "change": found.change,
-        "lower": found.lower,
-        "upper": found.upper,
-        "beyond_chance": found.is_beyond_chance if found.lower is not None else None,
+        "before": difference.before.model_dump(),
+        "after": difference.after.model_dump(),
+        "change": difference.change,
+        "lower": difference.lower,
+        "upper": difference.upper,
+        "beyond_chance": difference.is_beyond_chance if difference.lower is not None else None,
     }
 
 
 def _latencies(comparison: Comparison) -> Mapping[str, dict[str, Any]]:
     latencies: dict[str, dict[str, Any]] = {}
-    for (latency, percentile), found in comparison.latencies.items():
-        latencies.setdefault(latency, {})[percentile] = _difference(found)
+    for (latency, percentile), difference in comparison.latencies.items():
+        latencies.setdefault(latency, {})[percentile] = _difference(difference)
     return latencies

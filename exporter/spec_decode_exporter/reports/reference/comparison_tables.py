@@ -8,10 +8,10 @@ from typing import Final
 
 from spec_decode_exporter.analysis.comparison.comparison import Comparison
 from spec_decode_exporter.analysis.comparison.difference import Difference
+from spec_decode_exporter.core.number_formats import within
 from spec_decode_exporter.figures.figure import ReportLine, Unit
 from spec_decode_exporter.figures.latency import Edges
 from spec_decode_exporter.figures.table import measured
-from spec_decode_exporter.reports.numbers import within
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
 NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."
@@ -163,8 +163,8 @@ def _within(row: TableRow, found: Difference, edges: tuple[Edges | None, Edges |
     moved = f"{'more' if found.change > 0 else 'less'} *" if found.is_beyond_chance else NONE
     return replace(
         row,
-        before=row.before if then is None else within(then, _MILLISECOND, "ms"),
-        after=row.after if now is None else within(now, _MILLISECOND, "ms"),
+        before=row.before if then is None else within(*then, _MILLISECOND, "ms"),
+        after=row.after if now is None else within(*now, _MILLISECOND, "ms"),
         change=moved,
     )
 

@@ -1,4 +1,4 @@
-"""What a comparison says, in sentences."""
+"""Sentences about a comparison: its verdict, and conditions that differ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 from spec_decode_exporter.analysis.comparison.comparison import Caution, Comparison, Outcome, Reason
 from spec_decode_exporter.analysis.comparison.difference import Difference
 from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS
+from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.reports.reference.pairing import Compared
 from spec_decode_exporter.reports.reference.reference_document import MeasuredEngine, MeasuredModel
 
 _BY_CHANCE: Final = (
@@ -22,40 +24,41 @@ _OUTCOMES: Final[Mapping[Outcome, str]] = {
 
 
 def verdict(comparison: Comparison) -> str:
-    """Say in one sentence what became of the acceptance rate."""
-    found = comparison.acceptance
-    if found is None:
+    """Return the change of the acceptance rate as a sentence."""
+    difference = comparison.acceptance
+    if difference is None:
         return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
-    moved = "rose" if found.change > 0 else "fell"
-    levels = f"from {found.before.value * 100:.1f} % to {found.after.value * 100:.1f} %"
+    moved = "rose" if difference.change > 0 else "fell"
+    levels = f"from {difference.before.value * 100:.1f} % to {difference.after.value * 100:.1f} %"
     threshold = f"{comparison.threshold * 100:g}"
     if comparison.outcome is Outcome.NOT_COMPARABLE:
         return (
             f"Acceptance {moved} {levels}, but another number of tokens is drafted, and with it the rate is "
             "another by itself: it cannot be compared. Look at the positions."
         )
-    if found.lower is None or found.upper is None:
+    if difference.lower is None or difference.upper is None:
         return f"Acceptance {moved} {levels}, but {_BY_CHANCE}: measure for longer, or under more load."
     if comparison.outcome is Outcome.SAME:
         return (
             f"Acceptance is the same as far as chance lets one see, {levels}: "
-            f"{found.change * 100:+.1f} points ({found.lower * 100:+.1f} to {found.upper * 100:+.1f}), "
+            f"{difference.change * 100:+.1f} points "
+            f"({difference.lower * 100:+.1f} to {difference.upper * 100:+.1f}), "
             f"certainly no fall of more than {threshold}."
         )
-    evaluated = _OUTCOMES.get(comparison.outcome) or _uncertain(found)
-    amount = f"by {abs(found.change) * 100:.1f} points ({_range(found)}), {levels}"
+    evaluated = _OUTCOMES.get(comparison.outcome) or _uncertain(difference)
+    amount = f"by {abs(difference.change) * 100:.1f} points ({_range(difference)}), {levels}"
     return f"Acceptance {moved} {amount}: {evaluated.format(threshold=threshold)}."
 
 
-def _range(found: Difference) -> str:
-    """Write the bounds in the direction of the change: a fall of 6.1 points is one of 4.9 to 7.3."""
-    sign = 1 if found.change > 0 else -1
-    edges = sorted((sign * 100 * (found.lower or 0.0), sign * 100 * (found.upper or 0.0)))
+def _range(difference: Difference) -> str:
+    """Write the bounds as absolute values: a fall of 6.1 points has bounds of 4.9 to 7.3."""
+    sign = 1 if difference.change > 0 else -1
+    edges = sorted((sign * 100 * (difference.lower or 0.0), sign * 100 * (difference.upper or 0.0)))
     return " to ".join(f"{edge:.1f}" for edge in edges)
 
 
-def _uncertain(found: Difference) -> str:
-    known = "beyond chance" if found.is_beyond_chance else "no more than chance may do"
+def _uncertain(difference: Difference) -> str:
+    known = "beyond chance" if difference.is_beyond_chance else "no more than chance may do"
     return known + (", but whether it is a fall of more than {threshold} is not certain; measure for longer")
 
 
@@ -90,20 +93,22 @@ _CAUTIONS: Final[Mapping[Reason, str]] = {
 _SHARES: Final = frozenset({Reason.PREFIX_CACHE, Reason.COVERAGE})
 
 
-def caution(found: Caution) -> str:
-    """Say why a comparison is not quite fair."""
-    scale = 100 if found.reason in _SHARES else 1
-    return _CAUTIONS[found.reason].format(before=found.before * scale, after=found.after * scale)
+def caution(difference: Caution) -> str:
+    """Return a condition that makes the comparison unfair, as a sentence."""
+    scale = 100 if difference.reason in _SHARES else 1
+    return _CAUTIONS[difference.reason].format(
+        before=difference.before * scale, after=difference.after * scale
+    )
 
 
 def changes(
     before: MeasuredModel | MeasuredEngine, after: MeasuredModel | MeasuredEngine
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield what is another now: its name, and both values; unknown is empty."""
+    """Yield each changed property: its name and both values, empty if unknown."""
     for name, field in _DESCRIBED.items():
-        then, now = getattr(before, field), getattr(after, field)
-        if then != now:
-            yield name, then, now
+        old, new = getattr(before, field), getattr(after, field)
+        if old != new:
+            yield name, old, new
 
 
 _DESCRIBED: Final = {
@@ -114,11 +119,16 @@ _DESCRIBED: Final = {
 }
 
 
-def troubles(engines: tuple[MeasuredEngine, ...], when: str) -> Iterator[str]:
-    """Yield what makes the figures of engines doubtful in themselves."""
+def doubts(compared: Compared) -> Iterator[str]:
+    """Yield counter resets and contradictions, which make the figures of an engine doubtful."""
+    yield from _doubts(compared.before.engines, "while the reference was measured")
+    yield from _doubts(compared.after.engines, "during this measurement")
+
+
+def _doubts(engines: tuple[MeasuredEngine, ...], when: str) -> Iterator[str]:
     for engine in engines:
         name = f"{engine.model_name} on {engine.target} (engine {engine.engine})"
         if engine.restarts:
-            yield f"{name}: its counters began anew {when}, {engine.restarts} times."
+            yield f"{name}: its counters were reset {when}, {plural(engine.restarts, 'time')}."
         if engine.broken_checks:
             yield f"{name}: its counters contradicted each other {when}: {', '.join(engine.broken_checks)}."

@@ -1,4 +1,4 @@
-"""From an observation to what is kept of it."""
+"""Convert an observation to a reference document."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from spec_decode_exporter.reports.reference.reference_document import (
 from spec_decode_exporter.window.merge import together
 
 Engine = tuple[Mapping[str, str], EngineSnapshot]
-"""An engine's labels, and what was found of it."""
+"""Labels and snapshot of an engine."""
 
 
 def measured(observed: ObservedFleet) -> ReferenceDocument:
-    """Return what is kept of an observation: each engine, and the engines of a model as one."""
+    """Return an observation as a document: each engine, and the merged engines of each model."""
     versions = {target.target: target.version for target in observed.targets}
     return ReferenceDocument(
         ended=datetime.fromtimestamp(round(observed.time), UTC),
@@ -33,42 +33,42 @@ def measured(observed: ObservedFleet) -> ReferenceDocument:
 
 
 def _engine(engine: Engine, versions: Mapping[str, str]) -> MeasuredEngine:
-    labels, findings = engine
+    labels, snapshot = engine
     return MeasuredEngine(
         target=labels["target"],
         model_name=labels["model_name"],
         engine=labels["engine"],
-        method=findings.speculation.method,
-        draft_model=findings.speculation.draft_model,
+        method=snapshot.speculation.method,
+        draft_model=snapshot.speculation.draft_model,
         server_version=versions.get(labels["target"], ""),
-        restarts=sum(findings.totals.resets.values()),
-        broken_checks=tuple(sorted(map(str, findings.broken))),
-        measurement=measure(findings.windows[-1], findings.latencies),
+        restarts=sum(snapshot.totals.resets.values()),
+        broken_checks=tuple(sorted(map(str, snapshot.broken))),
+        measurement=measure(snapshot.windows[-1], snapshot.latencies),
     )
 
 
 def _models(engines: Sequence[Engine], versions: Mapping[str, str]) -> Iterator[MeasuredModel]:
-    """Yield each model; twice if some of its engines draft another number of tokens."""
+    """Yield each model, once for each number of draft tokens of its engines."""
     groups: dict[tuple[str, int], list[Engine]] = {}
-    for labels, findings in engines:
-        key = labels["model_name"], len(findings.windows[-1].positions)
-        groups.setdefault(key, []).append((labels, findings))
+    for labels, snapshot in engines:
+        key = labels["model_name"], len(snapshot.windows[-1].positions)
+        groups.setdefault(key, []).append((labels, snapshot))
     for (model_name, _), group in groups.items():
-        found = [findings for _, findings in group]
+        snapshots = [snapshot for _, snapshot in group]
         yield MeasuredModel(
             model_name=model_name,
             engines=len(group),
-            method=_common(findings.speculation.method for findings in found),
-            draft_model=_common(findings.speculation.draft_model for findings in found),
+            method=_common(snapshot.speculation.method for snapshot in snapshots),
+            draft_model=_common(snapshot.speculation.draft_model for snapshot in snapshots),
             server_version=_common(versions.get(labels["target"], "") for labels, _ in group),
             measurement=measure(
-                together([findings.windows[-1] for findings in found]),
-                added([findings.latencies for findings in found]),
+                together([snapshot.windows[-1] for snapshot in snapshots]),
+                added([snapshot.latencies for snapshot in snapshots]),
             ),
         )
 
 
 def _common(texts: Iterator[str]) -> str:
-    """Return what all say; nothing if they do not agree."""
+    """Return the text that all engines share; empty if they differ."""
     different = set(texts)
     return different.pop() if len(different) == 1 else ""

@@ -1,4 +1,4 @@
-"""Which of the models and engines of a reference are those that are measured now."""
+"""Match models and engines of a reference with those measured now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Either = TypeVar("Either", MeasuredModel, MeasuredEngine)
 
 @dataclass(frozen=True, slots=True)
 class EnginePair:
-    """One engine, then and now."""
+    """One engine, before and after."""
 
     before: MeasuredEngine
     after: MeasuredEngine
@@ -27,31 +27,31 @@ class EnginePair:
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """One model, then and now, over all its engines."""
+    """One model, before and after, with all its engines."""
 
     before: MeasuredModel
     after: MeasuredModel
     comparison: Comparison
     engines: tuple[EnginePair, ...]
-    """Those that are there then and now; empty where the model has one alone."""
+    """Engines that both sides have; empty if the model has one engine only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A reference, and what was held against it."""
+    """A reference, and the comparison with it."""
 
     before: ReferenceDocument
     after: ReferenceDocument
     threshold: float
     models: tuple[ModelPair, ...]
     gone: tuple[MeasuredModel, ...]
-    """Models of the reference that are not there now."""
+    """Models of the reference that were not measured now."""
     new: tuple[MeasuredModel, ...]
-    """Models that the reference does not have."""
+    """Models that the reference lacks."""
 
     @property
     def outcome(self) -> Outcome:
-        """The worst that happened to a model or to one of its engines; of one that is gone nobody can say."""
+        """Worst outcome of a model or an engine; uncertain for a model that is gone."""
         models = [pair.comparison.outcome for pair in self.models]
         engines = [each.comparison.outcome for pair in self.models for each in pair.engines]
         if Outcome.FELL in (*models, *engines):
@@ -71,10 +71,10 @@ _WORST_FIRST = (
 
 
 def compared(before: ReferenceDocument, after: ReferenceDocument, threshold: float) -> Compared:
-    """Hold what was measured now against a reference, model by model and engine by engine.
+    """Compare a measurement with a reference, model by model and engine by engine.
 
-    A model is known again by its name and its number of draft tokens, or by its name. If one is left over on
-    either side, these are the same under another name, as a quantised model has.
+    Models match by name and number of draft tokens, then by name. If one model is left on each side, these
+    two match: a quantized model has another name.
     """
     pairs = _paired(
         before.models,
@@ -82,37 +82,38 @@ def compared(before: ReferenceDocument, after: ReferenceDocument, threshold: flo
         (
             lambda model: (model.model_name, model.measurement.tokens),
             lambda model: model.model_name,
-            _the_only,
+            _any_name,
         ),
     )
     return Compared(
         before,
         after,
         threshold,
-        models=tuple(_model(one, two, before, after, threshold) for one, two in pairs),
-        gone=_others(before.models, [one for one, _ in pairs]),
-        new=_others(after.models, [two for _, two in pairs]),
+        models=tuple(_model(left, right, before, after, threshold) for left, right in pairs),
+        gone=_others(before.models, [left for left, _ in pairs]),
+        new=_others(after.models, [right for _, right in pairs]),
     )
 
 
 def _model(
-    one: MeasuredModel,
-    two: MeasuredModel,
+    old: MeasuredModel,
+    new: MeasuredModel,
     before: ReferenceDocument,
     after: ReferenceDocument,
     threshold: float,
 ) -> ModelPair:
     pairs = _paired(
-        _engines_of(one, before),
-        _engines_of(two, after),
+        _engines_of(old, before),
+        _engines_of(new, after),
         (lambda engine: (engine.target, engine.engine), _number),
     )
-    several = one.engines > 1 or two.engines > 1
+    several = old.engines > 1 or new.engines > 1
     engines = (
-        EnginePair(then, now, compare(then.measurement, now.measurement, threshold)) for then, now in pairs
+        EnginePair(left, right, compare(left.measurement, right.measurement, threshold))
+        for left, right in pairs
     )
-    comparison = compare(one.measurement, two.measurement, threshold, engines=(one.engines, two.engines))
-    return ModelPair(one, two, comparison, tuple(engines) if several else ())
+    comparison = compare(old.measurement, new.measurement, threshold, engines=(old.engines, new.engines))
+    return ModelPair(old, new, comparison, tuple(engines) if several else ())
 
 
 def _engines_of(model: MeasuredModel, document: ReferenceDocument) -> list[MeasuredEngine]:
@@ -126,29 +127,29 @@ def _engines_of(model: MeasuredModel, document: ReferenceDocument) -> list[Measu
 def _paired(
     before: Sequence[Either], after: Sequence[Either], keys: Sequence[Callable[[Either], Hashable]]
 ) -> list[tuple[Either, Either]]:
-    """Pair what has the same key, and has it alone on either side; what is left by the next key."""
+    """Pair items whose key is the same and unique on both sides; pair the rest by the next key."""
     pairs: list[tuple[Either, Either]] = []
     for key in keys:
-        left = _alone(before, [one for one, _ in pairs], key)
-        right = _alone(after, [two for _, two in pairs], key)
-        pairs += [(left[name], right[name]) for name in left if name in right]
+        unique_before = _unique(before, [left for left, _ in pairs], key)
+        unique_after = _unique(after, [right for _, right in pairs], key)
+        pairs += [(unique_before[name], unique_after[name]) for name in unique_before if name in unique_after]
     return pairs
 
 
-def _alone(
+def _unique(
     items: Sequence[Either], taken: Sequence[Either], key: Callable[[Either], Hashable]
 ) -> dict[Hashable, Either]:
-    """Return by their keys the items that are not taken, and of which each has its key for itself."""
+    """Return the items with a unique key, without those ``taken``, by key."""
     left = _others(items, taken)
     keys = list(map(key, left))
     return {name: item for name, item in zip(keys, left, strict=True) if keys.count(name) == 1}
 
 
 def _others(items: Sequence[Either], taken: Sequence[Either]) -> tuple[Either, ...]:
-    return tuple(item for item in items if not any(item is one for one in taken))
+    return tuple(item for item in items if not any(item is other for other in taken))
 
 
-def _the_only(_: MeasuredModel) -> Hashable:
+def _any_name(_: MeasuredModel) -> Hashable:
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a reference file holds."""
+"""Content of a reference file."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ class MeasuredEngine(MeasurementPart):
     model_name: Text
     engine: Text
     method: Text
-    """As vLLM calls it; empty, as the texts below, where nobody says."""
+    """vLLM's name of the method; empty, as the texts below, if unknown."""
     draft_model: Text
     server_version: Text
     restarts: Count
-    """How often its counters began anew meanwhile."""
+    """Number of counter resets during the measurement."""
     broken_checks: tuple[Text, ...]
-    """Identities of its counters that did not hold."""
+    """Integrity checks of its counters that failed."""
     measurement: Measurement
 
 
 class MeasuredModel(MeasurementPart):
-    """All engines that serve a model with the same number of draft tokens, as one."""
+    """Merged engines that serve a model with the same number of draft tokens."""
 
     model_name: Text
     engines: Annotated[int, Field(ge=1)]
     method: Text
-    """Of all of them; empty, as the texts below, where it is not known or not the same."""
+    """Method of all engines; empty, as the texts below, if it is unknown or differs."""
     draft_model: Text
     server_version: Text
     measurement: Measurement
 
     @property
     def acceptance_ratio(self) -> float | None:
-        """The acceptance rate."""
-        found = self.measurement.quantities.get("draft_acceptance_ratio")
-        return None if found is None else found.value
+        """Acceptance rate, or None if it is unknown."""
+        rate = self.measurement.quantities.get("draft_acceptance_ratio")
+        return None if rate is None else rate.value
 
     @property
-    def is_sure(self) -> bool:
-        """Whether the acceptance rate has bounds."""
-        found = self.measurement.quantities.get("draft_acceptance_ratio")
-        return found is not None and found.lower is not None
+    def has_bounds(self) -> bool:
+        """Return whether the acceptance rate has bounds."""
+        rate = self.measurement.quantities.get("draft_acceptance_ratio")
+        return rate is not None and rate.lower is not None
 
 
 class ReferenceDocument(MeasurementPart):
-    """What was measured, when, and for how long."""
+    """A measurement of servers: its time, length, engines and models."""
 
     ended: AwareDatetime
     seconds: Annotated[float, Field(gt=0)]
-    """How long it was measured."""
+    """Length of the measurement."""
     exporter_version: Text
     engines: tuple[MeasuredEngine, ...]
     models: tuple[MeasuredModel, ...]
-    """In the order of their first engines."""
+    """Models in the order of their first engines."""

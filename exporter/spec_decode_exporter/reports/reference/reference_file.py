@@ -1,4 +1,4 @@
-"""Reference files: written as a whole or not at all, read only if they are all there."""
+"""Read and write reference files, atomically and with a checksum."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_val
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
 from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
 
-_SEAL: Final = ChecksummedFile("spec-decode-exporter reference", version=1, noun="a reference")
-LARGEST: Final = 16 * 2**20
-"""The most bytes of a reference."""
-MOST_VALUES: Final = 200_000
-"""The most values of a reference: some 1,000 engines."""
+_FORMAT: Final = ChecksummedFile("spec-decode-exporter reference", version=1, noun="a reference")
+MAX_BYTES: Final = 16 * 2**20
+"""Maximum size of a reference, in bytes."""
+MAX_VALUES: Final = 200_000
+"""Maximum number of JSON values of a reference: about 1,000 engines."""
 
 
 class ReferenceFileError(Exception):
-    """A reference file cannot be read or written. The text names the file, says why, and what to do."""
+    """A reference file cannot be read or written. The text has the file, the reason and the remedy."""
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
-    """Find out before anything is measured whether a file can be written.
+    """Check before the measurement that a file can be written.
 
     Raises:
-        ReferenceFileError: It cannot.
+        ReferenceFileError: The file cannot be written.
     """
     try:
         if path.exists() and not (overwrite and path.is_file()):
@@ -40,31 +40,31 @@ def check_free(path: Path, *, overwrite: bool) -> None:
             )
             raise ReferenceFileError(f"{path} {kind}")
         with tempfile.TemporaryFile(dir=path.parent):
-            pass  # that it can be made is all there is to know
+            pass  # creating a file proves that the folder is writable
     except OSError as error:
         raise ReferenceFileError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def write(path: Path, document: ReferenceDocument, *, overwrite: bool) -> None:
-    """Write a reference, in one step: no reader ever sees a part of it.
+    """Write a reference atomically: a reader never sees a part of it.
 
     Raises:
-        ReferenceFileError: It cannot be written, or is there already and ``overwrite`` is not set.
+        ReferenceFileError: The file cannot be written, or exists and ``overwrite`` is not set.
     """
-    content = _SEAL.written(document.model_dump(mode="json"), indent=1)
+    content = _FORMAT.written(document.model_dump(mode="json"), indent=1)
     _check_size(path, content)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        beside = Path(name)
+        temporary = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            _put(beside, path, overwrite=overwrite)
+            _put(temporary, path, overwrite=overwrite)
         finally:
             with suppress(FileNotFoundError):
-                beside.unlink()
+                temporary.unlink()
     except FileExistsError:
         raise ReferenceFileError(f"{path} is there already; name another, or add --force") from None
     except OSError as error:
@@ -75,11 +75,11 @@ def read(path: Path) -> ReferenceDocument:
     """Return the reference in a file.
 
     Raises:
-        ReferenceFileError: It cannot be read, or holds something else or less.
+        ReferenceFileError: The file cannot be read, or is not a complete reference.
     """
     try:
         return ReferenceDocument.model_validate_json(
-            json.dumps(_SEAL.read(read_bounded(path, LARGEST), MOST_VALUES))
+            json.dumps(_FORMAT.read(read_bounded(path, MAX_BYTES), MAX_VALUES))
         )
     except OSError as error:
         raise ReferenceFileError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -92,31 +92,31 @@ def read(path: Path) -> ReferenceDocument:
 
 
 def _check_size(path: Path, content: bytes) -> None:
-    """Refuse to write what cannot be read again."""
+    """Reject content that ``read`` would reject."""
     try:
-        check_values(content, MOST_VALUES)
+        check_values(content, MAX_VALUES)
     except TooManyValuesError as error:
         raise ReferenceFileError(f"{path} cannot be written: {error}; measure fewer targets") from None
-    if len(content) > LARGEST:
+    if len(content) > MAX_BYTES:
         raise ReferenceFileError(
-            f"{path} cannot be written: it is larger than {size_text(LARGEST)}; measure fewer targets"
+            f"{path} cannot be written: it is larger than {size_text(MAX_BYTES)}; measure fewer targets"
         )
 
 
-def _put(beside: Path, path: Path, *, overwrite: bool) -> None:
-    """Give a file its name; the umask decides who may read it, as for any other file."""
+def _put(temporary: Path, path: Path, *, overwrite: bool) -> None:
+    """Move a file to its name, with the permissions that the umask allows."""
     mask = os.umask(0)
     os.umask(mask)
-    beside.chmod(0o666 & ~mask)
+    temporary.chmod(0o666 & ~mask)
     if overwrite:
-        beside.replace(path)
+        temporary.replace(path)
         return
     try:
-        # Unlike a rename, a link never takes the place of another file.
-        path.hardlink_to(beside)
+        # Unlike a rename, a link never replaces another file.
+        path.hardlink_to(temporary)
     except FileExistsError:
         raise
     except OSError:  # a file system without links
         if path.exists():
             raise FileExistsError from None
-        beside.replace(path)
+        temporary.replace(path)

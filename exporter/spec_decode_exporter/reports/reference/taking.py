@@ -1,4 +1,4 @@
-"""Measuring servers for a while."""
+"""Measure servers for a limited time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from spec_decode_exporter.reports.observe.session import Observation, ObservedFl
 from spec_decode_exporter.reports.reference.measuring import measured
 from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
 
-LOOKED_AT_AFTER: Final = 10.0
-"""Seconds after which it is known whether all servers answer, so that nobody waits for nothing."""
+CHECKED_AFTER: Final = 10.0
+"""Seconds after which a missing server ends the measurement early."""
 
 
 class NotMeasuredError(Exception):
-    """A server did not answer, or shows no engine. The text names each, and says why."""
+    """A server did not answer, or shows no engine. The text has the reason for each server."""
 
 
 async def take(config: Config, seconds: float, clock: Clock) -> ReferenceDocument:
-    """Measure the targets of ``config``, which ``observed_config`` made, for so many seconds.
+    """Measure the targets of ``config``, made by ``observed_config``, for ``seconds``.
 
     Raises:
-        NotMeasuredError: One of them cannot be measured; as a whole they would say something else.
+        NotMeasuredError: A target cannot be measured: without it, the model's figures would differ.
     """
     observation = Observation(config, clock)
     try:
@@ -31,18 +31,18 @@ async def take(config: Config, seconds: float, clock: Clock) -> ReferenceDocumen
         observed = observation.observed()
     finally:
         await observation.close()
-    _refuse(observed)
+    _check(observed)
     return measured(observed)
 
 
 async def _wait(observation: Observation, seconds: float, clock: Clock) -> None:
     begin = clock.monotonic()
-    await clock.sleep_until(begin + min(LOOKED_AT_AFTER, seconds))
-    _refuse(observation.observed())
+    await clock.sleep_until(begin + min(CHECKED_AFTER, seconds))
+    _check(observation.observed())
     await clock.sleep_until(begin + seconds)
 
 
-def _refuse(observed: ObservedFleet) -> None:
+def _check(observed: ObservedFleet) -> None:
     missing = list(_missing(observed))
     if missing:
         raise NotMeasuredError("; ".join(missing))

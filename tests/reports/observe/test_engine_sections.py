@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.reports import numbers
+from spec_decode_exporter.core.number_formats import ABSENT
+from spec_decode_exporter.reports.observe.engine_sections import quantile
 from spec_decode_exporter.views.models import BucketView
 
 
@@ -18,8 +19,8 @@ from spec_decode_exporter.views.models import BucketView
     ],
 )
 def test_a_quantile_has_no_more_digits_than_its_bucket_allows(value, lower, upper, written):
-    assert numbers.quantile(value, BucketView(lower=lower, upper=upper)) == written
+    assert quantile(value, BucketView(lower=lower, upper=upper)) == written
 
 
-def test_a_quantile_of_nothing_is_a_dash():
-    assert numbers.quantile(None, None) == numbers.NONE
+def test_an_absent_quantile_is_a_dash():
+    assert quantile(None, None) == ABSENT

@@ -1,0 +1,146 @@
+"""Number formats of reports and page: one function a kind of number.
+
+An absent value is a dash, never 0. ``web.page.page_numbers`` adds the thin spaces of the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from string import Formatter
+from typing import Final
+
+ABSENT: Final = "-"
+
+_MILLISECOND: Final = 1e-3
+_GIGABYTE: Final = 10**9
+_MEGABYTE: Final = 10**6
+_PARAMETER_UNITS: Final = (("T", 10**12), ("B", 10**9), ("M", 10**6))
+_ROUNDED: Final = 0.9995
+"""Share of a unit that three digits round up to a whole one."""
+
+
+def share(value: float | None) -> str:
+    """Write a ratio between 0 and 1: ``0.612``."""
+    return ABSENT if value is None else f"{value:.3f}"
+
+
+def percent(ratio: float | None) -> str:
+    """Write a ratio in percent: ``61.2 %``."""
+    return ABSENT if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def plain(value: float | None) -> str:
+    """Write a number of tokens or a speed-up: ``3.45``."""
+    return ABSENT if value is None else f"{value:.2f}"
+
+
+def times(ratio: float) -> str:
+    """Write a factor: ``1.23\u00d7``."""
+    return f"{ratio:.2f}\u00d7"
+
+
+def count(value: float | None) -> str:
+    """Write a whole number: ``4,210``."""
+    return ABSENT if value is None else f"{value:,.0f}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a count with its noun: ``1 token``, ``4,210 tokens``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def rate(per_second: float | None) -> str:
+    """Write a rate per second with three digits: ``1,234``, ``12.3`` or ``0.25``."""
+    return ABSENT if per_second is None else three_digits(per_second, 2)
+
+
+def signed_rate(per_second: float) -> str:
+    """Write a rate that may be negative: ``-12.3``."""
+    return rate(per_second) if per_second >= 0 else f"-{rate(-per_second)}"
+
+
+def fixed_rate(per_second: float) -> str:
+    """Write a rate with one decimal, for a value that changes often: ``1,677.7 /s``."""
+    return f"{per_second:,.1f} /s"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a time with three digits in seconds or milliseconds: ``12.3 ms``, ``1.23 s``."""
+    if seconds is None:
+        return ABSENT
+    if seconds >= 1:
+        return f"{three_digits(seconds, 3)} s"
+    return f"{three_digits(seconds / _MILLISECOND, 3)} ms"
+
+
+def fixed_duration(seconds: float) -> str:
+    """Write a time with fixed decimals, for a value that changes often: ``12.9 ms``, ``1.50 s``."""
+    return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def duration_within(lower: float, upper: float) -> str:
+    """Write the edges of a histogram bucket in the unit that suits them: ``25 to 50 ms``, ``> 2,560 s``."""
+    largest = upper if upper < inf else lower
+    unit, name = (1.0, "s") if largest >= 1 else (_MILLISECOND, "ms")
+    return within(lower, upper, unit, name)
+
+
+def within(lower: float, upper: float, unit: float, name: str) -> str:
+    """Write the edges of a bucket: ``< 300 ms``, ``25 to 50 ms``, ``> 2,560 s``; ``unit`` is in seconds."""
+    low, high = (f"{round(edge / unit, 3):,.10g}" for edge in (lower, upper))
+    if not lower:
+        return f"< {high} {name}"
+    return f"{low} to {high} {name}" if upper < inf else f"> {low} {name}"
+
+
+def change(ratio: float) -> str:
+    """Write a ratio of two values as a relative change: ``+4 %``, ``-12 %``."""
+    relative = round((ratio - 1) * 100)
+    return f"{relative:+d} %" if relative else "same"
+
+
+def bounds(lower: float | None, upper: float | None, digits: int = 2) -> str:
+    """Write the 95 % bounds of a value: ``1.20 to 1.35``; empty if they are unknown."""
+    return "" if lower is None or upper is None else f"{lower:.{digits}f} to {upper:.{digits}f}"
+
+
+def gigabytes(size: float) -> str:
+    """Write bytes in GB of 10^9 bytes, or MB: ``156 GB``, ``16.0 GB``, ``0.31 GB``, ``5.80 MB``."""
+    unit, name = (_GIGABYTE, "GB") if abs(size) >= _GIGABYTE / 10 or not size else (_MEGABYTE, "MB")
+    return f"{three_digits(size / unit, 2)} {name}"
+
+
+def kilobytes(size: float | None) -> str:
+    """Write bytes in kB."""
+    return ABSENT if size is None else f"{size / 1000:,.1f} kB"
+
+
+def parameters(number: int) -> str:
+    """Write the number of a model's weights: ``70.6B``, ``1B``, ``596M``."""
+    smallest = _PARAMETER_UNITS[-1]
+    unit, size = next((each for each in _PARAMETER_UNITS if number >= _ROUNDED * each[1]), smallest)
+    return f"{number / size:.3g}{unit}"
+
+
+def three_digits(value: float, max_decimals: int) -> str:
+    """Write a number with three significant digits, and at most ``max_decimals`` decimals."""
+    limits = (100.0, 10.0, 1.0)[:max_decimals]
+    decimals = next((place for place, limit in enumerate(limits) if abs(value) >= limit), max_decimals)
+    return f"{value:,.{decimals}f}"
+
+
+def fill(template: str, values: Mapping[str, float]) -> str:
+    """Fill a template of ``str.format``; ``{tokens:plural draft token}`` writes a count with its noun."""
+    return _FORMATTER.vformat(template, (), values)
+
+
+class _PluralFormatter(Formatter):
+    def format_field(self, value: float, format_spec: str) -> str:
+        command, _, noun = format_spec.partition(" ")
+        if command == "plural":
+            return plural(round(value), noun)
+        return format(value, format_spec)
+
+
+_FORMATTER: Final = _PluralFormatter()

@@ -1,0 +1,86 @@
+"""Exit statuses of observe, plan and reference: one table, and the status of each result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from spec_decode_exporter.analysis.comparison.comparison import Outcome
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
+from spec_decode_exporter.views.models import EngineView, ObservationView
+
+
+class ExitStatus(IntEnum):
+    """Exit status of a command, for scripts."""
+
+    GOOD = 0
+    """``observe``: every engine that speculates is faster for it. ``plan``: the models fit.
+    ``reference compare``: acceptance did not fall by more than the threshold. ``save``: written."""
+    FAILED = 1
+    """A server could not be reached, was gone at the end, or has an engine that cannot be shown; a file
+    cannot be used; or the command line is wrong."""
+    BAD = 2
+    """``observe``: an engine is slower with speculation, statistically significant (95 %). ``plan``: the
+    models do not fit, or vLLM refuses them. ``reference compare``: acceptance fell by more than the
+    threshold."""
+    UNKNOWN = 3
+    """The data does not suffice for either; or no engine speculates."""
+
+
+PLAN: Final[Mapping[PlanOutcome, ExitStatus]] = {
+    PlanOutcome.FITS: ExitStatus.GOOD,
+    PlanOutcome.TIGHT: ExitStatus.GOOD,
+    PlanOutcome.WEIGHTS_FIT: ExitStatus.UNKNOWN,
+    PlanOutcome.DOES_NOT_FIT: ExitStatus.BAD,
+    PlanOutcome.REFUSED: ExitStatus.BAD,
+}
+COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
+    Outcome.BETTER: ExitStatus.GOOD,
+    Outcome.SAME: ExitStatus.GOOD,
+    Outcome.LOWER: ExitStatus.GOOD,
+    Outcome.FELL: ExitStatus.BAD,
+    Outcome.UNCERTAIN: ExitStatus.UNKNOWN,
+    Outcome.NOT_COMPARABLE: ExitStatus.UNKNOWN,
+}
+
+_WORST_FIRST: Final = (ExitStatus.BAD, ExitStatus.FAILED, ExitStatus.UNKNOWN)
+_PAYING: Final = frozenset({Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL})
+
+
+def observation_status(view: ObservationView) -> ExitStatus:
+    """Return the worst status of all engines and servers.
+
+    An engine without speculation does not count if another engine speculates.
+    """
+    statuses = {_engine_status(engine) for engine in view.engines if engine.state is not State.DISABLED}
+    shown = {engine.id for engine in view.engines}
+    if not all(target.engines and shown.issuperset(target.engines) for target in view.targets):
+        statuses.add(ExitStatus.FAILED)
+    statuses = statuses or {ExitStatus.UNKNOWN}
+    return next((status for status in _WORST_FIRST if status in statuses), ExitStatus.GOOD)
+
+
+def _engine_status(engine: EngineView) -> ExitStatus:
+    if engine.verdict is Verdict.HARMFUL:
+        return ExitStatus.BAD
+    if engine.state is State.UNREACHABLE:
+        return ExitStatus.FAILED
+    if not _has_bounds(engine):
+        return ExitStatus.UNKNOWN
+    if engine.verdict in _PAYING or (engine.verdict is Verdict.POOR and _is_faster(engine)):
+        return ExitStatus.GOOD
+    return ExitStatus.UNKNOWN
+
+
+def _has_bounds(engine: EngineView) -> bool:
+    """Return whether enough requests passed for 95 % bounds of the acceptance length."""
+    return bool(engine.windows) and engine.windows[-1].acceptance_length_tokens.lower is not None
+
+
+def _is_faster(engine: EngineView) -> bool:
+    """Return whether the estimated speed-up is at least 1: ``poor`` includes values slightly below it."""
+    speedup = engine.windows[-1].estimated_speedup_ratio.value if engine.windows else None
+    return speedup is not None and speedup >= 1
