@@ -22,7 +22,7 @@ import numpy as np
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.drop_watch import DropDetector
+from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -29,7 +29,8 @@ from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.process import resident_megabytes
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.scrape.http.client import Answer

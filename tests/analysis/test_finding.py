@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis import finding_context as evidence_of
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import Depth
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import RULES, FindingName, Severity, findings
 from spec_decode_exporter.analysis.finding_context import FindingContext
@@ -25,7 +25,6 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule

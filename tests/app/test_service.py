@@ -10,8 +10,9 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app import service as module
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app import reload as module
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
 from spec_decode_exporter.monitor.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -225,7 +226,7 @@ async def test_reloads_at_the_same_time_leave_one_discovery_running(service):
 
 async def test_reloads_of_clients_share_one(service):
     with capture_logs() as logs:
-        await asyncio.gather(*(service._reload_for_clients() for _ in range(40)))
+        await asyncio.gather(*(service._reloader.for_clients() for _ in range(40)))
     assert [each["event"] for each in logs].count("reloaded") == 1
 
 

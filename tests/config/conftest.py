@@ -1,4 +1,4 @@
-"""Configurations written on the spot."""
+"""Fixtures that write and load configuration files."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def read(write):
-    """Load a configuration given as text."""
+def loader():
+    """Load by the schema alone; ``tests/app`` has the other checks too."""
+    return load
+
+
+@pytest.fixture
+def read(write, loader):
+    """Load a configuration from a text."""
 
     def read_text(text: str, overrides=None, **environ: str):
-        return load(write(text), environ=environ, overrides=overrides or {})
+        return loader(write(text), environ=environ, overrides=overrides or {})
 
     return read_text
 
 
 @pytest.fixture
 def mistakes(read, tmp_path):
-    """Load a configuration that is wrong; return its mistakes as ``line: path message``."""
+    """Load an invalid configuration; return its mistakes as ``line: path message``."""
 
-    def refused(text: str, **given):
+    def refused(text: str, **environ):
         with pytest.raises(ConfigError) as caught:
-            read(text, **given)
+            read(text, **environ)
         return [
             f"{problem.place.rpartition('exporter.yml:')[2]}: {problem.path} {problem.message}"
             for problem in caught.value.problems

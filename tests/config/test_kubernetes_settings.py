@@ -45,10 +45,3 @@ def test_what_is_no_port_is_refused(mistakes, port):
 def test_mistakes_are_told_at_their_key(mistakes, keys, message):
     [told] = mistakes(f"discovery: {{kubernetes: [{{{keys}}}]}}")
     assert told.startswith(f"1: discovery.kubernetes[0].{message}")
-
-
-def test_credentials_for_the_api_are_checked(mistakes, tmp_path):
-    (tmp_path / "ca.pem").write_text("nothing")
-    keys = "api_server: https://a, tls_config: {ca_file: ca.pem}"
-    [told] = mistakes(f"discovery: {{kubernetes: [{{{keys}}}]}}")
-    assert told.startswith("1: discovery.kubernetes[0] cannot be used: tls_config")

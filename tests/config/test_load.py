@@ -341,12 +341,6 @@ def test_a_secret_file_must_be_readable(mistakes, tmp_path):
     assert "Permission denied" in told
 
 
-def test_a_certificate_that_is_none_is_a_mistake_of_the_configuration(mistakes, tmp_path):
-    (tmp_path / "ca.pem").write_text("nothing")
-    [told] = mistakes("log: {level: info}\ntargets:\n  - url: https://a\n    tls_config: {ca_file: ca.pem}")
-    assert told.startswith("3: targets[0] cannot be used: tls_config: ")
-
-
 scalars = st.text(max_size=8) | st.sampled_from(
     ["1s", "0", "", "~", "http://a", "${A}", "${B", "$$", "[", "&a", "*a", "off", "rates", "/dev", "\ud800", "\x00", "9" * 5000]
 )  # fmt: skip

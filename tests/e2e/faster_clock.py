@@ -17,7 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
@@ -222,7 +223,7 @@ class Network:
     async def send(self, service: Service) -> None:
         """Hand over what the responses since the last time said, as whoever sends it would."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        receiver = service.overview.api().receiver()
+        receiver = service.snapshots.api().receiver()
         if receiver and lines:
             await receiver.take("\n".join(lines).encode(), lines=True)
 
@@ -252,7 +253,7 @@ async def _record(run: Run) -> Recording:
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
-        collector = SnapshotCollector(service.overview.snapshot, lambda: enabled_metrics(config.metrics))
+        collector = SnapshotCollector(service.snapshots.snapshot, lambda: enabled_metrics(config.metrics))
         for scrape in range(run.minutes * 60 // run.scrape):
             minute = scrape * run.scrape / 60
             if minute == run.mistake:

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from unittest import mock
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server.listen import ListenAddress

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.config.errors import ConfigError
-from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config, Scrape
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
@@ -23,7 +23,7 @@ MOST_SAID = 200_000
 
 def check_config(data: bytes) -> None:
     """A configuration, or mistakes of which none shows what came from the environment."""
-    _refused_plainly(lambda: load(file_of(data, "exporter.yml"), environ={"A": SECRET}))
+    _refused_plainly(lambda: load_config(file_of(data, "exporter.yml"), environ={"A": SECRET}))
 
 
 def check_web_config(data: bytes) -> None:

@@ -9,9 +9,9 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
-from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.values import LARGEST_SECRET
 from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
 from spec_decode_exporter.config.yaml_tree import LARGEST as LARGEST_YAML
@@ -123,7 +123,7 @@ def _rows_of_configuration() -> Iterator[Row]:
         time="at the start; at a reload beside the event loop, with single calls of up to a second",
         addresses="everything: it names the hosts, files and secrets",
         beyond_bounds="at the start the program ends with the reason; at a reload the old one stays: `reload_failed`",
-        read=in_file(lambda path: load(path, environ={}), ConfigError, name="exporter.yml"),
+        read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
         beyond=_TREE_BEYOND,
     )

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import Member, compare
 from spec_decode_exporter.analysis.integrity import Check
@@ -15,7 +16,6 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets

@@ -9,7 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.analysis.evaluation import Evaluator
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
-from spec_decode_exporter.core.event_budget import BURST, EVERY
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineMonitor
+from spec_decode_exporter.monitor.event_budget import BURST, EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, FORGOTTEN_AFTER, TargetMonitor

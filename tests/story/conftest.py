@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.simulator.scenario_library import read_scenario
 from spec_decode_exporter.web.server.listen import parse_listen_address

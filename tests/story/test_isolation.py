@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER
 from spec_decode_exporter.views.engine_view import id_of

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.engine_history import EngineHistory

@@ -48,7 +48,6 @@ def plain_state(series=1, **given):
         "version": "1.2.3",
         "page": lambda: PageData(1_790_000_000.0, iter(()), (), ()),
         "config_text": lambda: "poll:\n  interval: 1s\n",
-        "ready": lambda: True,
     }
     return AppState(**{**plain, **given})
 

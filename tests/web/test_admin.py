@@ -29,12 +29,6 @@ async def test_a_running_exporter_is_healthy_and_ready(client_of, method, path):
     assert (await client.request(method, path)).status == 200
 
 
-async def test_it_is_healthy_but_not_ready_before_the_configuration_is_loaded(client_of):
-    client = await client_of(ready=lambda: False)
-    assert (await client.get("/-/ready")).status == 503
-    assert (await client.get("/-/healthy")).status == 200
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 async def test_a_reload_is_done_before_it_is_answered(client_of, method):
     done = []

@@ -23,7 +23,7 @@ from spec_decode_exporter.figures.positions import decay_ratio, tells_positions
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
-MOST_BEYOND = 2
+MAX_EXTRAPOLATED = 2
 """So many positions are extrapolated, where the decay over the known ones can be seen."""
 WHOLE_DRAFTS = 0.95
 """The share of K that drafts must have for more positions to mean anything. An n-gram or suffix search that
@@ -87,7 +87,7 @@ class _Drafts:
 
 
 def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
-    """Return S(1) … S(K), and of up to ``MOST_BEYOND`` more.
+    """Return S(1) … S(K), and of up to ``MAX_EXTRAPOLATED`` more.
 
     Empty where nothing was drafted, or positions are not told.
     """
@@ -180,7 +180,7 @@ def _beyond(window: Window) -> int:
     drafted, positions = draft_length_tokens(window), len(window.positions)
     if drafted is None or drafted < WHOLE_DRAFTS * positions:
         return 0
-    return MOST_BEYOND if positions > 1 else 1
+    return MAX_EXTRAPOLATED if positions > 1 else 1
 
 
 def _decay(window: Window, first: float) -> float:

@@ -29,7 +29,7 @@ class Verdict(StrEnum):
     """Too little was drafted, or too unevenly, to say."""
 
 
-LEAST_REQUESTS = 2.0
+MIN_VERDICT_REQUESTS = 2.0
 """With fewer passing through a window one after the other, it shows one kind of request and no more."""
 
 
@@ -72,7 +72,7 @@ def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> 
         return True
     if length is None:
         requests = passing_requests(window)
-        return requests is not None and requests < LEAST_REQUESTS
+        return requests is not None and requests < MIN_VERDICT_REQUESTS
     return half_width(length) > policy.max_half_width * length.value
 
 

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from spec_decode_exporter.config.load import load
+from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 
 
@@ -26,7 +25,7 @@ def handle(arguments: argparse.Namespace) -> int:
         read_web_config(arguments.file)
         print(f"{arguments.file}: good")  # noqa: T201
         return 0
-    config = load(arguments.file, environ=os.environ, metrics=NAMES)
+    config = load_config(arguments.file, environ=os.environ)
     targets = plural(len(config.targets), "target")
     found = " and what discovery finds" if config.discovery.ways else ""
     print(f"{arguments.file}: good, watches {targets}{found}")  # noqa: T201

@@ -14,11 +14,11 @@ from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags
 from spec_decode_exporter.cli.observe_config import sections
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
-from spec_decode_exporter.config.load import check_credentials
 from spec_decode_exporter.config.source import FLAGS, Source
 from spec_decode_exporter.config.values import Context
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.http.credentials_check import credential_mistake
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.request_models import RequestsView
 
@@ -94,7 +94,9 @@ def http_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         said.setdefault("basic_auth", {})["password"] = Expanded.of(password, f"${{{PASSWORD}}}")
     source = Source(FLAGS, data={"requests": said})
     settings = source.validated(_Flags, Context(Path())).requests
-    check_credentials(settings, source, ("requests",))
+    mistake = credential_mistake(settings)
+    if mistake is not None:
+        source.complain(("requests",), mistake)
     source.refuse()
     return settings
 

@@ -11,7 +11,8 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import Unwaited, run_loop
 from spec_decode_exporter.cli.flags import Flags, UsageError

@@ -9,12 +9,11 @@ from typing import Final
 
 import structlog
 
+from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.cli.flags import UsageError, destination
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config, SpeculativeSettings, TargetSettings
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
-from spec_decode_exporter.metrics.catalogue import NAMES
 
 _log = structlog.get_logger()
 
@@ -61,7 +60,7 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
     if arguments.simulated:
         overrides["requests.ingest"] = True  # it sends them, so that there is something to see
     path = Path(arguments.config_file) if arguments.config_file else None
-    config = load(path, environ=environ, overrides=overrides, metrics=NAMES)
+    config = load_config(path, environ=environ, overrides=overrides)
     return _told(config, understood(arguments.speculative_config))
 
 

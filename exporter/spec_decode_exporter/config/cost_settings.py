@@ -7,9 +7,9 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import printable
-from spec_decode_exporter.config.mistakes import MistakesError
 from spec_decode_exporter.config.values import Parameters, Quantity
 
 MOST_TOKENS: Final = 128

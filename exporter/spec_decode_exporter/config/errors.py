@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: all of it at once, each mistake with its place."""
+"""Errors of a configuration: all problems at once, each with its place."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Path = tuple[str | int, ...]
-"""Where a value is in the configuration: keys, and numbers of list elements."""
+"""Place of a value in the configuration: keys, and indices of list elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,11 @@ class Problem:
     """One mistake."""
 
     place: str
-    """``exporter.yml:12``, or the file alone where no line is to blame."""
+    """``exporter.yml:12``, or the file alone if no line is at fault."""
     path: str
     """``targets[0].url``; empty for the file as a whole."""
     message: str
-    """What is wrong and what to do about it. It never holds a secret."""
+    """The mistake and its remedy. It never holds a secret."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.place, self.path) if part) + f" {self.message}"
@@ -33,6 +33,15 @@ class ConfigError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class MistakesError(ValueError):
+    """Several mistakes found by one validator, each at its own key; ``Source`` turns them into problems."""
+
+    def __init__(self, mistakes: Sequence[tuple[Path, str]]) -> None:
+        """Take pairs of a path below the validated value and the mistake there."""
+        super().__init__("; ".join(message for _, message in mistakes))
+        self.mistakes = tuple(mistakes)
 
 
 def dotted(path: Path) -> str:

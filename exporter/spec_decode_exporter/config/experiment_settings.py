@@ -8,9 +8,9 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import label_problem, printable
-from spec_decode_exporter.config.mistakes import MistakesError
 from spec_decode_exporter.config.values import NotEmpty, matches
 
 OWN_LABELS: Final = frozenset({"name", "model_name", "method"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel
 
 from spec_decode_exporter.config.environment import Expanded
-from spec_decode_exporter.config.mistakes import MistakesError
+from spec_decode_exporter.config.errors import MistakesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
+from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.experiment_settings import ArmSettings, ExperimentSettings, unlike_names
 from spec_decode_exporter.config.http_settings import (
     Authorization,
@@ -23,7 +24,6 @@ from spec_decode_exporter.config.http_settings import (
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.limit_settings import Limits
-from spec_decode_exporter.config.mistakes import MistakesError
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.poll_settings import Poll
 from spec_decode_exporter.config.reference_settings import ReferenceSettings

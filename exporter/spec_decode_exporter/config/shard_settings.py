@@ -8,8 +8,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.mistakes import MistakesError
 
 _ORDINAL: Final = re.compile(r".*-([0-9]{1,6})")
 

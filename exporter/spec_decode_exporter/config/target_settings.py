@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
+from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import (
@@ -27,7 +28,6 @@ from spec_decode_exporter.config.labels import (
     LabelValue,
     printable,
 )
-from spec_decode_exporter.config.mistakes import MistakesError
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.config.shard_settings import ShardSettings

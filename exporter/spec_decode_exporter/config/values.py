@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -34,7 +35,7 @@ from spec_decode_exporter.config.url import normalise, without_query
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
 SHOWN_SECRET: Final = "<secret>"  # noqa: S105  what stands in place of one
 
@@ -48,13 +49,19 @@ LARGEST_SECRET: Final = 2**20
 _SHORTEST_SUMMARY: Final = 1.0
 
 
+ReadRates: TypeAlias = "Callable[[Path, str | None], dict[int | None, float]]"
+"""Reads the acceptance rates by draft tokens of a file and a model; raises ValueError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the checks know besides the value: where the file lies, and what other targets are called."""
+    """Context of validation: the directory of the file, metric names, and values of other targets."""
 
     directory: Path
     metrics: Collection[str] = ()
-    """The names of all metrics; empty where they do not matter."""
+    """The names of all metrics; if empty, any name is valid."""
+    read_rates: ReadRates | None = None
+    """Reads reference files; without it they are not read."""
     taken: dict[str, set[object]] = field(default_factory=dict)
 
     def take(self, kind: str, value: object) -> bool:
@@ -65,7 +72,8 @@ class Context:
         return fresh
 
 
-def _context(info: ValidationInfo) -> Context | None:
+def context_of(info: ValidationInfo) -> Context | None:
+    """Return the context of a validation; None outside ``load``."""
     return info.context if isinstance(info.context, Context) else None
 
 
@@ -141,13 +149,13 @@ def _public(value: object) -> object:
 
 
 def _located(value: Path, info: ValidationInfo) -> Path:
-    context = _context(info)
+    context = context_of(info)
     return value if context is None else context.directory / value
 
 
 def _readable(value: Path, info: ValidationInfo) -> Path:
     """Refuse a file that cannot be read now: better at the start than at the first poll."""
-    if _context(info) is None:
+    if context_of(info) is None:
         return value
     try:
         read_bounded(value, LARGEST_SECRET)

@@ -1,4 +1,4 @@
-"""Work that pauses now and then, so that whoever does it can let others have their turn."""
+"""Cooperative yield: long work in slices, so that other tasks of the event loop run in between."""
 
 from __future__ import annotations
 
@@ -13,8 +13,39 @@ Pausing: TypeAlias = Generator[None, None, Result]
 """Work that yields where it may pause, and returns its result."""
 
 
+async def yield_to_event_loop() -> None:
+    """Let every other task that is ready run once."""
+    await asyncio.sleep(0)
+
+
+class Pace:
+    """Yields to the event loop after each ``size`` units of work; counting units needs no clock."""
+
+    def __init__(self, size: int) -> None:
+        """Begin with no work done."""
+        self._size = size
+        self._done = 0
+
+    async def done(self, units: int = 1) -> None:
+        """Note ``units`` of work; yield if enough was done since the last yield."""
+        self._done += units
+        if self._done >= self._size:
+            self._done = 0
+            await yield_to_event_loop()
+
+
+async def cooperatively(work: Pausing[Result]) -> Result:
+    """Do the work, and yield to the event loop at every pause."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        await yield_to_event_loop()
+
+
 def finish(work: Pausing[Result]) -> Result:
-    """Do the work in one go."""
+    """Do the work without a pause."""
     while True:
         try:
             next(work)
@@ -23,16 +54,16 @@ def finish(work: Pausing[Result]) -> Result:
 
 
 class Meter:
-    """Adds up the processor time of work, without what others do in its pauses."""
+    """Sums the processor time of work, without the time of other tasks in its pauses."""
 
     def __init__(self, processor: Callable[[], float]) -> None:
         """Measure by ``processor``, seconds of this thread."""
         self._processor = processor
         self.seconds = 0.0
-        """Of all work so far, also of work that failed."""
+        """Of all work so far, failed work included."""
 
     def measured(self, work: Pausing[Result]) -> Pausing[Result]:
-        """Do the work and pause where it pauses."""
+        """Do the work, and pause where it pauses."""
         while True:
             with self.running():
                 try:
@@ -43,19 +74,9 @@ class Meter:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count what is done within; nothing of it may be awaited."""
+        """Measure the block, which must not await."""
         started = self._processor()
         try:
             yield
         finally:
             self.seconds += self._processor() - started
-
-
-async def cooperatively(work: Pausing[Result]) -> Result:
-    """Do the work; whatever else is ready on the event loop has its turn at every pause."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import partial
 
 from spec_decode_exporter.analysis.depth import Depth
+from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
@@ -16,7 +17,6 @@ from spec_decode_exporter.figures import table
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 
 _DECODING = (table.GENERATED, table.FIRST, table.STEPS)

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.drops.drop import DropChange
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import (
     UNREACHABLE,
     Assumptions,
@@ -25,7 +25,6 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.containment import Containment
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
     check_event,

@@ -15,11 +15,11 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.capacity import Capacity, container_memory, engines_that_fit, shared_evenly
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.event_budget import EventBudget
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineSnapshot
+from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor

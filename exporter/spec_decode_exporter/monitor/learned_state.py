@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost import fixed_tokens
-from spec_decode_exporter.analysis.drops.drop import DropChange
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
 from spec_decode_exporter.config.cost_settings import LoadCost
-from spec_decode_exporter.monitor.drops.drop_watch import DropDetector, DropStatus
+from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample

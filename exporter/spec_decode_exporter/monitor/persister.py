@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.state_file import StateFile
 
@@ -26,7 +27,7 @@ class StatePersister:
         self._collect = collect
         self._file: StateFile | None = None
         self._disk = asyncio.Lock()
-        self._failed = False
+        self._failures = OnceUntilRecovered()
 
     @property
     def path(self) -> Path | None:
@@ -58,11 +59,10 @@ class StatePersister:
             # Who is cancelled here leaves the lock to the thread that writes on: there is one writer at most.
             await asyncio.shield(self._write())
         except Exception:  # noqa: BLE001
-            if not self._failed:
+            if self._failures.failed():
                 _log.exception("saving_failed")
-            self._failed = True
         else:
-            self._failed = False
+            self._failures.recovered()
 
     def _use(self, file: StateFile, saved: Mapping[str, Any]) -> None:
         self._file = file

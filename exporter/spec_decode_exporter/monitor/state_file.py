@@ -14,6 +14,7 @@ import structlog
 
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 
 _SEAL: Final = ChecksummedFile("spec-decode-exporter state", version=1, noun="a state")
 LARGEST: Final = 20 * 2**20
@@ -36,7 +37,7 @@ class StateFile:
         """Use the file at ``path``; of a symbolic link, the file that it names."""
         self.path = path
         self._in_the_way: str | None = None
-        self._failure: str | None = None
+        self._failures = OnceUntilRecovered()
 
     def load(self) -> Mapping[str, Any]:
         """Return what was saved last; nothing, if there is none or it cannot be used.
@@ -67,13 +68,11 @@ class StateFile:
             work()
         except OSError as error:
             reason = _reason(error)
-            if reason != self._failure:
+            if self._failures.failed(reason):
                 _log.warning("state_file_not_written", file=str(self.path), reason=reason)
-            self._failure = reason
             return
-        if self._failure is not None:
+        if self._failures.recovered():
             _log.info("state_file_written_again", file=str(self.path))
-        self._failure = None
 
     def _place(self) -> Path:
         """Return where the file really is.

@@ -10,6 +10,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from yarl import URL
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ class RequestSender:
         self._trouble = trouble
         self._clock = clock or SystemClock()
         self._kept: deque[bytes] = deque(maxlen=_MOST_KEPT)
-        self._told = ""
+        self._failures = OnceUntilRecovered()
 
     def take(self, answer: Answer) -> None:
         """Take one request, to be sent with the next batch."""
@@ -66,18 +67,19 @@ class RequestSender:
         except (ClientError, TimeoutError) as error:
             if isinstance(error, ClientConnectorError):
                 self._kept.extendleft(reversed(batch))
-            self._tell(str(error) or "no answer in time")
+            self._failed(str(error) or "no answer in time")
             return False
         if said in _AGAIN:
             self._kept.extendleft(reversed(batch))
-        taken = said < _LEAST_ERROR
-        self._tell("" if taken else f"it answered {said}")
-        return taken
+        if said >= _LEAST_ERROR:
+            self._failed(f"it answered {said}")
+            return False
+        self._failures.recovered()
+        return True
 
-    def _tell(self, trouble: str) -> None:
-        if trouble and not self._told:
-            self._trouble(f"requests cannot be delivered: {trouble}")
-        self._told = trouble
+    def _failed(self, reason: str) -> None:
+        if self._failures.failed():
+            self._trouble(f"requests cannot be delivered: {reason}")
 
 
 async def _answer(session: ClientSession, url: URL, body: bytes) -> int:

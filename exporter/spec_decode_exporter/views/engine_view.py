@@ -10,6 +10,7 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.figures import latency
 from spec_decode_exporter.figures.estimate import Estimate
@@ -17,7 +18,6 @@ from spec_decode_exporter.figures.figure import Figure, ListFigure
 from spec_decode_exporter.figures.poll_spread import Spread
 from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, WindowFigures
-from spec_decode_exporter.monitor.drops.drop_watch import DropStatus
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge

@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS, passing_requests
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
@@ -63,7 +63,7 @@ def _between(estimate: Estimate | None, window: Window) -> str:
     if estimate is not None:
         return f" ({estimate.lower:.2f} to {estimate.upper:.2f})"
     requests = passing_requests(window)
-    if requests is not None and requests < LEAST_REQUESTS:
+    if requests is not None and requests < MIN_BOUND_REQUESTS:
         return " (too few requests passed to say how sure that is)"
     return " (how sure that is cannot be said)"
 

@@ -17,11 +17,9 @@ async def healthy(_request: web.Request) -> web.Response:
     return web.Response(text="spec-decode-exporter is healthy.\n")
 
 
-async def ready(request: web.Request) -> web.Response:
-    """Answer 200 once the configuration is loaded, whatever the targets do."""
-    if request.app[STATE].ready():
-        return web.Response(text="spec-decode-exporter is ready.\n")
-    return web.Response(status=503, text="spec-decode-exporter has not loaded its configuration yet.\n")
+async def ready(_request: web.Request) -> web.Response:
+    """Answer 200: the server listens only with a configuration. Readiness must not depend on the targets."""
+    return web.Response(text="spec-decode-exporter is ready.\n")
 
 
 async def reload(request: web.Request) -> web.Response:

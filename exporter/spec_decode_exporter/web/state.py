@@ -33,8 +33,6 @@ class AppState:
     """Everything that the page at ``/`` shows."""
     config_text: Callable[[], str]
     """The configuration in force as YAML, its secrets already blanked."""
-    ready: Callable[[], bool]
-    """Whether the configuration is loaded. It must not depend on a vLLM: the pod's readiness hangs on it."""
     reload: Callable[[], Awaitable[None]] | None = None
     """Reads the configuration again, or raises ConfigError; None where the lifecycle API is off."""
     telemetry_path: str = "/metrics"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MOST_COSINES
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MAX_COSINES
 from spec_decode_exporter.analysis.statistics.student_t import T_QUANTILES, degrees_of_sum, t_quantile
 
 VARIANCES = st.floats(1e-6, 1e6)
@@ -25,7 +25,7 @@ def test_t_is_students():
         half = sum(density((place + 0.5) * width, degrees) for place in range(4000)) * width
         # Half a unit of the third digit is as much as 2.5e-5.
         assert half == pytest.approx(0.475, abs=2.5e-5), degrees
-    assert len(T_QUANTILES) == 2 * MOST_COSINES
+    assert len(T_QUANTILES) == 2 * MAX_COSINES
 
 
 def test_student_s_t():

@@ -8,13 +8,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.interval import Interval
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.slow_drop import FROZEN_SECONDS, SlowDropDetector, SlowState
 
 STATE = TypeAdapter(SlowState)
 HOUR = 6
-"""In stretches of ten minutes."""
+"""Intervals of ten minutes."""
 
 
 def interval(length, drafts=60_000):
@@ -42,17 +42,19 @@ def dropped():
 def carried(detector):
     other = SlowDropDetector(detector.policy)
     other.restore(
-        STATE.validate_python(json.loads(json.dumps(STATE.dump_python(detector.state, mode="json"))))
+        STATE.validate_python(
+            json.loads(json.dumps(STATE.dump_python(detector.state, mode="json", by_alias=True)))
+        )
     )
     return other
 
 
-def test_a_sink_of_15_per_cent_over_3_hours_is_found_before_it_ends():
+def test_a_decline_of_15_per_cent_over_3_hours_is_detected_before_it_ends():
     detector = SlowDropDetector(DropPolicy())
     assert fed(detector, usual()) == []
-    # With many drafts a deviation is a third of 15 %, 0.105. Stretch i is lower by i · 0.0175, or i/6 deviations, of
-    # which 0.5 are allowed: 1/6 + 2/6 + … exceeds 7 with the ninth, the twelfth of the sink. By then the baseline,
-    # of 8 hours, has lost some of the sink before the last hour, which takes one more.
+    # With many drafts a deviation is a third of 15 %, 0.105. Interval i is lower by i · 0.0175, or i/6 deviations, of
+    # which 0.5 are allowed: 1/6 + 2/6 + … exceeds 7 with the ninth, the twelfth of the decline. By then the baseline,
+    # of 8 hours, has lost some of the decline before the last hour, which takes one more.
     sinking = [2.1 * (1 - 0.15 * place / 18) for place in range(1, 19)]
     [(place, change)] = fed(detector, sinking)
     assert place in (12, 13)
@@ -61,8 +63,8 @@ def test_a_sink_of_15_per_cent_over_3_hours_is_found_before_it_ends():
     assert change.length < 2.0
 
 
-def test_a_lasting_fall_by_15_per_cent_is_found_in_half_an_hour():
-    # 3 deviations less 0.5 are 2.5 a stretch: the third makes 7.5.
+def test_a_lasting_fall_by_15_per_cent_is_detected_in_half_an_hour():
+    # 3 deviations less 0.5 are 2.5 an interval: the third makes 7.5.
     detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())
     assert fed(detector, [1.785] * 3) == [
@@ -76,7 +78,7 @@ def test_a_lasting_fall_by_4_per_cent_is_no_drop():
     assert fed(detector, [2.1 * 0.96] * 24 * HOUR) == []
 
 
-def test_with_few_drafts_chance_decides_how_much_is_a_drop():
+def test_with_few_drafts_the_measured_deviation_sets_the_threshold():
     chance = random.Random(1)
     detector = SlowDropDetector(DropPolicy())
     noisy = [chance.gauss(2.1, 0.3) for _ in range(24 * HOUR)]
@@ -87,7 +89,7 @@ def test_with_few_drafts_chance_decides_how_much_is_a_drop():
     assert detector._deviation(interval(2.1, 10**6)) == pytest.approx(0.105, rel=0.05)
 
 
-def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
+def test_the_deviation_includes_the_standard_error_of_the_baseline():
     detector = SlowDropDetector(DropPolicy())
     fed(detector, [2.6, 1.6] * HOUR, drafts=100)
     state = detector.state
@@ -95,7 +97,7 @@ def test_the_deviation_includes_that_the_baseline_is_not_known_exactly():
     assert detector._deviation(interval(2.1, 50)) == pytest.approx(sqrt(expected))
 
 
-def test_nothing_is_said_in_the_first_two_hours():
+def test_no_drop_is_detected_in_the_first_two_hours():
     detector = SlowDropDetector(DropPolicy())
     assert fed(detector, [2.1] * 10 + [1.2]) == []
     assert detector.state.alarm.sums[0].sum == 0
@@ -103,7 +105,7 @@ def test_nothing_is_said_in_the_first_two_hours():
     assert fed(late, [2.1] * 12 + [1.2]) != []
 
 
-def test_silence_is_not_a_drop_and_no_time():
+def test_time_without_drafts_does_not_count():
     detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())
     assert all(detector.observe(Interval(60.0)) is None for _ in range(24 * 60))
@@ -112,7 +114,7 @@ def test_silence_is_not_a_drop_and_no_time():
     assert detector.state.baseline.mean == pytest.approx(before)
 
 
-def test_the_baseline_stands_still_during_a_drop_and_forgets_the_hour_before():
+def test_the_baseline_is_frozen_during_a_drop_and_excludes_the_hour_before():
     detector = dropped()
     before = detector.state.baseline.mean
     assert fed(detector, [1.785] * 12) == []
@@ -121,14 +123,14 @@ def test_the_baseline_stands_still_during_a_drop_and_forgets_the_hour_before():
     assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
 
 
-def test_a_drop_is_over_when_the_mirrored_sum_says_so():
-    # Half a deviation a stretch makes 7 with the fourteenth, and more than that with the next.
+def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold():
+    # Half a deviation an interval makes 7 with the fourteenth, and more than that with the next.
     detector = dropped()
     found = fed(detector, [2.1] * 24)
     assert found == [(15, DropChange(DropKind.SLOW, False, pytest.approx(2.1), pytest.approx(2.1), 9000.0))]
 
 
-def test_nothing_is_learned_from_a_drop_that_ends_within_the_hour():
+def test_a_drop_that_ends_within_the_hour_does_not_change_the_baseline():
     detector = dropped()
     [(place, change)] = fed(detector, [5.0])
     assert (place, change.dropped) == (1, False)
@@ -136,7 +138,7 @@ def test_nothing_is_learned_from_a_drop_that_ends_within_the_hour():
     assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
 
 
-def test_after_eight_hours_a_drop_is_what_is_usual():
+def test_after_eight_hours_of_a_drop_the_baseline_is_reset():
     detector = dropped()
     [(place, change)] = fed(detector, [1.785] * 8 * HOUR)
     assert change.learned_again
@@ -157,7 +159,7 @@ def test_a_restart_of_the_exporter_changes_nothing_in_quiet_times():
     assert fed(other, rest) == fed(detector, rest) != []
 
 
-def test_after_a_restart_old_evidence_is_worth_at_most_half():
+def test_after_a_restart_the_sum_is_at_most_half_of_its_threshold():
     detector = SlowDropDetector(DropPolicy())
     fed(detector, usual() + [1.785] * 2)
     assert detector.state.alarm.sums[0].sum == pytest.approx(5.0)
@@ -167,4 +169,4 @@ def test_after_a_restart_old_evidence_is_worth_at_most_half():
 def test_the_state_stays_small():
     detector = SlowDropDetector(DropPolicy())
     fed(detector, [2.1, 2.0] * 24 * HOUR + [1.0] * 20)
-    assert len(json.dumps(STATE.dump_python(detector.state, mode="json"))) < 4000
+    assert len(json.dumps(STATE.dump_python(detector.state, mode="json", by_alias=True))) < 4000

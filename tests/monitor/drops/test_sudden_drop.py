@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.interval import Interval
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.sudden_drop import FROZEN_SECONDS, SuddenDropDetector, SuddenState
 
 HOUR = 3600
@@ -48,12 +48,14 @@ def carried(detector):
     """The same detector in another process."""
     other = SuddenDropDetector(detector.policy)
     other.restore(
-        STATE.validate_python(json.loads(json.dumps(STATE.dump_python(detector.state, mode="json"))))
+        STATE.validate_python(
+            json.loads(json.dumps(STATE.dump_python(detector.state, mode="json", by_alias=True)))
+        )
     )
     return other
 
 
-def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds():
+def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_detected_in_six_seconds():
     # A week has 6 048 000 drafts. The second sum, κ = 15 % of 2.1 = 0.315:
     # h = 1/(2 · 0.315) · ln(1 + 2 · 0.315² · 6 048 000) ≈ 22.2 tokens, and a second brings 10 · (1.1 - 0.315) - 4
     # = 3.85, less what the baseline is not known exactly: the sixth passes it.
@@ -65,7 +67,7 @@ def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_found_in_six_seconds()
     assert found == [(6, DropChange(DropKind.SUDDEN, True, pytest.approx(2.1), pytest.approx(1.4), 6.0))]
 
 
-def test_a_fall_by_15_per_cent_is_found_by_the_first_sum():
+def test_a_fall_by_15_per_cent_is_detected_by_the_first_sum():
     # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 6 048 000) ≈ 40.0. Of 100 drafts, 110 - 31.5 tokens remain, and
     # 9.425 a second are expected where 7.85 come: 25.4 seconds, and the baseline's own error.
     detector = SuddenDropDetector(DropPolicy())
@@ -82,7 +84,7 @@ def test_a_fall_by_less_than_half_of_15_per_cent_is_no_drop():
     assert fed(detector, usual() + [second(9.5)] * 120) == []
 
 
-def test_drops_are_looked_for_after_60_seconds_with_drafts():
+def test_detection_begins_after_60_seconds_with_drafts():
     early, late = SuddenDropDetector(DropPolicy()), SuddenDropDetector(DropPolicy())
     silence = [Interval(1.0)] * 100
     assert fed(early, usual(30) + silence + usual(29)) == []
@@ -91,7 +93,7 @@ def test_drops_are_looked_for_after_60_seconds_with_drafts():
     assert late.variances != []
 
 
-def test_a_longer_warm_up_is_kept():
+def test_a_longer_warm_up_of_the_policy_applies():
     detector = SuddenDropDetector(DropPolicy(warm_up=2 * HOUR))
     assert fed(detector, usual(2 * HOUR - 1)) == []
     assert detector.variances == []
@@ -99,7 +101,7 @@ def test_a_longer_warm_up_is_kept():
     assert detector.variances != []
 
 
-def test_silence_is_not_a_drop_and_changes_nothing():
+def test_time_without_drafts_changes_nothing():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, [*usual(), *[Interval(1.0)] * 60])
     before, limits = detector.state.baseline, detector._limits
@@ -109,7 +111,7 @@ def test_silence_is_not_a_drop_and_changes_nothing():
     assert [place for place, _ in fed(detector, usual(100, accepted=4))] == [6]
 
 
-def test_the_baseline_stands_still_during_a_drop():
+def test_the_baseline_is_frozen_during_a_drop():
     detector = dropped()
     before = STATE.dump_python(detector.state)
     assert fed(detector, usual(1700, accepted=4)) == []
@@ -118,7 +120,7 @@ def test_the_baseline_stands_still_during_a_drop():
     assert after["noise"] == before["noise"]
 
 
-def test_a_drop_is_over_when_the_mirrored_sum_says_so():
+def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold():
     # It rises by 10 · (1.1 - 0.9425) = 1.575 a second, and by the baseline's error, up to the same 40.0.
     detector = dropped()
     fed(detector, usual(100, accepted=4))
@@ -128,34 +130,34 @@ def test_a_drop_is_over_when_the_mirrored_sum_says_so():
     assert fed(detector, usual(100)) == []
 
 
-def test_nothing_is_learned_from_a_drop_that_is_over():
+def test_a_past_drop_does_not_change_the_baseline():
     detector = dropped()
     fed(detector, usual(1000, accepted=4))
     fed(detector, usual(600))
     assert detector.state.baseline.length == pytest.approx(2.1, abs=1e-9)
 
 
-def test_what_was_before_a_drop_is_not_compared_with_what_is_after_it():
+def test_variances_do_not_compare_intervals_across_a_drop():
     detector = dropped()
     fed(detector, usual(600, accepted=13))
     assert detector.state.baseline.length > 2.1
     assert all(one.sum == pytest.approx(0, abs=1e-20) for one in detector.state.noise.lengths)
 
 
-def test_the_baseline_follows_with_half_an_hour():
+def test_the_baseline_has_a_memory_of_half_an_hour():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual(5 * HOUR))
     fed(detector, usual(1800 + 20, accepted=12))
     assert detector.state.baseline.length == pytest.approx(2.2 - 0.1 / e, abs=1e-3)
 
 
-def test_sums_over_more_than_a_quarter_of_an_hour_do_not_matter():
+def test_variances_end_at_sums_over_a_quarter_of_an_hour():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual(3 * HOUR))
     assert [one.drafts for one in detector.variances] == [32 << power for power in range(8, -1, -1)]
 
 
-def test_after_half_an_hour_a_drop_is_what_is_usual():
+def test_after_half_an_hour_of_a_drop_the_baseline_is_reset():
     detector = dropped()
     [(place, change)] = fed(detector, usual(int(FROZEN_SECONDS), accepted=4))
     assert place == FROZEN_SECONDS - 1
@@ -172,13 +174,13 @@ def test_after_half_an_hour_a_drop_is_what_is_usual():
     assert detector.state.baseline.length == pytest.approx(1.4)
 
 
-def test_half_an_hour_passes_in_silence_too():
+def test_time_without_drafts_counts_towards_the_half_hour():
     detector = dropped()
     [(_, change)] = fed(detector, [Interval(10.0)] * 180)
     assert change.learned_again
 
 
-def test_it_does_not_matter_how_often_an_engine_is_polled():
+def test_the_poll_interval_does_not_change_the_result():
     often, rarely = SuddenDropDetector(DropPolicy()), SuddenDropDetector(DropPolicy())
     fed(often, usual())
     fed(rarely, [Interval(15.0, 150, 165, 15 * (10 + 12.1))] * (HOUR // 15))
@@ -187,14 +189,14 @@ def test_it_does_not_matter_how_often_an_engine_is_polled():
     assert [place for place, _ in fed(rarely, [second(60, 150, 15.0)])] == [1]
 
 
-def test_an_increment_over_an_outage_counts_as_what_it_is():
+def test_an_increment_over_an_outage_counts_with_all_its_seconds():
     detector = SuddenDropDetector(DropPolicy())
     assert fed(detector, [*usual(), second(6600, 6000, 600.0)]) == []
     [(_, change)] = fed(detector, [second(2400, 6000, 600.0)])
     assert (change.length, change.seconds) == (pytest.approx(1.4), 600.0)
 
 
-def test_where_requests_differ_more_evidence_is_needed():
+def test_different_requests_raise_the_threshold():
     alike, different = SuddenDropDetector(DropPolicy()), SuddenDropDetector(DropPolicy())
     chance = random.Random(1)
     fed(alike, usual())
@@ -203,7 +205,7 @@ def test_where_requests_differ_more_evidence_is_needed():
     assert 6 < different._limits[0].threshold / alike._limits[0].threshold < 12
 
 
-def test_a_variance_from_ten_minutes_is_taken_twice():
+def test_a_variance_of_ten_minutes_is_doubled():
     chance = random.Random(1)
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, [second(chance.gauss(11, 6)) for _ in range(600)])
@@ -211,20 +213,20 @@ def test_a_variance_from_ten_minutes_is_taken_twice():
     assert [one.value for one in detector.variances] == pytest.approx([2 * one.value for one in measured])
 
 
-def test_an_engine_that_never_misses_may_miss_a_token():
+def test_one_missed_token_after_none_is_no_drop():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, [Interval(1.0, 10, 30, 90)] * HOUR)
     assert fed(detector, [Interval(1.0, 10, 27, 81), *[Interval(1.0, 10, 30, 90)] * 100]) == []
     assert fed(detector, [Interval(1.0, 10, 10, 10)] * 10) != []
 
 
-def test_where_next_to_nothing_is_accepted_nothing_can_drop():
+def test_a_baseline_near_1_cannot_drop():
     detector = SuddenDropDetector(DropPolicy())
     assert fed(detector, [Interval(1.0, 10, place % 2, place % 2) for place in range(HOUR)]) == []
     assert fed(detector, [Interval(1.0, 10)] * HOUR) == []
 
 
-def test_another_policy_takes_effect_while_it_watches():
+def test_another_policy_takes_effect_without_a_restart():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     detector.policy = DropPolicy(ratio=0.8)
@@ -232,7 +234,7 @@ def test_another_policy_takes_effect_while_it_watches():
     assert fed(detector, usual(20, accepted=4)) == []
 
 
-def test_rarer_false_alarms_take_longer_to_be_sure():
+def test_a_longer_false_alarm_period_raises_the_threshold():
     weekly, yearly = (
         SuddenDropDetector(DropPolicy()),
         SuddenDropDetector(DropPolicy(false_alarm_period=52 * WEEK)),
@@ -243,7 +245,7 @@ def test_rarer_false_alarms_take_longer_to_be_sure():
     assert difference == pytest.approx(log(52) / (2 * 0.1575), rel=0.01)
 
 
-def test_after_a_restart_the_baseline_is_there_at_once():
+def test_the_baseline_survives_a_restart():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     other = carried(detector)
@@ -251,7 +253,7 @@ def test_after_a_restart_the_baseline_is_there_at_once():
     assert [place for place, _ in fed(other, usual(100, accepted=4))] == [6]
 
 
-def test_after_a_restart_old_evidence_is_worth_at_most_half():
+def test_after_a_restart_the_sums_are_at_most_half_of_their_thresholds():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual() + usual(5, accepted=4))
     other = carried(detector)
@@ -259,19 +261,19 @@ def test_after_a_restart_old_evidence_is_worth_at_most_half():
     assert [place for place, _ in fed(other, usual(100, accepted=4))] == [3]
 
 
-def test_a_drop_goes_on_after_a_restart():
+def test_a_drop_survives_a_restart():
     other = carried(dropped())
     assert other.state.alarm.dropped
     assert [place for place, _ in fed(other, usual(100))] == [25]
 
 
-near_the_usual = st.lists(
+near_the_baseline = st.lists(
     st.builds(second, st.integers(9, 13), st.just(10), st.sampled_from((0.5, 1.0, 2.0))), max_size=150
 )
 
 
 @settings(max_examples=25, deadline=None)
-@given(before=near_the_usual, after=near_the_usual)
+@given(before=near_the_baseline, after=near_the_baseline)
 def test_a_restart_in_quiet_times_changes_nothing(before, after):
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual(200) + before)
@@ -297,9 +299,9 @@ anything = st.lists(
 
 @settings(max_examples=50, deadline=None)
 @given(anything)
-def test_whatever_comes_changes_alternate_and_the_state_stays_small(increments):
+def test_changes_alternate_and_the_state_stays_small_for_any_increments(increments):
     detector = SuddenDropDetector(DropPolicy())
     changes = [change.dropped for _, change in fed(detector, increments)]
     assert changes == [place % 2 == 0 for place in range(len(changes))]
     assert all(one.sum >= 0 for one in detector.state.alarm.sums)
-    assert len(json.dumps(STATE.dump_python(detector.state, mode="json"))) < 12_000
+    assert len(json.dumps(STATE.dump_python(detector.state, mode="json", by_alias=True))) < 12_000

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MOST_COSINES
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MAX_COSINES
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.table import measured
 from spec_decode_exporter.scrape.page.engine_table import Latency
@@ -44,7 +44,7 @@ class MeasuredFigure(MeasurementPart):
     upper: float | None = None
     standard_error: Annotated[float, Field(ge=0)] | None = None
     """Null for a quantile too."""
-    degrees: Annotated[int, Field(ge=1, le=MOST_COSINES)] | None = None
+    degrees: Annotated[int, Field(ge=1, le=MAX_COSINES)] | None = None
     """The degrees of freedom of the error."""
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Drops of the acceptance length: variance, baselines and cumulative sums."""
+"""Drops of the acceptance length: records and formulas."""

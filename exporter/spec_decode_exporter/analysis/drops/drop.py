@@ -1,18 +1,14 @@
-"""Drops of the acceptance length: their kinds, and the sums that find where one begins and ends."""
+"""Drops of the acceptance length: their kinds, their begin and end, and the present status."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
-
-from spec_decode_exporter.analysis.drops.cusum import Cusum
-from spec_decode_exporter.analysis.drops.interval import Amount, Interval
 
 
 class DropKind(StrEnum):
-    """How the acceptance length fell; the value is the ``kind`` label."""
+    """Kind of a drop; the value is the ``kind`` label."""
 
     SUDDEN = "sudden"
     SLOW = "slow"
@@ -20,71 +16,35 @@ class DropKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DropChange:
-    """A drop was found, or is over."""
+    """Begin or end of a drop."""
 
     kind: DropKind
     dropped: bool
     baseline_length: float
-    """The acceptance length that was usual, in tokens."""
+    """Acceptance length of the baseline, in tokens."""
     length: float
-    """The acceptance length over the ``seconds``."""
+    """Acceptance length over the ``seconds``."""
     seconds: float
-    """For how long it has been so, as far as the drafts tell; silence is left out."""
+    """Time with drafts since the change."""
     learned_again: bool = False
-    """Acceptance is not back: the drop has lasted so long that it is what is usual now."""
+    """The acceptance length did not recover; the baseline is reset since the drop lasted too long."""
 
 
-class DropStep(NamedTuple):
-    """What an increment adds to a sum, and where the sum is high enough."""
+@dataclass(frozen=True, slots=True)
+class DropStatus:
+    """Acceptance length of an engine compared with its baseline. An unknown value is None."""
 
-    evidence: float
-    """For a drop."""
-    threshold: float
+    baseline_length: float | None = None
+    """Acceptance length of the baseline, in tokens: drafts of about the last half hour."""
+    baseline_stddev: float | None = None
+    """Standard deviation of the acceptance length over 30 s at the baseline's draft rate, in tokens.
 
+    It includes the standard error of the baseline."""
+    sigma: float | None = None
+    """Standard errors by which recent drafts are below the baseline; negative above it.
 
-@dataclass(slots=True)
-class Alarm:
-    """Sums that each find a drop. While there is one, the first is the mirrored sum that finds its end."""
-
-    sums: list[Cusum]
-    found: Amount | None = None
-    """When the drop was found, by ``Stretches.elapsed``; None if there is none."""
-    drop: Interval = field(default_factory=Interval)
-    """What was drafted since it began."""
-
-    @property
-    def dropped(self) -> bool:
-        """Whether there is a drop."""
-        return self.found is not None
-
-    def observe(self, steps: Sequence[DropStep], increment: Interval, now: float) -> Interval | None:
-        """Add an increment; if that begins or ends a drop, return what was drafted since the change."""
-        return self._begin(steps, increment, now) if self.found is None else self._end(steps[0], increment)
-
-    def halve(self, thresholds: Sequence[float]) -> None:
-        """Leave the sums at most half of what it takes."""
-        for one, threshold in zip(self.sums, thresholds, strict=True):
-            one.sum = min(one.sum, threshold / 2)
-
-    def _begin(self, steps: Sequence[DropStep], increment: Interval, now: float) -> Interval | None:
-        since = None
-        for one, (evidence, threshold) in zip(self.sums, steps, strict=True):
-            if one.add(evidence, threshold, increment):
-                since = one.since
-        if since:
-            self.found, self.drop = now, since
-            self._reset()
-        return since
-
-    def _end(self, step: DropStep, increment: Interval) -> Interval | None:
-        self.drop.add(increment)
-        one = self.sums[0]
-        if not one.add(-step.evidence, step.threshold, increment):
-            return None
-        since, self.found = one.since, None
-        self._reset()
-        return since
-
-    def _reset(self) -> None:
-        for one in self.sums:
-            one.reset()
+    Recent drafts are those of the last 20 to 25 s, which the baseline does not contain."""
+    dropped: Mapping[DropKind, bool] = field(default_factory=dict)
+    """Present drops by kind; a kind is absent until enough drafts were observed."""
+    drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(DropKind, 0))
+    """Drops by kind since the exporter first saw the engine."""

@@ -15,7 +15,7 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
-    MOST_INCREMENTS,
+    MAX_INCREMENTS,
     busy_requests,
     cosines_of,
     ratio_estimate,
@@ -160,7 +160,7 @@ def _worked(window: Window) -> bool:
 
 def _grid(length: float, newest: float) -> list[float]:
     """Return the moments between the cells of a window."""
-    return [newest - length * (1 - cell / MOST_INCREMENTS) for cell in range(1, MOST_INCREMENTS)]
+    return [newest - length * (1 - cell / MAX_INCREMENTS) for cell in range(1, MAX_INCREMENTS)]
 
 
 def _cells(window: Window, edges: Sequence[float]) -> _Cells:

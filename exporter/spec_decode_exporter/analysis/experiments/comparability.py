@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.experiments.arm import Arm
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
-LEAST_REQUESTS: Final = 30
+MIN_ARM_REQUESTS: Final = 30
 """With fewer requests in an arm, their lengths alone make the difference."""
 LOAD_FACTOR: Final = 1.5
 LENGTH_FACTOR: Final = 1.25
@@ -52,7 +52,7 @@ def comparable(found: Conditions) -> bool:
 
 def _enough(arm: Arm, baseline: Arm) -> bool:
     return not any(
-        each.partial or (each.total(Counter.FIRST_TOKENS) or 0) < LEAST_REQUESTS for each in (arm, baseline)
+        each.partial or (each.total(Counter.FIRST_TOKENS) or 0) < MIN_ARM_REQUESTS for each in (arm, baseline)
     )
 
 

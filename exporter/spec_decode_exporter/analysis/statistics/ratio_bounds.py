@@ -30,25 +30,25 @@ from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import Increments, Window
 
-LEAST_REQUESTS = 7
+MIN_BOUND_REQUESTS = 7
 """With fewer requests passing through a window, nobody can say how much they differ."""
 REQUESTS_PER_COSINE = 5
 """Cosine b goes up and down b/2 times in a window. It must be slow against the life of a request, or it sees
 less of the variance than there is: of bounds with a request for each cosine 82 % hold, with five 94 %."""
 SHORT_SECONDS = 30.0
 SHORT_COSINES = 3
-MOST_COSINES = 12
+MAX_COSINES = 12
 """More would narrow the bounds by a tenth at most: t falls from 2.18 to 1.96."""
 _GROWTH = 0.6
 """Of the number of cosines with a window's length: 3 at 30 s, 12 at 300 s. In theory it is 2/3."""
-LEAST_COSINES = 2
-MOST_INCREMENTS = 40
+MIN_COSINES = 2
+MAX_INCREMENTS = 40
 """Twelve slow waves do not see what happens within a fortieth of a window."""
 
 
 def grouped(window: Window) -> Increments:
     """Return a window's increments as bounds are made of them: neighbours added up, at most 40 of them."""
-    return window.increments.merged(MOST_INCREMENTS)
+    return window.increments.merged(MAX_INCREMENTS)
 
 
 def busy_requests(window: Window) -> float | None:
@@ -85,11 +85,11 @@ def cosines(window: Window) -> int:
 
 def cosines_of(seconds: float, requests: float | None) -> int:
     """Return how many cosines so many seconds allow in which ``requests`` pass one after the other."""
-    if requests is None or requests < LEAST_REQUESTS:
+    if requests is None or requests < MIN_BOUND_REQUESTS:
         return 0
     growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
-    enough = max(LEAST_COSINES, int(requests / REQUESTS_PER_COSINE))
-    return min(round(SHORT_COSINES * growth), enough, MOST_COSINES)
+    enough = max(MIN_COSINES, int(requests / REQUESTS_PER_COSINE))
+    return min(round(SHORT_COSINES * growth), enough, MAX_COSINES)
 
 
 def standard_error(residuals: Sequence[float], cosines: int) -> float | None:
@@ -98,7 +98,7 @@ def standard_error(residuals: Sequence[float], cosines: int) -> float | None:
     ``residuals`` are one for each increment, oldest first, and add up to 0; the result has their unit. Leave
     out increments in which nothing happened: an idle server says nothing. None without cosines.
     """
-    number = min(cosines, len(residuals) - 1, MOST_COSINES)
+    number = min(cosines, len(residuals) - 1, MAX_COSINES)
     if number < 1:
         return None
     waves = _waves(len(residuals))[:number]
@@ -126,8 +126,8 @@ def ratio_estimate(
     value = sum(numerators) / total
     pairs = zip(numerators, denominators, strict=True)
     residuals = [above - value * below for above, below in pairs if above or below]
-    number = min(cosines, len(residuals) - 1, MOST_COSINES)
-    if number < LEAST_COSINES:
+    number = min(cosines, len(residuals) - 1, MAX_COSINES)
+    if number < MIN_COSINES:
         return None
     error = max((standard_error(residuals, number) or 0.0) / total, least_error)
     half = t_quantile(number) * error
@@ -221,5 +221,5 @@ def _waves(increments: int) -> tuple[tuple[float, ...], ...]:
     """Return cos(π·b·(j - ½)/J) for j = 1 … J, of every b."""
     return tuple(
         tuple(cos(pi * number * (place + 0.5) / increments) for place in range(increments))
-        for number in range(1, MOST_COSINES + 1)
+        for number in range(1, MAX_COSINES + 1)
     )

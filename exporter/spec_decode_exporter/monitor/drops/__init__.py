@@ -1,1 +1,1 @@
-"""Drop detectors: state between polls."""
+"""Drop detectors: their state between polls."""

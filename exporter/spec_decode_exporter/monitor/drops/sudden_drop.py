@@ -1,141 +1,146 @@
-"""Sudden drops: cumulative sums over the increments, against a baseline of about the last half hour."""
+"""Sudden drops: cumulative sums over the increments, with a baseline of about the last half hour."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import exp, sqrt
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from spec_decode_exporter.analysis.drops.baseline import Baseline
-from spec_decode_exporter.analysis.drops.cusum import Cusum, least_threshold
-from spec_decode_exporter.analysis.drops.drop import Alarm, DropChange, DropKind, DropStep
-from spec_decode_exporter.analysis.drops.interval import Amount, Interval, IntervalSplitter
-from spec_decode_exporter.analysis.drops.noise import Noise, Variance
+from pydantic import Field
+
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.analysis.drops.threshold import min_threshold
+from spec_decode_exporter.analysis.drops.variance import Variance
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
+from spec_decode_exporter.monitor.drops.baseline import Baseline
+from spec_decode_exporter.monitor.drops.interval import Amount, Interval, IntervalSplitter
+from spec_decode_exporter.monitor.drops.noise import Noise
 
 INTERVAL_SECONDS: Final = 5.0
 LAG_SECONDS: Final = 20.0
-"""The baseline is learnt from what is older, so that a drop does not hide in it."""
+"""Age of the newest drafts in the baseline: a drop must not be part of its own baseline."""
 BASELINE_MEMORY: Final = 1800.0
 NOISE_MEMORY: Final = 4 * 3600.0
-"""A variance needs far more drafts than a mean to be known as well."""
-LONGEST_SUM: Final = 900.0
-"""In seconds; the baseline follows what is slower than that."""
-UNSURE_SECONDS: Final = 600.0
-"""A variance from so short a history is taken twice, one from twice as long 1.5 times, and so on: requests
-may last longer than the engine was watched, and then nothing shows yet how much they differ."""
+"""Memory of the variances: they need far more drafts than a mean."""
+MAX_SUM_SECONDS: Final = 900.0
+"""Longest sums whose variance counts; the baseline follows slower changes."""
+UNCERTAIN_SECONDS: Final = 600.0
+"""History with which a variance is doubled; with twice as much it is multiplied by 1.5, and so on.
+
+Requests may last longer than the history. Then their differences do not show yet."""
 FROZEN_SECONDS: Final = 1800.0
-"""After so long, a drop is what is usual now."""
-LEAST_VARIANCE: Final = 0.25
-"""Of a draft: that of one fair coin. An engine that never misses a token may still miss one some day."""
+"""Duration of a drop after which the baseline is reset."""
+MIN_VARIANCE: Final = 0.25
+"""Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
 SIZES: Final = (1, 2)
-"""The drops that the sums find fastest, in units of the policy's: a large one is found sooner by the second.
-The false alarms of one are mostly those of the other too, and both are rarer than the formula has them."""
+"""Sizes of drops that the sums detect fastest, in units of the policy's. The second detects large drops sooner.
+Most false alarms of one sum are also those of the other. Both are rarer than the formula states."""
 
 
 class DropLimits(NamedTuple):
-    """What one sum is held against."""
+    """Parameters of one sum."""
 
     accepted: float
-    """Per draft, m0 - κ: what is below that speaks for a drop."""
+    """Accepted tokens per draft, m0 - κ: fewer are evidence of a drop."""
     threshold: float
 
 
 @dataclass(slots=True)
 class SuddenState:
-    """Everything that is remembered."""
+    """Persisted state."""
 
-    stretches: IntervalSplitter = field(default_factory=IntervalSplitter)
+    intervals: Annotated[IntervalSplitter, Field(alias="stretches")] = field(default_factory=IntervalSplitter)
     baseline: Baseline = field(default_factory=Baseline)
     noise: Noise = field(default_factory=Noise)
     alarm: Alarm = field(default_factory=lambda: Alarm([Cusum() for _ in SIZES]))
-    """With one sum for each of ``SIZES``."""
+    """Alarm with one sum for each of ``SIZES``."""
     learns_from: Amount = 0.0
-    """Nothing is learnt from what began before this, by ``Stretches.elapsed``: it was a drop."""
+    """Earliest begin of an interval to learn from, by ``IntervalSplitter.elapsed``; before it was a drop."""
 
 
 class SuddenDropDetector:
-    """Watches for sudden drops."""
+    """Detects sudden drops."""
 
     def __init__(self, policy: DropPolicy) -> None:
-        """Watch by a policy, which may be replaced at any time; it takes effect within seconds."""
+        """Use ``policy``, which may be replaced at any time; it takes effect within seconds."""
         self.policy = policy
         self.state = SuddenState()
         self.variances: list[Variance] = []
-        """Of the sums that matter, longest first; none until enough was seen to judge by."""
+        """Variances of the relevant sums, the largest n first; empty until enough was observed."""
         self._limits: list[DropLimits] = []
 
     @property
     def dropped(self) -> bool | None:
-        """Whether there is a drop; None as long as too little was seen to judge by."""
+        """Whether there is a drop; None until enough was observed."""
         return self.state.alarm.dropped if self._limits else None
 
     def observe(self, increment: Interval) -> DropChange | None:
-        """Take an increment; return the drop that it begins or ends."""
+        """Add an increment; return the drop that it begins or ends."""
         state = self.state
-        change = self._evaluator(increment) if increment.drafts > 0 and self._limits else None
-        state.stretches.add(increment, INTERVAL_SECONDS)
-        if state.stretches.held and state.stretches.held[0].end <= state.stretches.elapsed - LAG_SECONDS:
+        change = self._compare(increment) if increment.drafts > 0 and self._limits else None
+        state.intervals.add(increment, INTERVAL_SECONDS)
+        if state.intervals.held and state.intervals.held[0].end <= state.intervals.elapsed - LAG_SECONDS:
             self._learn()
-        return change or self._grown_old()
+        return change or self._reset_if_old()
 
     def restore(self, state: SuddenState) -> None:
-        """Go on from a state. Its age is not known, so the sums keep at most half of what it takes."""
+        """Continue from a state. Its age is unknown, so the sums are at most half of their thresholds."""
         self.state, self.variances, self._limits = state, [], []
-        self._renew()
+        self._update_limits()
         thresholds = [limit.threshold for limit in self._limits]
         state.alarm.halve(thresholds or [0.0] * len(SIZES))
 
-    def _evaluator(self, increment: Interval) -> DropChange | None:
+    def _compare(self, increment: Interval) -> DropChange | None:
         state, drafts, accepted = self.state, increment.drafts, increment.accepted
-        steps = [DropStep(usual * drafts - accepted, threshold) for usual, threshold in self._limits]
-        since = state.alarm.observe(steps, increment, state.stretches.elapsed)
+        steps = [DropStep(expected * drafts - accepted, threshold) for expected, threshold in self._limits]
+        since = state.alarm.observe(steps, increment, state.intervals.elapsed)
         if not since:
             return None
         state.noise.interrupt()
-        state.learns_from = state.stretches.elapsed
+        state.learns_from = state.intervals.elapsed
         return DropChange(
             DropKind.SUDDEN, state.alarm.dropped, state.baseline.length, since.length, since.seconds
         )
 
-    def _grown_old(self) -> DropChange | None:
+    def _reset_if_old(self) -> DropChange | None:
         state = self.state
-        found, drop, usual = state.alarm.found, state.alarm.drop, state.baseline
-        if found is None or state.stretches.elapsed - found < FROZEN_SECONDS:
+        found, drop, baseline = state.alarm.found, state.alarm.drop, state.baseline
+        if found is None or state.intervals.elapsed - found < FROZEN_SECONDS:
             return None
         self.restore(SuddenState())
-        return DropChange(DropKind.SUDDEN, False, usual.length, drop.length, drop.seconds, learned_again=True)
+        return DropChange(
+            DropKind.SUDDEN, False, baseline.length, drop.length, drop.seconds, learned_again=True
+        )
 
     def _learn(self) -> None:
         state = self.state
-        for one in state.stretches.older_than(LAG_SECONDS):
-            if state.alarm.dropped or one.end - one.seconds < state.learns_from:
+        for interval in state.intervals.older_than(LAG_SECONDS):
+            if state.alarm.dropped or interval.end - interval.seconds < state.learns_from:
                 continue
-            state.baseline.add(one, BASELINE_MEMORY)
-            state.noise.add(one.drafts, one.accepted, exp(-one.seconds / NOISE_MEMORY))
+            state.baseline.add(interval, BASELINE_MEMORY)
+            state.noise.add(interval.drafts, interval.accepted, exp(-interval.seconds / NOISE_MEMORY))
         if not state.alarm.dropped:
-            self._renew()
+            self._update_limits()
 
-    def _renew(self) -> None:
-        """Work out what the sums are held against."""
+    def _update_limits(self) -> None:
+        """Compute the parameters of the sums."""
         baseline = self.state.baseline
-        if not baseline.drafts or self.state.stretches.drafted < self.policy.warm_up:
+        if not baseline.drafts or self.state.intervals.drafted < self.policy.warm_up:
             return
-        least = max(baseline.independent_variance, LEAST_VARIANCE)
-        longest = LONGEST_SUM * baseline.drafts_per_second
-        unsure = 1 + UNSURE_SECONDS / self.state.stretches.drafted
+        lowest = max(baseline.independent_variance, MIN_VARIANCE)
+        longest = MAX_SUM_SECONDS * baseline.drafts_per_second
+        uncertainty = 1 + UNCERTAIN_SECONDS / self.state.intervals.drafted
         self.variances = [
-            Variance(drafts, max(unsure * value, least))
+            Variance(drafts, max(uncertainty * value, lowest))
             for drafts, value in self.state.noise.variances(longest)
         ]
         self._limits = [self._limits_of(size) for size in SIZES if self.variances]
 
     def _limits_of(self, size: float) -> DropLimits:
-        """Work them out for a drop of ``size``; the baseline is taken as lower by once its standard error."""
+        """Compute them for drops of ``size``; lower the baseline by its standard error."""
         baseline, policy = self.state.baseline, self.policy
         allowance = size * policy.ratio * baseline.length / 2
         error = sqrt(self.variances[0].value / baseline.effective_drafts)
         drafts = baseline.drafts_per_second * policy.false_alarm_period
-        return DropLimits(
-            baseline.mean - allowance - error, least_threshold(self.variances, allowance, drafts)
-        )
+        return DropLimits(baseline.mean - allowance - error, min_threshold(self.variances, allowance, drafts))

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import parse_duration
+from spec_decode_exporter.reports.reference.reference_rates import read_rates
+from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 
 MAX_WINDOW: Final = 3600.0
 """Longest window, in seconds, of an observation without an end."""
@@ -59,7 +61,8 @@ def observed_config(
         values["targets"] = _named(
             [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
         )
-    return load(path, environ=environ, overrides=values)
+    checks = (credential_mistakes,)
+    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
 
 
 def seconds_of(interval: object) -> float:

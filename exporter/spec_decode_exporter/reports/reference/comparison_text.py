@@ -7,13 +7,13 @@ from typing import Final
 
 from spec_decode_exporter.analysis.comparison.comparison import Caution, Comparison, Outcome, Reason
 from spec_decode_exporter.analysis.comparison.difference import Difference
-from spec_decode_exporter.analysis.statistics.ratio_bounds import LEAST_REQUESTS
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.reference.pairing import Compared
 from spec_decode_exporter.reports.reference.reference_document import MeasuredEngine, MeasuredModel
 
 _BY_CHANCE: Final = (
-    f"{LEAST_REQUESTS} requests must pass through one after the other to say how much is chance"
+    f"{MIN_BOUND_REQUESTS} requests must pass through one after the other to say how much is chance"
 )
 
 _OUTCOMES: Final[Mapping[Outcome, str]] = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, get_args
 import structlog
 
 from spec_decode_exporter.config.errors import ConfigError, Problem
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.web.security.load_web_config import WebConfig, read_web_config
 from spec_decode_exporter.web.security.schema import ClientAuth
 from spec_decode_exporter.web.security.tls import allows
@@ -45,13 +46,13 @@ class LiveWebConfig:
         """
         self._path = path
         self._clock = clock
-        self._problems = ""
+        self._failures = OnceUntilRecovered()
         self.current, self._seen = _read(path)
 
     @property
     def successful(self) -> bool:
         """Whether what is in force is what the files say."""
-        return not self._problems
+        return not self._failures.is_failing
 
     def context(self) -> ssl.SSLContext | None:
         """Return what a connection that begins now is answered with; None without TLS."""
@@ -76,15 +77,13 @@ class LiveWebConfig:
             read, stamps = await asyncio.to_thread(_read, self._path)
             self._check(read)
         except ConfigError as error:
-            self._tell("; ".join(map(str, error.problems)))
+            problems = "; ".join(map(str, error.problems))
+            if self._failures.failed(problems):
+                _log.error("web_config_reload_failed", problems=problems)
         else:
-            self.current, self._seen, self._problems = read, stamps, ""
+            self.current, self._seen = read, stamps
+            self._failures.recovered()
             _log.info("web_config_reloaded", file=str(self._path))
-
-    def _tell(self, problems: str) -> None:
-        if problems != self._problems:
-            _log.error("web_config_reload_failed", problems=problems)
-        self._problems = problems
 
     def _check(self, read: WebConfig) -> None:
         """Refuse what may only be by intent: a file cut short while it is written must not open a door.

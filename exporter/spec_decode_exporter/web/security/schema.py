@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.mistakes import MistakesError
 from spec_decode_exporter.config.units import parse_duration
 from spec_decode_exporter.config.values import NotEmpty, ReadableFile, excludes, matches
 

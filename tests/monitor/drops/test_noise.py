@@ -5,11 +5,11 @@ from math import sqrt
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.noise import Differences, Noise, Variance, variance_of
+from spec_decode_exporter.monitor.drops.noise import Differences, Noise
 
 
 def filled(values, *, drafts=32, kept=1.0):
-    """The noise of stretches of so many drafts with these accepted tokens."""
+    """Return the noise of intervals of ``drafts`` drafts with these accepted tokens."""
     noise = Noise()
     for accepted in values:
         noise.add(drafts, accepted, kept)
@@ -17,10 +17,10 @@ def filled(values, *, drafts=32, kept=1.0):
 
 
 def as_dict(variances):
-    return {one.drafts: one.value for one in variances}
+    return {variance.drafts: variance.value for variance in variances}
 
 
-def test_a_difference_of_two_intervals_by_hand():
+def test_a_difference_of_a_worked_example():
     differences = Differences()
     differences.compare(10, 20)
     differences.compare(30, 30)
@@ -35,28 +35,28 @@ def test_variances_of_sums_follow_from_those_of_differences():
     assert as_dict(noise.variances(1e9)) == {64: 0.0, 32: pytest.approx(allan / 2)}
 
 
-def test_lengths_of_which_too_little_was_seen_say_nothing():
+def test_a_length_with_too_few_differences_has_no_variance():
     assert filled([32, 0] * 2).variances(1e9) == []
-    assert [one.drafts for one in filled([32, 0] * 3).variances(1e9)] == [32]
+    assert [variance.drafts for variance in filled([32, 0] * 3).variances(1e9)] == [32]
 
 
-def test_lengths_beyond_the_longest_do_not_matter():
+def test_variances_end_at_the_longest_length():
     noise = filled([random.Random(place).randint(0, 96) for place in range(400)])
-    assert [one.drafts for one in noise.variances(1e9)] == [2048, 1024, 512, 256, 128, 64, 32]
-    assert [one.drafts for one in noise.variances(300)] == [256, 128, 64, 32]
-    assert [one.drafts for one in noise.variances(1)] == [32]
+    assert [variance.drafts for variance in noise.variances(1e9)] == [2048, 1024, 512, 256, 128, 64, 32]
+    assert [variance.drafts for variance in noise.variances(300)] == [256, 128, 64, 32]
+    assert [variance.drafts for variance in noise.variances(1)] == [32]
 
 
-def test_independent_drafts_vary_alike_at_all_lengths():
+def test_independent_drafts_have_the_same_variance_at_all_lengths():
     chance = random.Random(1)
     noise = filled([sum(chance.random() < 0.5 for _ in range(32)) for _ in range(20_000)])
     for drafts, value in noise.variances(1000):
         assert value == pytest.approx(0.25, rel=0.25), drafts
 
 
-def test_drafts_that_are_alike_for_a_while_vary_more_in_long_sums():
+def test_correlated_drafts_have_a_higher_variance_in_long_sums():
     chance = random.Random(2)
-    # 8 stretches of 32 drafts in a row are of one request, with 1 or 2 accepted tokens a draft.
+    # 8 intervals of 32 drafts in a row are of one request, with 1 or 2 accepted tokens a draft.
     values = [accepted for _ in range(4000) for accepted in [32 * chance.choice((1, 2))] * 8]
     found = as_dict(filled(values).variances(8192))
     # V = 0.25 · 256 for sums that are much longer than a request; less for shorter ones.
@@ -64,7 +64,7 @@ def test_drafts_that_are_alike_for_a_while_vary_more_in_long_sums():
     assert found[32] < found[128] < found[256] < found[512]
 
 
-def test_a_slow_trend_is_hardly_taken_for_noise():
+def test_a_slow_trend_hardly_raises_the_variance():
     chance = random.Random(3)
     noise = filled([place / 300 + chance.gauss(64, 5.6) for place in range(5000)])
     around_the_mean = 32 * (5000 / 300 / 32) ** 2 / 12
@@ -72,30 +72,24 @@ def test_a_slow_trend_is_hardly_taken_for_noise():
     assert as_dict(noise.variances(256))[256] < 1 + around_the_mean / 3
 
 
-def test_nothing_is_compared_across_an_interruption():
+def test_an_interruption_separates_sums():
     noise = filled([32] * 10)
     noise.interrupt()
     for _ in range(10):
         noise.add(32, 64, 1.0)
-    assert all(one.value == 0 for one in noise.variances(1e9))
+    assert all(variance.value == 0 for variance in noise.variances(1e9))
 
 
-def test_what_is_long_ago_weighs_less():
+def test_old_differences_lose_weight():
     noise = filled([32, 64] * 50, kept=0.8)
     for _ in range(100):
         noise.add(32, 32, 0.8)
     assert as_dict(noise.variances(32))[32] < 1e-6
 
 
-def test_a_interval_of_many_drafts_counts_at_the_lengths_that_it_has():
+def test_an_interval_of_many_drafts_counts_at_every_length_up_to_its_own():
     noise = filled([1000, 3000] * 5, drafts=1000)
     found = as_dict(noise.variances(1e9))
     assert found[1024] == 0  # two of them at a time, all alike
     assert found[512] == pytest.approx((2**2 / (2 / 1000)) * (1 + sqrt(3 / 9)) / 2)
     assert set(found) == {32, 64, 128, 256, 512, 1024}
-
-
-@pytest.mark.parametrize(("drafts", "expected"), [(1, 1.0), (32, 1.0), (33, 2.0), (100, 4.0), (1e6, 4.0)])
-def test_the_variance_of_a_sum_is_that_of_the_next_length(drafts, expected):
-    variances = [Variance(128, 4.0), Variance(64, 2.0), Variance(32, 1.0)]
-    assert variance_of(drafts, variances) == expected

@@ -1,27 +1,27 @@
-"""What is usual for an engine: means over the past, in which what is older weighs less."""
+"""Baseline of an engine: exponentially weighted sums over its past drafts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp
 
-from spec_decode_exporter.analysis.drops.interval import Amount, Interval
 from spec_decode_exporter.figures.acceptance import acceptance_length
+from spec_decode_exporter.monitor.drops.interval import Amount, Interval
 
 
 @dataclass(slots=True)
 class Baseline:
-    """Exponentially weighted sums. Only time with drafts makes them older."""
+    """Exponentially weighted sums. Weights decrease only over time with drafts."""
 
     seconds: Amount = 0.0
     drafts: Amount = 0.0
     accepted: Amount = 0.0
     squares: Amount = 0.0
     weighted_drafts: Amount = 0.0
-    """Σ w² D over the stretches, w being their weights now."""
+    """Σ w² D over the intervals, with their present weights w."""
 
     def add(self, interval: Interval, memory: float) -> None:
-        """Take in a stretch; what was there before loses weight by exp(-seconds / ``memory``)."""
+        """Add an interval; multiply the weights of earlier ones by exp(-seconds / ``memory``)."""
         kept = exp(-interval.seconds / memory)
         self.seconds = kept * self.seconds + interval.seconds
         self.drafts = kept * self.drafts + interval.drafts
@@ -31,25 +31,25 @@ class Baseline:
 
     @property
     def mean(self) -> float:
-        """The accepted tokens of a draft, A / D."""
+        """Accepted tokens per draft, A / D."""
         return self.accepted / self.drafts
 
     @property
     def length(self) -> float:
-        """The acceptance length in tokens, 1 + A / D."""
+        """Acceptance length in tokens, 1 + A / D."""
         return acceptance_length(self.mean)
 
     @property
     def independent_variance(self) -> float:
-        """The variance of the accepted tokens of one draft, E A² - (E A)²."""
+        """Variance of the accepted tokens of one draft, E A² - (E A)²."""
         return self.squares / self.drafts - self.mean**2
 
     @property
     def effective_drafts(self) -> float:
-        """Of how many drafts of equal weight a mean would be as sure: (Σ w D)² / Σ w² D."""
+        """Count of equally weighted drafts with the same standard error: (Σ w D)² / Σ w² D."""
         return self.drafts**2 / self.weighted_drafts
 
     @property
     def drafts_per_second(self) -> float:
-        """How much is drafted, while anything is."""
+        """Drafts per second with drafts."""
         return self.drafts / self.seconds

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.drops.cusum import Cusum, least_threshold, threshold
-from spec_decode_exporter.analysis.drops.interval import Interval
-from spec_decode_exporter.analysis.drops.noise import LENGTHS, Variance
+from spec_decode_exporter.analysis.drops.threshold import min_threshold, threshold
+from spec_decode_exporter.analysis.drops.variance import LENGTHS, Variance
 
 WEEK = 7 * 86_400
 
@@ -23,7 +22,7 @@ def test_the_threshold_of_a_worked_example():
 
 
 @given(variance=positive, allowance=positive, drafts=drafts)
-def test_the_threshold_is_passed_once_in_so_many_drafts(variance, allowance, drafts):
+def test_independent_drafts_exceed_the_threshold_once_in_the_given_number(variance, allowance, drafts):
     # Siegmund's formula for a diffusion, without its small terms: (e^(2κh/V) - 1) V / (2κ²) drafts.
     height = threshold(variance, allowance, drafts)
     exponent = 2 * allowance * height / variance
@@ -31,25 +30,25 @@ def test_the_threshold_is_passed_once_in_so_many_drafts(variance, allowance, dra
 
 
 @given(variance=st.floats(0.5, 100), allowance=st.floats(0.1, 0.5))
-def test_where_sums_of_all_lengths_vary_alike_it_is_the_simple_threshold(variance, allowance):
+def test_with_a_constant_variance_it_equals_the_simple_threshold(variance, allowance):
     variances = [Variance(length, variance) for length in reversed(LENGTHS)]
     simple = threshold(variance, allowance, 20 * WEEK)
-    assert least_threshold(variances, allowance, 20 * WEEK) == pytest.approx(simple, rel=1e-9)
+    assert min_threshold(variances, allowance, 20 * WEEK) == pytest.approx(simple, rel=1e-9)
 
 
-def test_what_longer_sums_vary_more_decides():
+def test_a_higher_variance_of_longer_sums_raises_the_threshold():
     variances = [Variance(1024, 20.0), Variance(32, 1.0)]
     logarithm = log(1 + 2 * 0.1**2 * 1e6 / 20)
     # The likeliest length for V = 20 is 20 · 6.9 / 0.02 = 6900 drafts, of which 1448 are the nearest to 1024.
     length = 1024 * sqrt(2)
     expected = sqrt(2 * length * 20 * logarithm) - 0.1 * length
-    assert least_threshold(variances, 0.1, 1e6) == pytest.approx(expected)
-    assert least_threshold(variances[1:], 0.1, 1e6) < expected < threshold(20.0, 0.1, 1e6)
+    assert min_threshold(variances, 0.1, 1e6) == pytest.approx(expected)
+    assert min_threshold(variances[1:], 0.1, 1e6) < expected < threshold(20.0, 0.1, 1e6)
 
 
-def test_what_varies_over_lengths_that_no_sum_reaches_does_not_matter():
+def test_the_variance_of_sums_that_are_too_long_has_no_effect():
     variances = [Variance(262_144, 20.0), Variance(64, 1.0), Variance(32, 1.0)]
-    assert least_threshold(variances, 1.0, 1e6) == pytest.approx(threshold(1.0, 1.0, 1e6))
+    assert min_threshold(variances, 1.0, 1e6) == pytest.approx(threshold(1.0, 1.0, 1e6))
 
 
 @given(
@@ -57,26 +56,7 @@ def test_what_varies_over_lengths_that_no_sum_reaches_does_not_matter():
     allowance=positive,
     drafts=drafts,
 )
-def test_no_threshold_is_above_that_of_the_noisiest_length(values, allowance, drafts):
+def test_the_threshold_is_at_most_that_of_the_highest_variance(values, allowance, drafts):
     variances = [Variance(length, value) for length, value in zip(LENGTHS[::-1], values, strict=True)]
     highest = max(threshold(value, allowance, drafts) for value in values)
-    assert 0 < least_threshold(variances, allowance, drafts) <= highest * (1 + 1e-9)
-
-
-@given(st.lists(st.integers(-100, 100), min_size=1, max_size=30))
-def test_the_sum_is_the_highest_that_any_beginning_gives(steps):
-    cusum = Cusum()
-    for place, step in enumerate(steps):
-        cusum.add(step, 1e9, Interval(1.0, 2, 3))
-        highest = max(0, *(sum(steps[first : place + 1]) for first in range(place + 1)))
-        assert cusum.sum == highest
-
-
-def test_it_remembers_what_was_drafted_since_it_was_0():
-    cusum = Cusum()
-    assert not cusum.add(5, 10, Interval(1.0, 20, 30))
-    assert not cusum.add(-6, 10, Interval(1.0, 20, 40))
-    assert cusum.since == Interval()
-    assert not cusum.add(10, 10, Interval(1.0, 20, 10))
-    assert cusum.add(1, 10, Interval(2.0, 30, 25))
-    assert cusum.since == Interval(3.0, 50, 35)
+    assert 0 < min_threshold(variances, allowance, drafts) <= highest * (1 + 1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.event_budget import BURST, EVERY, SAID_AGAIN, EventBudget
+from spec_decode_exporter.monitor.event_budget import BURST, EVERY, SAID_AGAIN, EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
 
 RESET = Event("engine_reset", {"cause": "decrease"})

@@ -1,6 +1,6 @@
-"""What an engine drafted, cut into stretches of time.
+"""Drafts of an engine over intervals of time.
 
-Like everything that the watch for drops remembers, a stretch is made of plain numbers that a file can hold.
+All state of the drop detectors consists of plain numbers, so that the state file can hold it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pydantic import Field
 from spec_decode_exporter.figures.acceptance import acceptance_length
 
 Amount = Annotated[float, Field(ge=0, le=1e100, allow_inf_nan=False)]
-"""A number that is remembered. Far more than any engine drafts, and its square is still a number."""
+"""A persisted number. The limit exceeds the drafts of any engine, and its square is finite."""
 
 
 @dataclass(slots=True)
 class Interval:
-    """What was drafted over some seconds. Silence is left out: only time with drafts counts."""
+    """Sums over the drafts of an interval. Only time with drafts counts."""
 
     seconds: Amount = 0.0
     drafts: Amount = 0.0
@@ -27,35 +27,35 @@ class Interval:
     squares: Amount = 0.0
     """Σ over the drafts of (accepted tokens)²."""
     end: Amount = 0.0
-    """When it ended, by ``Stretches.elapsed``."""
+    """End, by ``IntervalSplitter.elapsed``."""
 
     @property
     def length(self) -> float:
-        """The acceptance length in tokens, 1 + A / D."""
+        """Acceptance length in tokens, 1 + A / D."""
         return acceptance_length(self.accepted / self.drafts)
 
-    def add(self, more: Interval) -> None:
-        """Go on by another one."""
-        self.seconds += more.seconds
-        self.drafts += more.drafts
-        self.accepted += more.accepted
-        self.squares += more.squares
+    def add(self, other: Interval) -> None:
+        """Extend the interval by another one."""
+        self.seconds += other.seconds
+        self.drafts += other.drafts
+        self.accepted += other.accepted
+        self.squares += other.squares
 
 
 @dataclass(slots=True)
 class IntervalSplitter:
-    """Cuts time into stretches, and holds them back until they are old enough to be learnt from."""
+    """Splits time into intervals, and holds them until they are old enough for the baseline."""
 
     elapsed: Amount = 0.0
-    """How many seconds the engine was watched. There is no other clock, so that a file can hold it."""
+    """Observed seconds: the only clock of the detectors, since a state file cannot hold a monotonic clock."""
     drafted: Amount = 0.0
-    """How many of them had drafts."""
+    """Observed seconds with drafts."""
     filling: Interval = field(default_factory=Interval)
     held: list[Interval] = field(default_factory=list)
-    """Oldest first."""
+    """Complete intervals, oldest first."""
 
     def add(self, increment: Interval, length: float) -> Interval | None:
-        """Add an increment; return the stretch that it completes, of at least ``length`` seconds."""
+        """Add an increment; return the interval of at least ``length`` seconds that it completes."""
         self.elapsed += increment.seconds
         if increment.drafts <= 0:
             return None
@@ -70,14 +70,14 @@ class IntervalSplitter:
         return filling
 
     def older_than(self, age: float) -> Iterator[Interval]:
-        """Let go of the stretches that ended at least ``age`` seconds ago."""
+        """Remove and yield the intervals that ended at least ``age`` seconds ago."""
         while self.held and self.held[0].end <= self.elapsed - age:
             yield self.held.pop(0)
 
     def newer_than(self, age: float) -> Interval | None:
-        """Add up what ended less than ``age`` seconds ago and is not let go of; None if that is nothing."""
+        """Sum the held intervals that ended less than ``age`` seconds ago; None without drafts."""
         recent = Interval()
-        for one in (*self.held, self.filling):
-            if one.drafts and one.end > self.elapsed - age:
-                recent.add(one)
+        for interval in (*self.held, self.filling):
+            if interval.drafts and interval.end > self.elapsed - age:
+                recent.add(interval)
         return recent if recent.drafts else None

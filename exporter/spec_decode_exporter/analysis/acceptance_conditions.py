@@ -1,0 +1,147 @@
+"""Conditions of findings about acceptance. Each returns the finding's numbers, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.finding_context import FindingContext, Values, above, below, drafting
+from spec_decode_exporter.analysis.speculation_state import is_whole
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
+from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, Verdict, half_width
+from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
+from spec_decode_exporter.figures.positions import least_drafted, tells_positions
+from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.scrape.page.engine_table import Counter
+
+DEAD = 0.01
+"""Accepted tokens per draft below which a drafter does not work at all."""
+HIGH_FIRST_POSITION = 0.90
+LOW_RATE = 0.40
+HIGH_RATE = 0.60
+"""Common rules of thumb, independent of the method and its cost."""
+
+
+def accepting(context: FindingContext) -> bool:
+    """Precondition: the drafter works. Otherwise ``drafter_dead`` is the only finding about acceptance."""
+    return drafting(context) and drafter_is_dead(context) is None
+
+
+def dropped(kind: DropKind) -> Callable[[FindingContext], Values | None]:
+    """Return the condition of a drop of a kind."""
+
+    def condition(context: FindingContext) -> Values | None:
+        baseline, length = context.drops.baseline_length, context.recent_length
+        if not context.drops.dropped.get(kind) or baseline is None or length is None:
+            return None
+        return {"baseline": baseline, "length": length}
+
+    return condition
+
+
+def too_few_drafts(context: FindingContext) -> Values | None:
+    """Condition: too few drafts for a verdict."""
+    required = context.policy.min_drafts
+    return {"drafts": context.drafts, "threshold": required} if 0 < context.drafts < required else None
+
+
+def too_unsure(context: FindingContext) -> Values | None:
+    """Condition: bounds too wide for a verdict."""
+    bounds = context.length
+    if bounds is None or half_width(bounds) <= context.policy.max_half_width * bounds.value:
+        return None
+    return {"length": bounds.value, "lower": bounds.lower, "upper": bounds.upper}
+
+
+def too_few_requests(context: FindingContext) -> Values | None:
+    """Condition: too few requests pass through the window for bounds."""
+    requests = passing_requests(context.window)
+    if context.length is not None or requests is None or requests >= MIN_BOUND_REQUESTS:
+        return None
+    return {"requests": requests, "threshold": MIN_BOUND_REQUESTS, "least": MIN_VERDICT_REQUESTS}
+
+
+def drafter_is_dead(context: FindingContext) -> Values | None:
+    """Condition: almost no draft token is accepted."""
+    accepted = context.window[Counter.ACCEPTED_TOKENS]
+    share = ratio(accepted, context.drafts)
+    if accepted is None or share is None or share >= DEAD:
+        return None
+    return {"accepted": accepted, "drafts": context.drafts}
+
+
+def repetition(context: FindingContext) -> Values | None:
+    """Condition: almost every first position is accepted, over a whole window."""
+    first, threshold = context.survival(0), context.policy.findings.repetition_first_position
+    if first is None or first < threshold or not is_whole(context.window):
+        return None
+    return {"acceptance": first, "threshold": threshold, "seconds": context.window.seconds}
+
+
+def cliff(context: FindingContext) -> Values | None:
+    """Condition: a position's conditional acceptance is far below that of the position before."""
+    reached = (context.drafts, *context.window.positions)
+    cliffs = (_cliff_at(context, position, reached) for position in range(1, context.tokens))
+    return next((values for values in cliffs if values), None)
+
+
+def _cliff_at(context: FindingContext, position: int, reached: Sequence[int]) -> Values | None:
+    """Compare q_i with q_{i-1} if enough drafts reached position i.
+
+    A draft may end before position i. As many drafts as can have ended there are no evidence. ``reached``
+    counts the drafts that reached each position, and beyond the last.
+    """
+    earlier, before, here = reached[position - 1 : position + 2]
+    tried = before - (context.drafts - least_drafted(context.window, position))
+    before_ratio, threshold = ratio(before, earlier), context.policy.findings.cliff_ratio
+    too_few = before < context.policy.min_drafts
+    if too_few or before_ratio is None or here >= threshold * before_ratio * tried:
+        return None
+    return {
+        "position": position,
+        "acceptance": here / before,
+        "position_before": position - 1,
+        "acceptance_before": before_ratio,
+    }
+
+
+def low_first_position(context: FindingContext) -> Values | None:
+    """Condition: the first position is accepted too rarely."""
+    return below("acceptance", context.survival(0), context.policy.findings.low_first_position)
+
+
+def high_first_position(context: FindingContext) -> Values | None:
+    """Condition: the first position is accepted as often as operators expect."""
+    return above("acceptance", context.survival(0), HIGH_FIRST_POSITION)
+
+
+def low_rate(context: FindingContext) -> Values | None:
+    """Condition: a poor acceptance rate by the common rule of thumb."""
+    values = below("rate", draft_acceptance_ratio(context.window), LOW_RATE)
+    return values and {**values, "tokens": context.tokens}
+
+
+def high_rate(context: FindingContext) -> Values | None:
+    """Condition: a good acceptance rate by the common rule of thumb."""
+    values = above("rate", draft_acceptance_ratio(context.window), HIGH_RATE)
+    return values and {**values, "tokens": context.tokens}
+
+
+def wasted_last_position(context: FindingContext) -> Values | None:
+    """Condition: the last position is accepted too rarely, of the drafts that certainly reached it."""
+    tokens = context.tokens
+    if tokens < 2 or not tells_positions(context.window):  # noqa: PLR2004  one token has no other to keep
+        return None
+    drafted = least_drafted(context.window, tokens - 1)
+    acceptance = ratio(context.window.positions[-1], drafted)
+    values = below("acceptance", acceptance, context.policy.findings.wasted_last_position)
+    return values and {**values, "tokens": tokens}
+
+
+def room_for_longer_draft(context: FindingContext) -> Values | None:
+    """Condition: the last position is accepted often, and the cost does not rule out another token."""
+    last, tokens = context.survival(-1), context.tokens
+    depth, bad = context.depth, context.verdict in (Verdict.POOR, Verdict.HARMFUL)
+    is_open = not bad if depth is None else depth.tokens > tokens
+    values = above("acceptance", last, context.policy.depth.increase_above) if is_open else None
+    return values and {**values, "tokens": tokens}

@@ -1,0 +1,319 @@
+"""Table of the findings: precondition, condition and text of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spec_decode_exporter.analysis import acceptance_conditions as acceptance
+from spec_decode_exporter.analysis import cost_conditions as cost
+from spec_decode_exporter.analysis import server_conditions as server
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
+from spec_decode_exporter.analysis.finding_context import FindingContext, Values, always, covered, drafting
+from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.core.number_formats import fill
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Precondition, condition and text of a finding."""
+
+    name: FindingName
+    severity: Severity
+    precondition: Callable[[FindingContext], bool]
+    """Returns whether the context has enough data."""
+    condition: Callable[[FindingContext], Values | None]
+    text: str
+    """Format string of the values."""
+
+    def apply(self, context: FindingContext) -> Finding | None:
+        """Return the finding; None if the condition does not hold."""
+        values = self.condition(context) if self.precondition(context) else None
+        if values is None:
+            return None
+        return Finding(self.name, self.severity, values, fill(self.text, values))
+
+
+def _broken(name: FindingName, check: Check, text: str) -> Rule:
+    return Rule(name, Severity.WARNING, always, server.is_broken(check), text)
+
+
+_LOG = "The exporter's log has the numbers (check_broken)."
+_COVERAGE = (
+    "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of "
+    "{length:.2f} covers only these steps. Use the effective {effective_tokens:.2f} tokens per step instead."
+)
+_TRY = "It is a hypothesis: try it and compare."
+
+RULES = (
+    _broken(
+        FindingName.BROKEN_POSITIONS_ADD_UP,
+        Check.POSITIONS_ADD_UP,
+        "In two successive polls the accepted tokens of all positions did not add up to the accepted tokens: do "
+        f"not trust figures by position. {_LOG}",
+    ),
+    _broken(
+        FindingName.BROKEN_POSITIONS_DECREASE,
+        Check.POSITIONS_DECREASE,
+        "In two successive polls a position had more accepted tokens than the one before it, or than there "
+        f"were drafts: do not trust figures by position. {_LOG}",
+    ),
+    _broken(
+        FindingName.BROKEN_ACCEPTED_WITHIN_DRAFTED,
+        Check.ACCEPTED_WITHIN_DRAFTED,
+        "In two successive polls more tokens were accepted than drafted: do not trust the acceptance rate. "
+        f"{_LOG}",
+    ),
+    _broken(
+        FindingName.BROKEN_DRAFTED_WITHIN_CONFIGURED,
+        Check.DRAFTED_WITHIN_CONFIGURED,
+        "In two successive polls more tokens were drafted than the positions allow: if the number of draft "
+        f"tokens is configured for this target, correct it. {_LOG}",
+    ),
+    _broken(
+        FindingName.BROKEN_ONE_SERVER,
+        Check.ONE_SERVER,
+        "Creation times of the counters alternate: several servers answer at this address, and their counters "
+        "mix. Configure each server as its own target.",
+    ),
+    Rule(
+        FindingName.SUDDEN_DROP,
+        Severity.WARNING,
+        always,
+        acceptance.dropped(DropKind.SUDDEN),
+        "Acceptance dropped suddenly: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. "
+        "The verdict and the advice cover a longer time and do not include it yet. Look for a change: the "
+        "requests, their temperature, a release.",
+    ),
+    Rule(
+        FindingName.SLOW_DROP,
+        Severity.WARNING,
+        always,
+        acceptance.dropped(DropKind.SLOW),
+        "Acceptance has declined for hours: the acceptance length is {length:.2f} tokens now, and was "
+        "{baseline:.2f} in the last half hour. Some server defects cause this until a restart.",
+    ),
+    Rule(
+        FindingName.STALLED,
+        Severity.WARNING,
+        covered,
+        server.stalled,
+        "The engine drafted before, and did not for {seconds:.0f} s and more than {least_steps:.0f} decode "
+        "steps. Read the server's log; a restart of the server makes it draft again.",
+    ),
+    Rule(
+        FindingName.DRAFTER_DEAD,
+        Severity.WARNING,
+        drafting,
+        acceptance.drafter_is_dead,
+        "{accepted:.0f} tokens of {drafts:.0f} drafts were accepted: the drafter does not work and only "
+        "costs time. Check that it matches this target model (revision, tokenizer, quantisation) and that "
+        "prompts fit into its context; until then, disable speculation.",
+    ),
+    Rule(
+        FindingName.REPETITION,
+        Severity.WARNING,
+        acceptance.accepting,
+        acceptance.repetition,
+        "For {seconds:.0f} s position 0 was accepted in {acceptance:.3f} of the drafts, at least "
+        "{threshold:g}. This is typical of a model that repeats itself without end, or of synthetic "
+        "acceptance: read some of the answers.",
+    ),
+    Rule(
+        FindingName.CLIFF,
+        Severity.WARNING,
+        acceptance.accepting,
+        acceptance.cliff,
+        "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, compared with "
+        "{acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters usually "
+        "have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, its "
+        "maximum context).",
+    ),
+    Rule(
+        FindingName.ABOVE_CROSSOVER,
+        Severity.WARNING,
+        drafting,
+        cost.above_crossover,
+        "{running:.1f} requests run, and speculation does not pay above {crossover:.1f}. Draft nothing in "
+        "large batches (num_speculative_tokens_per_batch_size), or spread the requests over more servers.",
+    ),
+    Rule(
+        FindingName.NO_DEPTH_PAYS,
+        Severity.WARNING,
+        drafting,
+        cost.no_depth_pays,
+        "A draft token costs {draft_cost:.3g} decode steps, and a draft {fixed_cost:.3g} in addition: no "
+        "number of draft tokens is faster than none. If these costs are right, disable speculation.",
+    ),
+    Rule(
+        FindingName.KV_PRESSURE,
+        Severity.WARNING,
+        covered,
+        server.kv_pressure,
+        "{usage:.3f} of the KV cache is in use, more than {threshold:g}, and {preemptions:.0f} requests "
+        "were preempted in {seconds:.0f} s. A draft model takes its memory from the cache: give vLLM more "
+        "(gpu_memory_utilization), run fewer requests at a time (max_num_seqs), or draft without a model.",
+    ),
+    Rule(
+        FindingName.TOKEN_TIME_TAIL,
+        Severity.WARNING,
+        covered,
+        server.token_time_tail,
+        "One request in a hundred waits {p99:.3g} s or longer for a token, {ratio:.1f} times the median of "
+        "{p50:.3g} s. Look for requests whose drafts are rejected, for preemptions, and for long prompts "
+        "beside them (max_num_batched_tokens).",
+    ),
+    Rule(
+        FindingName.DECODE_STEP_TAIL,
+        Severity.INFO,
+        covered,
+        server.decode_step_tail,
+        "One decode step in a hundred takes {p99:.3g} s or longer, {ratio:.1f} times the median of "
+        "{p50:.3g} s. Usually a long prompt shares the step: limit what one step may take in "
+        "(max_num_batched_tokens).",
+    ),
+    Rule(
+        FindingName.DRAFTING_PAUSED,
+        Severity.INFO,
+        drafting,
+        server.drafting_paused,
+        f"{_COVERAGE} This method drafts in every step, so drafting paused for a part of the window: it "
+        "stalled, or the schedule has no draft for some batch sizes "
+        "(num_speculative_tokens_per_batch_size). Find the time when drafts stop, and read the server's log.",
+    ),
+    Rule(
+        FindingName.LOW_COVERAGE,
+        Severity.INFO,
+        drafting,
+        server.low_coverage,
+        f"{_COVERAGE} An n-gram or suffix drafter drafts only if text repeats itself; if that is rare here, "
+        "try another method.",
+    ),
+    Rule(
+        FindingName.TRIMMED_TOKENS,
+        Severity.INFO,
+        acceptance.accepting,
+        server.trimmed_tokens,
+        "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end of "
+        "an answer. The acceptance length is too high by them; use the effective tokens per step instead. With "
+        "such short answers, draft fewer tokens.",
+    ),
+    Rule(
+        FindingName.FASTER_METHOD,
+        Severity.INFO,
+        drafting,
+        cost.faster_method,
+        "Another arm of the experiment serves this model by another method {speedup:.2f} times as fast as "
+        "the baseline, at least {speedup_lower:.2f}; this one is {own_speedup:.2f} times as fast, at most "
+        "{own_speedup_upper:.2f}. Switch to that method, on this engine first.",
+    ),
+    Rule(
+        FindingName.ANOTHER_DEPTH,
+        Severity.INFO,
+        drafting,
+        cost.another_depth,
+        "{recommended_tokens:plural draft token} instead of {tokens:.0f} should make decoding {speedup:.2f} "
+        "times as fast as without speculation, instead of {present_speedup:.2f} times "
+        f"(num_speculative_tokens). {_TRY}",
+    ),
+    Rule(
+        FindingName.LOW_FIRST_POSITION,
+        Severity.INFO,
+        acceptance.accepting,
+        acceptance.low_first_position,
+        "Position 0 is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the drafter "
+        "often misses the very next token. Another number of draft tokens does not help; a drafter trained for "
+        "this target model and these texts does.",
+    ),
+    Rule(
+        FindingName.HIGH_FIRST_POSITION,
+        Severity.INFO,
+        acceptance.accepting,
+        acceptance.high_first_position,
+        "Position 0 is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: the drafter "
+        "fits the target model well. No action is needed.",
+    ),
+    Rule(
+        FindingName.WASTED_LAST_POSITION,
+        Severity.INFO,
+        acceptance.accepting,
+        acceptance.wasted_last_position,
+        "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, less than "
+        "{threshold:g}. By the rule of thumb it is wasted: draft fewer tokens, unless drafting is almost "
+        "free.",
+    ),
+    Rule(
+        FindingName.ROOM_FOR_LONGER_DRAFT,
+        Severity.INFO,
+        acceptance.accepting,
+        acceptance.room_for_longer_draft,
+        "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, more than "
+        f"{{threshold:g}}: one more token may pay. {_TRY}",
+    ),
+    Rule(
+        FindingName.LOW_RATE,
+        Severity.INFO,
+        acceptance.accepting,
+        acceptance.low_rate,
+        "The acceptance rate is {rate:.3f}; below {threshold:g} operators call it poor. The rate falls with "
+        "the number of draft tokens, {tokens:.0f} here, and a long draft may still pay: rely on the verdict.",
+    ),
+    Rule(
+        FindingName.HIGH_RATE,
+        Severity.INFO,
+        acceptance.accepting,
+        acceptance.high_rate,
+        "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include "
+        "the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict.",
+    ),
+    Rule(
+        FindingName.DEFAULT_COST,
+        Severity.INFO,
+        drafting,
+        cost.default_cost,
+        "The verdict assumes the method's typical cost: {draft_cost:.3g} decode steps for a draft token, and "
+        "{fixed_cost:.3g} for a draft. Configure the real cost: cost.draft_cost_ratio, or "
+        "cost.draft_parameters and cost.target_parameters.",
+    ),
+    Rule(
+        FindingName.COST_OUT_OF_RANGE,
+        Severity.INFO,
+        drafting,
+        cost.cost_out_of_range,
+        "The cost of drafting is known for {known_at:.1f} running requests, and {running:.1f} run. It is valid "
+        "between half and twice its load, so the verdict is never harmful: measure it at this load too "
+        "(cost.loads).",
+    ),
+    Rule(
+        FindingName.FEW_DRAFTS,
+        Severity.INFO,
+        covered,
+        acceptance.too_few_drafts,
+        "{drafts:.0f} drafts are fewer than the {threshold:.0f} that a verdict needs. Wait for more requests, "
+        "or configure a longer window.",
+    ),
+    Rule(
+        FindingName.FEW_REQUESTS,
+        Severity.INFO,
+        drafting,
+        acceptance.too_few_requests,
+        "{requests:.1f} requests passed through the window one after the other. Bounds need {threshold:g}; "
+        "until then the verdict is never harmful and there is no advice, and with fewer than {least:g} there "
+        "is no verdict. A longer window covers more requests.",
+    ),
+    Rule(
+        FindingName.WIDE_BOUNDS,
+        Severity.INFO,
+        drafting,
+        acceptance.too_unsure,
+        "The acceptance length of {length:.2f} is between {lower:.2f} and {upper:.2f}, too wide for a verdict: "
+        "the requests differ much. Wait for more of them, or configure a longer window.",
+    ),
+)
+
+
+def findings(context: FindingContext) -> tuple[Finding, ...]:
+    """Return all findings in the order of the table: faults first, reasons for uncertainty last."""
+    applied = (rule.apply(context) for rule in RULES)
+    return tuple(finding for finding in applied if finding is not None)

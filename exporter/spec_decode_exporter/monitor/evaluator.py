@@ -1,0 +1,58 @@
+"""Evaluator of one engine: debounces the advice of successive evaluations."""
+
+from __future__ import annotations
+
+from math import inf
+
+from spec_decode_exporter.analysis.evaluation import (
+    NO_ADVICE,
+    Advice,
+    Assessment,
+    Evaluation,
+    EvaluationInputs,
+    assess,
+    conclude,
+)
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.core.debounce import Debounce
+from spec_decode_exporter.window.ledger import Window
+
+_BAD = (Verdict.POOR, Verdict.HARMFUL)
+_NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
+
+
+class Evaluator:
+    """Evaluates one engine repeatedly; its advice changes only after a whole longest window."""
+
+    def __init__(self, longest: float) -> None:
+        """Debounce advice by ``longest``, the length of the longest window in seconds."""
+        self.keep(longest)
+
+    def keep(self, longest: float) -> None:
+        """Use another longest window, and start without advice."""
+        self._longest = longest
+        self._debounce: Debounce[Advice] = Debounce(longest)
+        self._advised_at = -inf
+
+    def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Evaluation:
+        """Evaluate ``windows``, ascending by length, at ``now`` (monotonic seconds)."""
+        assessment = assess(windows, inputs)
+        return conclude(assessment, self._advice(assessment, now))
+
+    def _advice(self, assessment: Assessment, now: float) -> Advice:
+        """Return the debounced advice; none without a verdict of a whole window.
+
+        The last advice returns if there is a verdict again within a longest window: it must not flicker while
+        drafts are only just enough.
+        """
+        if not assessment.is_advisable:
+            if now - self._advised_at >= self._longest:
+                self._debounce = Debounce(self._longest)
+            return NO_ADVICE
+        self._advised_at = now
+        advice = self._debounce.offer(assessment.advice, now)
+        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.context.verdict not in _BAD:
+            self._debounce = Debounce(self._longest)
+            advice = self._debounce.offer(assessment.advice, now)
+        return advice

@@ -1,0 +1,39 @@
+"""Check credentials when the configuration is loaded: an invalid certificate is a mistake at its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spec_decode_exporter.config.errors import Path as KeyPath
+from spec_decode_exporter.config.schema import Config, HttpSettings
+from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
+from spec_decode_exporter.scrape.poll_errors import PollError
+
+
+def credential_mistakes(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the path and the mistake of each section whose requests cannot be built."""
+    for path, settings in _sections(config):
+        mistake = credential_mistake(settings)
+        if mistake is not None:
+            yield path, mistake
+
+
+def credential_mistake(settings: HttpSettings) -> str | None:
+    """Build headers and TLS context of a request; return the mistake if that fails."""
+    try:
+        headers(settings)
+        if settings.tls_config is not None:
+            ssl_context(settings)
+    except PollError as error:
+        return f"cannot be used: {error}"
+    return None
+
+
+def _sections(config: Config) -> Iterator[tuple[KeyPath, HttpSettings]]:
+    discovery = config.discovery
+    yield from ((("targets", index), target) for index, target in enumerate(config.targets))
+    yield from ((("discovery", "http", index), section) for index, section in enumerate(discovery.http))
+    yield from (
+        (("discovery", "kubernetes", index), section) for index, section in enumerate(discovery.kubernetes)
+    )
+    yield ("discovery", "scrape"), discovery.scrape
