@@ -116,7 +116,7 @@ def reading(reporter: Any, kilobytes: int) -> float:
         exchange.stream = True
         for piece in [TOKEN] * 50 + [LAST, b"\n\ndata: [DONE]\n\n"]:
             exchange.answer.add(piece)
-        reporter.answered(exchange)
+        reporter.queue_response(exchange)
         begin = time.thread_time()
         read(reporter)
         times.append(time.thread_time() - begin)

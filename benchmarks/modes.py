@@ -16,10 +16,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from spec_decode_exporter.requests.below_break_even import losing_share
-from spec_decode_exporter.requests.informative_requests import LEAST_TOKENS, InformativeRequests
+from spec_decode_exporter.requests.below_break_even import (
+    MIN_TOKENS,
+    InformativeRequest,
+    share_below_break_even,
+)
 from spec_decode_exporter.requests.mixture import Accepted, modes
-from spec_decode_exporter.requests.model_findings import LOSERS_SHARE
+from spec_decode_exporter.requests.model_findings import MIN_HIDDEN_SHARE
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Random: TypeAlias = np.random.Generator
@@ -72,7 +75,7 @@ def whole_drafts(random: Random, share: Array, drafts: Array, tokens: int) -> Ar
 def draw(random: Random, share: Array, drafts: Array, tokens: int) -> list[Accepted]:
     """Return what is accepted of requests with such shares, as far as they say enough to be looked at."""
     total = accepted_tokens(random, share, drafts, tokens)
-    telling = drafts + total >= LEAST_TOKENS
+    telling = drafts + total >= MIN_TOKENS
     return list(zip((total / drafts / tokens)[telling].tolist(), drafts[telling].tolist(), strict=True))
 
 
@@ -97,11 +100,11 @@ def losers(random: Random, cost: tuple[float, float], share: Array, length: int,
     if (drafts + total).sum() <= ((1 + needed) * drafts).sum():
         return None
     requests = [
-        InformativeRequests(4, own, 4 * own, accepted, needed)
+        InformativeRequest(4, own, 4 * own, accepted, needed)
         for own, accepted in zip(drafts.tolist(), total.tolist(), strict=True)
-        if own + accepted >= LEAST_TOKENS
+        if own + accepted >= MIN_TOKENS
     ]
-    return losing_share(requests) > LOSERS_SHARE
+    return share_below_break_even(requests) > MIN_HIDDEN_SHARE
 
 
 def tell_losers(random: Random, times: int) -> None:

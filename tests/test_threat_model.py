@@ -42,8 +42,8 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
     )
     from spec_decode_exporter.discovery.label_limits import CHARACTERS_OF_NAMES
     from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
-    from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
-    from spec_decode_exporter.requests.request_record import MOST_NAME as MOST_REQUEST_NAME
+    from spec_decode_exporter.requests.request_batch import MAX_RECORD_CHARACTERS
+    from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS as MOST_REQUEST_NAME
     from spec_decode_exporter.scrape.page.layout_map import (
         MOST_ENGINES,
         MOST_NAME,
@@ -89,5 +89,5 @@ def test_the_bounds_that_it_names_are_those_of_the_code():
         f"| {MOST_BODY // 2**20} MiB, {_BODY_SECONDS:.0f} s, {MOST_BODIES} at a time, {MOST_BODIES_PER_CLIENT} of one"
         in TEXT
     )
-    assert f"sees {MOST_CHARACTERS // 2**10} KiB at a time" in TEXT
+    assert f"sees {MAX_RECORD_CHARACTERS // 2**10} KiB at a time" in TEXT
     assert f"names of {MOST_REQUEST_NAME} characters that can be printed" in TEXT

@@ -23,8 +23,8 @@ from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.own_metrics import TARGET_METRICS
-from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import Effect
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.poll_errors import REASONS
 from spec_decode_exporter.window.increments import Reset

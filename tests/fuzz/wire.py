@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
-from spec_decode_exporter.requests.record_reader import NotJsonError
-from spec_decode_exporter.requests.request import Request
-from spec_decode_exporter.requests.request_batch import MOST_MISTAKES, Batch, read
-from spec_decode_exporter.requests.request_record import MOST_NAME
+from spec_decode_exporter.requests.request_batch import MAX_MISTAKES, Batch, NotJsonError, read
+from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS, RequestRecord
 from tests.fuzz.harness import Harness, sane
 
 _LOOP = asyncio.new_event_loop()
@@ -27,7 +25,7 @@ def check_sent(data: bytes) -> None:
 
 
 def _check(batch: Batch) -> None:
-    assert len(batch.mistakes) == min(MOST_MISTAKES, sum(batch.refused.values()))
+    assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))
     for mistake in batch.mistakes:
         assert mistake.detail.isascii()
         assert len(mistake.detail) < 200
@@ -35,13 +33,13 @@ def _check(batch: Batch) -> None:
         _check_request(request)
 
 
-def _check_request(request: Request) -> None:
+def _check_request(request: RequestRecord) -> None:
     assert 0 <= request.accepted_tokens <= request.draft_tokens <= request.drafts * request.tokens
     assert max(request.drafts, request.draft_tokens, request.tokens) < _MOST
     assert request.model_name
     for name in (request.model_name, request.request_type, request.target):
         assert name.isprintable()
-        assert len(name) <= MOST_NAME
+        assert len(name) <= MAX_NAME_CHARACTERS
     assert request.user == "" or len(request.user) == 16
     for number in (request.temperature, request.decode_seconds, request.completion_tokens):
         assert number is None or 0 <= number < _MOST

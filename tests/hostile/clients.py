@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
-from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS
-from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS, MAX_RECORD_CHARACTERS
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import event_stream, queries, request_ingest
 from spec_decode_exporter.web.page import page_query
@@ -171,29 +170,29 @@ _REQUESTS: Final = Row(
     kind="socket",
     controlled_by="a client of the port, with requests.ingest",
     bytes=f"{request_ingest.MOST_BODY // _KIB} KiB within {request_ingest._BODY_SECONDS:.0f} s; "
-    f"{MOST_CHARACTERS // _KIB} KiB a request",
-    items=f"{MOST_REQUESTS} requests; {request_ingest.MOST_BODIES} bodies at a time, "
+    f"{MAX_RECORD_CHARACTERS // _KIB} KiB a request",
+    items=f"{MAX_BATCH_REQUESTS} requests; {request_ingest.MOST_BODIES} bodies at a time, "
     f"{request_ingest.MOST_BODIES_PER_CLIENT} of one address",
-    time=f"{MOST_CHARACTERS // _KIB} KiB in one go: 10 ms",
+    time=f"{MAX_RECORD_CHARACTERS // _KIB} KiB in one go: 10 ms",
     addresses="nothing",
     beyond_bounds="400, 408, 413, 415 or 503; one log line a minute, requests_refused",
     read=answered,
     worst={
-        "as many requests as are read": lambda: posted(array(b"{}", MOST_REQUESTS)),
+        "as many requests as are read": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS)),
         "repeated keys": lambda: posted(array(b"{" + b",".join([b'"n":1'] * 10_000) + b"}", 16)),
         "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
         "long numbers": lambda: posted(array(b'{"n":1.' + b"1" * 60_000 + b"}", 16)),
         "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
         "space": lambda: posted(b"[" + b" " * (request_ingest.MOST_BODY - 2) + b"]"),
         "lines that are no JSON": lambda: posted(
-            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MOST_REQUESTS - 1)), request_ingest.NDJSON
+            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), request_ingest.NDJSON
         ),
     },
     beyond={
         "bytes": lambda: posted(padded(b"[]", request_ingest.MOST_BODY + 1)),
-        "requests": lambda: posted(array(b"{}", MOST_REQUESTS + 1)),
+        "requests": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS + 1)),
         "nesting": lambda: posted(b"[" * request_ingest.MOST_BODY),
-        "bytes of a request": lambda: posted(b'{"n":"' + b"a" * MOST_CHARACTERS + b'"}'),
+        "bytes of a request": lambda: posted(b'{"n":"' + b"a" * MAX_RECORD_CHARACTERS + b'"}'),
         "type": lambda: posted(b"{}", "text/plain"),
         "packing": lambda: request(
             b"Content-Encoding: gzip",

@@ -30,7 +30,7 @@ _READ: Final = (
 """Hostile bodies within every bound that does not depend on the speed of the machine."""
 _DIMENSIONS_OF_TIME: Final = (
     f"read in a thread, beside the event loop; a rest of {inside.REST_SECONDS * 1e3:g} ms after every "
-    f"{inside.SLICE_SECONDS * 1e6:.0f} µs; {inside.SHARE:.0%} of a core for all requests"
+    f"{inside.SLICE_SECONDS * 1e6:.0f} µs; {inside.CORE_SHARE:.0%} of a core for all requests"
 )
 _UNREPORTED: Final = (
     "vLLM answers as usual; the request counts as "
@@ -126,7 +126,7 @@ class _Socket:
 async def _reply(text: bytes) -> object:
     connection: Any = _Socket(text)
     try:
-        return inside.post(connection, inside.API, {}, b"")
+        return inside.post(connection, inside.DEFAULT_PATH, {}, b"")
     except inside.NotSentError as error:
         raise RejectedError(inside.reason(error)) from None
 
@@ -158,7 +158,7 @@ def _reply_of(size: int, line: bytes) -> Callable[[], bytes]:
     return lambda: (head + line * (size // len(line) + 1))[: size - 4] + b"\r\n\r\n"
 
 
-_MANY_KEYS: Final = b',"usage":1' * (inside.FOUND_KEYS + 1)
+_MANY_KEYS: Final = b',"usage":1' * (inside.KEY_MATCHES + 1)
 
 ROWS: Final[tuple[Row, ...]] = (
     Row(
@@ -166,7 +166,7 @@ ROWS: Final[tuple[Row, ...]] = (
         kind="socket",
         controlled_by="clients of vLLM",
         bytes=f"the last {inside.BODY_BYTES // _MIB} MiB, until it is read",
-        items=f"{inside.FOUND_KEYS} keys of the names that are read, at any depth; UTF-8",
+        items=f"{inside.KEY_MATCHES} keys of the names that are read, at any depth; UTF-8",
         time=f"{inside.REQUEST_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
         addresses="nothing",
         beyond_bounds=f"{_UNREPORTED}. Another encoding counts as `dropped`",
@@ -208,9 +208,9 @@ ROWS: Final[tuple[Row, ...]] = (
         name="middleware: JSON answer",
         kind="socket",
         controlled_by="vLLM, and clients by what they have it write",
-        bytes=f"the last {inside.ANSWER_BYTES // _KIB} KiB",
-        items=f"{inside.FOUND_KEYS} keys of the names that are read",
-        time=f"{inside.ANSWER_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
+        bytes=f"the last {inside.RESPONSE_BYTES // _KIB} KiB",
+        items=f"{inside.KEY_MATCHES} keys of the names that are read",
+        time=f"{inside.RESPONSE_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
         addresses="nothing",
         beyond_bounds=_UNREPORTED,
         read=_json,
@@ -226,9 +226,9 @@ ROWS: Final[tuple[Row, ...]] = (
         name="middleware: streamed answer",
         kind="socket",
         controlled_by="vLLM, and clients by what they have it write",
-        bytes=f"the last {inside.ANSWER_BYTES // _KIB} KiB, twice that in small pieces",
-        items=f"{inside.PIECES:,} pieces; {inside.FOUND_KEYS} keys of the names that are read",
-        time=f"below a microsecond for each message; {inside.ANSWER_SECONDS * 1e3:g} ms of processor time for its "
+        bytes=f"the last {inside.RESPONSE_BYTES // _KIB} KiB, twice that in small pieces",
+        items=f"{inside.PIECES:,} pieces; {inside.KEY_MATCHES} keys of the names that are read",
+        time=f"below a microsecond for each message; {inside.RESPONSE_SECONDS * 1e3:g} ms of processor time for its "
         f"end, {_DIMENSIONS_OF_TIME}",
         addresses="nothing",
         beyond_bounds=_UNREPORTED,
@@ -246,9 +246,9 @@ ROWS: Final[tuple[Row, ...]] = (
         kind="socket",
         controlled_by="the server at SPEC_DECODE_REQUESTS_URL",
         bytes=f"{inside.REPLY_BYTES // _KIB} KiB, headers included",
-        items=f"{inside.REPLY_PIECES} pieces; one reply for each batch, {inside.BATCHES} batches a round",
-        time=f"{inside.TIMEOUT:g} s for the whole reply, waiting in the thread; then a pause of "
-        f"{inside.SECONDS:g} to {inside.LONGEST_PAUSE:g} s if it fails",
+        items=f"{inside.REPLY_PIECES} pieces; one reply for each batch, {inside.ROUND_BATCHES} batches a round",
+        time=f"{inside.TIMEOUT_SECONDS:g} s for the whole reply, waiting in the thread; then a pause of "
+        f"{inside.ROUND_SECONDS:g} to {inside.MAX_PAUSE_SECONDS:g} s if it fails",
         addresses="nothing: no redirect is followed, no proxy is used",
         beyond_bounds="The batch counts as `dropped`; one line in vLLM's log",
         read=_reply,
@@ -285,7 +285,7 @@ ROWS: Final[tuple[Row, ...]] = (
         controlled_by="the user who starts vLLM; Kubernetes, for a Service of such a name",
         bytes=f"{inside.SETTING_CHARACTERS:,} printable characters; names of headers and fields "
         f"{inside.NAME_CHARACTERS}",
-        items=f"{len(inside.Settings._fields)} variables; {inside.NAMES} unknown ones are named in the log",
+        items=f"{len(inside.Settings._fields)} variables; {inside.LOGGED_NAMES} unknown ones are named in the log",
         time="once, when vLLM starts",
         addresses="the host or socket of URL; the files of BASIC_AUTH_FILE, BEARER_TOKEN_FILE and CA_FILE",
         beyond_bounds="The middleware is off, with one line in vLLM's log; vLLM starts",

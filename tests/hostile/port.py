@@ -29,7 +29,7 @@ class _Taker:
         del unsent
         return await read_body(body, lines=lines, salt=None)
 
-    def turned_away(self, status: int) -> None:
+    def reject_body(self, status: int) -> None:
         del status
 
 

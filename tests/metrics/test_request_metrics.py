@@ -20,7 +20,11 @@ from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.request import Refusal, Request
+from spec_decode_exporter.requests.group_totals import (
+    ACCEPTANCE_LENGTH_BOUNDS,
+    ACCEPTANCE_RATIO_BOUNDS,
+    HistogramCounter,
+)
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,
@@ -35,12 +39,8 @@ from spec_decode_exporter.requests.request_findings import (
     UserFindings,
     WindowFindings,
 )
+from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
-from spec_decode_exporter.requests.since_start import (
-    ACCEPTANCE_LENGTH_BOUNDS,
-    ACCEPTANCE_RATIO_BOUNDS,
-    GrowingHistogram,
-)
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
 
@@ -212,7 +212,9 @@ class TestTheNumberOfSeries:
         """The board of the defaults, of which other models, types, temperatures and users come than it tells apart."""
         board = RequestStore(RequestSettings(ingest=True))
         for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
-            request = Request(f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}")
+            request = RequestRecord(
+                f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}"
+            )
             board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
         return board
 
@@ -233,7 +235,7 @@ class TestTheNumberOfSeries:
             label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
             for label in ("30s", "5m")
         }
-        since = GroupTotals(SINCE.totals, *(GrowingHistogram(bounds).histogram() for bounds in BOUNDS))
+        since = GroupTotals(SINCE.totals, *(HistogramCounter(bounds).snapshot() for bounds in BOUNDS))
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )

@@ -8,21 +8,22 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.config.policy import AcceptancePolicy, Policy
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
-from spec_decode_exporter.requests.record_reader import NotJsonError
-from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_batch import NotJsonError
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.requests.request_store import RequestStore
 from tests.requests.test_request_batch import RECORD, changed
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
 
 
-class Watch:
-    """Stands in for the watch over a target whose engines cost something."""
+class Monitor:
+    """Stand-in for the monitor of a target whose engines have a cost."""
 
     def __init__(self, name, *costs):
         self.target = self
@@ -34,7 +35,7 @@ class Watch:
 
 
 class Fleet(list):
-    """Stands in for a fleet of such watches."""
+    """Stand-in for a fleet of monitors."""
 
     config = Config()
 
@@ -53,7 +54,7 @@ def body(*records):
     return json.dumps(records).encode()
 
 
-async def test_what_is_taken_is_found(receiver):
+async def test_taken_requests_are_in_the_findings(receiver):
     batch = await receiver.take(body(RECORD, changed("metrics", None)), lines=False)
     assert (len(batch.requests), batch.refused) == (1, {Refusal.WITHOUT_METRICS: 1})
     found = await receiver.findings()
@@ -61,14 +62,14 @@ async def test_what_is_taken_is_found(receiver):
     assert list(found.windows) == ["30s", "5m"]
 
 
-async def test_where_none_are_taken_nothing_is_said(receiver):
+async def test_without_ingest_the_findings_are_empty(receiver):
     await receiver.take(body(RECORD), lines=False)
     receiver.adopt(RequestSettings())
     assert not receiver.is_open
     assert await receiver.findings() == RequestFindings()
 
 
-async def test_a_reload_keeps_what_was_counted_unless_the_labels_are_others(receiver):
+async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver):
     await receiver.take(body(RECORD), lines=False)
     receiver.adopt(RequestSettings())
     receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
@@ -95,7 +96,7 @@ async def test_a_reload_may_change_the_rate(receiver):
     assert (await receiver.findings()).refused == {Refusal.RATE: 3}
 
 
-async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(receiver, clock):
+async def test_refusals_are_logged_at_most_once_a_minute_with_their_sum(receiver, clock):
     async def refused():
         with capture_logs() as logged:
             await receiver.take(body(7, changed("metrics", None)), lines=False)
@@ -111,7 +112,7 @@ async def test_refusals_are_logged_once_a_minute_at_most_with_their_sum(receiver
     assert (line["dropped"], line["body"], line["status"]) == (0, 0, None)
 
 
-async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(receiver):
+async def test_requests_that_a_sender_dropped_are_refused_and_logged(receiver):
     with capture_logs() as logged:
         batch = await receiver.take(body(RECORD), lines=False, unsent={Refusal.DROPPED: 7})
     assert (len(batch.requests), batch.refused) == (1, {Refusal.DROPPED: 7})
@@ -122,8 +123,8 @@ async def test_what_a_sender_has_dropped_is_refused_logged_and_not_taken(receive
 
 
 @pytest.mark.parametrize("refused", [b"nonsense", body(*[RECORD] * 3)], ids=["no JSON", "above the rate"])
-async def test_what_a_sender_will_say_again_is_not_counted_yet(receiver, clock, refused):
-    """It says it with each body until one is taken: with 400 and 429 it knows that this was not."""
+async def test_dropped_requests_count_only_with_a_body_that_is_taken(receiver, clock, refused):
+    """A sender repeats their number after 400 and 429, until a body is taken."""
     await receiver.take(body(*[RECORD] * SETTINGS.rate), lines=False)
     with contextlib.suppress(NotJsonError):
         assert (await receiver.take(refused, lines=False, unsent={Refusal.DROPPED: 7})).above_the_rate
@@ -133,8 +134,8 @@ async def test_what_a_sender_will_say_again_is_not_counted_yet(receiver, clock, 
     assert (await receiver.findings()).refused[Refusal.DROPPED] == 7
 
 
-async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_again(receiver, clock):
-    """The same one three times, until it is taken: as often as it comes, it is counted once."""
+async def test_a_body_above_the_rate_counts_only_when_it_is_taken(receiver, clock):
+    """The same body arrives three times and is counted once."""
     await receiver.take(body(*[RECORD] * SETTINGS.rate), lines=False)
     again = body(RECORD, 7, RECORD)
     with capture_logs() as logged:
@@ -148,38 +149,38 @@ async def test_of_a_body_that_is_all_above_the_rate_nothing_counts_for_it_comes_
     assert (found.taken, found.refused) == (SETTINGS.rate + 2, {Refusal.MALFORMED: 1})
 
 
-async def test_a_body_that_is_turned_away_counts_as_one_and_is_logged_with_the_last_status(receiver, clock):
-    def turned_away(*statuses):
+async def test_a_rejected_body_counts_as_one_and_is_logged_with_the_last_status(receiver, clock):
+    def reject_body(*statuses):
         with capture_logs() as logged:
             for status in statuses:
-                receiver.turned_away(status)
+                receiver.reject_body(status)
         return [(line["event"], line["body"], line["malformed"], line["status"]) for line in logged]
 
-    assert turned_away(415, 503) == [("requests_refused", 1, 0, 415)]
+    assert reject_body(415, 503) == [("requests_refused", 1, 0, 415)]
     clock.now += 60
-    assert turned_away(413) == [("requests_refused", 2, 0, 413)]
+    assert reject_body(413) == [("requests_refused", 2, 0, 413)]
     found = await receiver.findings()
     assert (found.taken, found.refused) == (0, {Refusal.BODY: 3})
 
 
-async def test_a_body_of_which_anything_is_taken_or_refused_counts_as_taken_once(receiver):
+async def test_a_body_counts_once_if_any_request_is_taken_or_refused(receiver):
     await receiver.take(body(*[RECORD] * (SETTINGS.rate - 1)), lines=False)
     await receiver.take(body(7), lines=False)
     await receiver.take(body(RECORD, RECORD), lines=False)
     assert (await receiver.take(body(RECORD), lines=False)).above_the_rate
-    receiver.turned_away(413)
+    receiver.reject_body(413)
     assert (await receiver.findings()).bodies == 3
 
 
-async def test_what_cannot_be_read_is_left_to_who_answers_it(receiver):
-    """It is turned away there, as are bodies that never come here."""
+async def test_an_unreadable_body_is_not_counted_here(receiver):
+    """The handler of the request counts it, as it counts bodies that it rejects earlier."""
     with pytest.raises(NotJsonError):
         await receiver.take(b"nonsense", lines=False)
     assert (await receiver.findings()).refused == {}
 
 
-async def test_a_defect_in_the_findings_leaves_the_pages_and_is_told_once(receiver, monkeypatch):
-    async def broken(*_given):
+async def test_an_internal_error_in_the_findings_is_logged_once(receiver, monkeypatch):
+    async def broken(*_arguments):
         await asyncio.sleep(0)
         raise ZeroDivisionError
 
@@ -198,8 +199,8 @@ def cost(ratio, source=CostSource.MEASURED, fixed=0.0):
     return Cost(ratio, fixed, source, 8.0)
 
 
-def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
-    fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(0.3, fixed=0.2)))])
+def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
+    fleet = Fleet([Monitor("one", ("llama", cost(0.1))), Monitor("two", ("llama", cost(0.3, fixed=0.2)))])
     costs = costs_of(fleet)
     assert costs("llama", "one") == cost(0.1)
     assert costs("llama", "two") == cost(0.3, fixed=0.2)
@@ -208,40 +209,55 @@ def test_a_cost_is_that_of_the_target_or_else_of_any_that_has_the_model():
     assert costs("qwen", "one") is None
 
 
-def test_a_cost_that_is_known_for_another_load_is_no_surer_than_a_usual_one():
+def test_a_cost_for_another_load_is_as_reliable_as_a_typical_one():
     elsewhere = Cost(0.4, 0.1, CostSource.CONFIGURED, 1.0)
-    costs = costs_of(Fleet([Watch("one", ("llama", elsewhere)), Watch("two", ("llama", cost(0.2)))]))
+    costs = costs_of(Fleet([Monitor("one", ("llama", elsewhere)), Monitor("two", ("llama", cost(0.2)))]))
     assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.DEFAULT, None)
     assert costs("llama", "") == cost(0.2)
 
 
-async def test_a_target_is_kept_only_if_it_is_watched(clock, events, monkeypatch):
-    fleet = Fleet([Watch("one", ("llama", cost(0.1))), Watch("two", ("llama", cost(9.0)))])
+async def test_the_target_of_a_request_is_kept_only_if_it_is_monitored(clock, events, monkeypatch):
+    fleet = Fleet([Monitor("one", ("llama", cost(0.1))), Monitor("two", ("llama", cost(9.0)))])
     receiver = RequestReceiver(SETTINGS, fleet, events, clock)
     await receiver.take(body(*(changed("target", name) for name in ("two", "one", "nowhere"))), lines=False)
     asked = set()
 
-    def told(_fleet):
+    def costs(_fleet):
         return lambda _model_name, target: asked.add(target)
 
-    monkeypatch.setattr("spec_decode_exporter.monitor.request_receiver.costs_of", told)
+    monkeypatch.setattr("spec_decode_exporter.monitor.request_receiver.costs_of", costs)
     await receiver.findings()
     assert asked == {"one", "two", ""}
 
 
-def test_what_is_known_more_surely_outweighs_the_rest():
-    watches = [
-        Watch("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
+def test_the_most_reliable_source_is_used():
+    monitors = [
+        Monitor("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
     ]
-    assert costs_of(Fleet(watches))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
+    assert costs_of(Fleet(monitors))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
 
 
-async def test_a_mix_is_an_event_of_its_model(receiver, clock, events, monkeypatch):
-    from tests.requests.test_change_notifier import said
+async def test_the_harmful_length_is_that_of_the_policy(receiver, monkeypatch):
+    arguments = []
 
-    async def found(*_given):
+    async def recorded(_store, *values):
         await asyncio.sleep(0)
-        return said(mixed=True)
+        arguments.append(values)
+        return RequestFindings()
+
+    policy = Policy(acceptance=AcceptancePolicy(harmful_length=1.25))
+    monkeypatch.setattr(Fleet, "config", Config(policy=policy))
+    monkeypatch.setattr(RequestStore, "findings", recorded)
+    await receiver.findings()
+    assert arguments[0][-1] == 1.25
+
+
+async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events, monkeypatch):
+    from tests.requests.test_change_notifier import findings_of
+
+    async def found(*_arguments):
+        await asyncio.sleep(0)
+        return findings_of(mixed=True)
 
     monkeypatch.setattr(RequestStore, "findings", found)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Requests, costs and boards as the tests need them."""
+"""Fixtures: requests, costs and stores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request import Request
+from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
 
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):
-    return Request(model_name, drafts, tokens * drafts, accepted_tokens, tokens, **more)
+    return RequestRecord(model_name, drafts, tokens * drafts, accepted_tokens, tokens, **more)
 
 
 @pytest.fixture(name="make_request")
@@ -29,28 +29,28 @@ def make_cost_fixture():
     return make
 
 
-@pytest.fixture(name="make_board")
-def make_board_fixture():
+@pytest.fixture(name="make_store")
+def make_store_fixture():
     def make(**settings):
         return RequestStore(RequestSettings(ingest=True, **settings))
 
     return make
 
 
-@pytest.fixture(name="look")
-def look_fixture(make_cost):
-    """What a board finds, at a cost of c = 0.1 and c0 = 0.1 unless said otherwise."""
+@pytest.fixture(name="evaluate")
+def evaluate_fixture(make_cost):
+    """Function that evaluates a store, by default at a cost of c = 0.1 and c0 = 0.1."""
 
-    def look(board, now, windows=(30.0, 300.0), costs=None):
+    def evaluate(store, now, windows=(30.0, 300.0), costs=None):
         cost = make_cost()
-        return asyncio.run(board.findings(windows, now, costs or (lambda model_name, target: cost)))
+        return asyncio.run(store.findings(windows, now, costs or (lambda model_name, target: cost)))
 
-    return look
+    return evaluate
 
 
 @pytest.fixture(name="users")
 def users_fixture(tmp_path):
-    """Users are told apart, ten of them."""
+    """Settings that distinguish ten users."""
     salt = tmp_path / "salt"
     salt.write_text("0123456789abcdef")
     return {"salt_file": str(salt), "most": 10}

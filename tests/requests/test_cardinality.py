@@ -1,104 +1,137 @@
-"""Bounded label values: who has a slot, who gets it, and that nobody loses one to chance."""
+"""Cardinality limits: slots of label values, their takeover, and temperature buckets."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.requests.cardinality import MOST_WAITING, CardinalityLimiter
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.cardinality import (
+    MAX_WAITING,
+    CardinalityLimiter,
+    TemperatureBuckets,
+    temperature_labels,
+)
 
 PERIOD = 300.0
 
 
-def bring(slots, **requests):
+def bring(limiter, **requests):
     for value, number in requests.items():
         for _ in range(number):
-            slots.admit(value)
+            limiter.admit(value)
 
 
-def started(most, **requests):
-    """Slots in which so many requests of each value came in the first period."""
-    slots = CardinalityLimiter(most)
-    slots.turn(0.0, PERIOD)
-    bring(slots, **requests)
-    return slots
+def started(number, **requests):
+    """Return a limiter with these requests of each value in the first period."""
+    limiter = CardinalityLimiter(number)
+    limiter.end_period(0.0, PERIOD)
+    bring(limiter, **requests)
+    return limiter
 
 
-def test_the_first_values_have_the_slots():
-    slots = CardinalityLimiter(2)
-    assert [slots.admit(value) for value in ("a", "b", "c", "a")] == [True, True, False, True]
-    assert slots.folded == 1
+def test_the_first_values_get_the_slots():
+    limiter = CardinalityLimiter(2)
+    assert [limiter.admit(value) for value in ("a", "b", "c", "a")] == [True, True, False, True]
+    assert limiter.folded == 1
 
 
-def test_who_brings_twice_as_much_takes_a_slot_over_at_the_end_of_the_period():
-    slots = started(2, a=10, b=3, c=6)
-    assert slots.turn(PERIOD - 1, PERIOD) == []
-    assert slots.turn(PERIOD, PERIOD) == ["b"]
-    assert set(slots) == {"a", "c"}
+def test_a_value_with_twice_the_requests_takes_over_a_slot_at_the_end_of_a_period():
+    limiter = started(2, a=10, b=3, c=6)
+    assert limiter.end_period(PERIOD - 1, PERIOD) == []
+    assert limiter.end_period(PERIOD, PERIOD) == ["b"]
+    assert set(limiter) == {"a", "c"}
 
 
-def test_who_brings_a_little_more_does_not():
-    slots = started(2, a=10, b=3, c=5)
-    assert slots.turn(PERIOD, PERIOD) == []
-    assert set(slots) == {"a", "b"}
+def test_a_value_with_slightly_more_requests_does_not():
+    limiter = started(2, a=10, b=3, c=5)
+    assert limiter.end_period(PERIOD, PERIOD) == []
+    assert set(limiter) == {"a", "b"}
 
 
-def test_who_brought_nothing_in_a_period_goes_for_anybody():
-    slots = started(1, a=50)
-    slots.turn(PERIOD, PERIOD)
-    bring(slots, b=1)
-    assert slots.turn(2 * PERIOD, PERIOD) == ["a"]
+def test_a_holder_without_requests_in_a_period_loses_its_slot_to_any_value():
+    limiter = started(1, a=50)
+    limiter.end_period(PERIOD, PERIOD)
+    bring(limiter, b=1)
+    assert limiter.end_period(2 * PERIOD, PERIOD) == ["a"]
 
 
-def test_who_brought_nothing_keeps_a_slot_that_nobody_wants():
-    slots = started(1, a=50)
-    assert slots.turn(PERIOD, PERIOD) == []
-    assert slots.turn(5 * PERIOD, PERIOD) == []
-    assert "a" in slots
+def test_a_holder_without_requests_keeps_its_slot_if_no_value_waits():
+    limiter = started(1, a=50)
+    assert limiter.end_period(PERIOD, PERIOD) == []
+    assert limiter.end_period(5 * PERIOD, PERIOD) == []
+    assert "a" in limiter
 
 
-def test_the_greatest_takes_the_slot_of_the_least():
-    slots = started(3, a=100, b=1, c=2, d=50, e=20)
-    assert slots.turn(PERIOD, PERIOD) == ["b", "c"]
-    assert set(slots) == {"a", "d", "e"}
+def test_the_most_frequent_takes_the_slot_of_the_least_frequent():
+    limiter = started(3, a=100, b=1, c=2, d=50, e=20)
+    assert limiter.end_period(PERIOD, PERIOD) == ["b", "c"]
+    assert set(limiter) == {"a", "d", "e"}
 
 
-def test_a_slot_that_became_free_goes_to_the_greatest_who_waits_and_nobody_loses_one():
-    slots = started(3, a=10, b=1, c=5, d=2, e=4)
-    slots.release("c")
-    assert slots.turn(PERIOD, PERIOD) == ["b"]  # d brought twice as much as b
-    assert set(slots) == {"a", "d", "e"}
-    slots = started(3, a=10, b=3, c=5, d=2, e=7)
-    slots.release("c")
-    assert slots.turn(PERIOD, PERIOD) == []
-    assert set(slots) == {"a", "b", "e"}
+def test_a_free_slot_goes_to_the_most_frequent_waiting_value():
+    limiter = started(3, a=10, b=1, c=5, d=2, e=4)
+    limiter.release("c")
+    assert limiter.end_period(PERIOD, PERIOD) == ["b"]  # d has twice the requests of b
+    assert set(limiter) == {"a", "d", "e"}
+    limiter = started(3, a=10, b=3, c=5, d=2, e=7)
+    limiter.release("c")
+    assert limiter.end_period(PERIOD, PERIOD) == []
+    assert set(limiter) == {"a", "b", "e"}
 
 
-def test_who_will_not_come_again_waits_for_nothing():
-    slots = started(1, a=1, b=9, c=4)
-    slots.forget_waiting(lambda value: value == "b")
-    assert slots.turn(PERIOD, PERIOD) == ["a"]
-    assert set(slots) == {"c"}
+def test_a_forgotten_value_gets_no_slot():
+    limiter = started(1, a=1, b=9, c=4)
+    limiter.forget_waiting(lambda value: value == "b")
+    assert limiter.end_period(PERIOD, PERIOD) == ["a"]
+    assert set(limiter) == {"c"}
 
 
-def test_a_great_value_among_thousands_of_others_gets_a_slot():
-    slots = started(1, a=2)
-    for number in range(20 * MOST_WAITING):
-        slots.admit(f"once {number}")
-        slots.admit("great")
-    assert slots.turn(PERIOD, PERIOD) == ["a"]
-    assert "great" in slots
+def test_a_frequent_value_among_thousands_of_others_gets_a_slot():
+    limiter = started(1, a=2)
+    for number in range(20 * MAX_WAITING):
+        limiter.admit(f"once {number}")
+        limiter.admit("frequent")
+    assert limiter.end_period(PERIOD, PERIOD) == ["a"]
+    assert "frequent" in limiter
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(0, 200)), max_size=200), st.integers(1, 4))
-def test_there_are_never_more_slots_and_no_request_is_lost(requests, most):
-    slots, now, admitted = CardinalityLimiter(most), 0.0, Counter()
+def test_the_slots_are_limited_and_every_request_is_counted(requests, number):
+    limiter, now, admitted = CardinalityLimiter(number), 0.0, Counter()
     for value, later in requests:
         now += later
-        slots.turn(now, PERIOD)
-        admitted[slots.admit(value)] += 1
-        assert len(set(slots)) <= most
-    assert admitted[False] == slots.folded
+        limiter.end_period(now, PERIOD)
+        admitted[limiter.admit(value)] += 1
+        assert len(set(limiter)) <= number
+    assert admitted[False] == limiter.folded
     assert admitted.total() == len(requests)
+
+
+@pytest.fixture(name="temperatures")
+def temperatures_fixture():
+    return TemperatureBuckets(RequestSettings().temperatures)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "label"),
+    [
+        (None, "unknown"),
+        (0.0, "0"),
+        (0.0001, "to 0.3"),
+        (0.3, "to 0.3"),
+        (0.31, "to 0.7"),
+        (1.0, "to 1"),
+        (1.01, "above 1"),
+        (1e9, "above 1"),
+    ],
+)
+def test_a_bound_belongs_to_the_bucket_below_it(temperatures, temperature, label):
+    assert temperatures.label(temperature) == label
+
+
+def test_buckets_that_do_not_begin_with_greedy_decoding_have_no_label_of_it():
+    assert temperature_labels((0.5, 1.25)) == ["to 0.5", "to 1.25", "above 1.25"]

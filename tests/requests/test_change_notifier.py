@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.change_notifier import STANDS_AFTER, RequestChangeNotifier
+from spec_decode_exporter.requests.change_notifier import PERSISTENCE_SECONDS, RequestChangeNotifier
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,
@@ -23,8 +23,8 @@ SUMMARY = Summary(
 )
 
 
-def said(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
-    """What requests say in two windows; only the longer one counts."""
+def findings_of(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
+    """Return findings in two windows; only the longer one counts."""
     plain = WindowFindings(30.0, partial=False)
     window = WindowFindings(
         300.0,
@@ -36,20 +36,20 @@ def said(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
 
 
 @pytest.fixture
-def told():
-    """A function that gives what is told of the same findings at some moments."""
+def emitted():
+    """Function that returns the events of the same findings at several moments."""
     notifier = RequestChangeNotifier()
 
-    def told(findings, *moments):
-        return [(model, event) for now in moments for model, event in notifier.tell(findings, now)]
+    def emitted(findings, *moments):
+        return [(model, event) for now in moments for model, event in notifier.emit(findings, now)]
 
-    return told
+    return emitted
 
 
-def test_a_mix_is_told_once_it_has_stood_for_a_minute_and_once_only(told):
-    assert told(said(), 0.0) == []
-    assert told(said(mixed=True), 5.0, 5.0 + STANDS_AFTER - 1) == []
-    ((model, event),) = told(said(mixed=True), 5.0 + STANDS_AFTER, 200.0, 300.0)
+def test_a_mixed_workload_is_emitted_once_after_a_minute(emitted):
+    assert emitted(findings_of(), 0.0) == []
+    assert emitted(findings_of(mixed=True), 5.0, 5.0 + PERSISTENCE_SECONDS - 1) == []
+    ((model, event),) = emitted(findings_of(mixed=True), 5.0 + PERSISTENCE_SECONDS, 200.0, 300.0)
     assert (model, event.name, event.is_bad) == ("llama", "mixed_workload_began", True)
     assert event.fields == {
         "window": "5m",
@@ -59,22 +59,22 @@ def test_a_mix_is_told_once_it_has_stood_for_a_minute_and_once_only(told):
     }
 
 
-def test_a_mix_that_comes_and_goes_is_not_told(told):
+def test_a_mixed_workload_that_comes_and_goes_is_not_emitted(emitted):
     for begun in range(0, 300, 20):
-        assert told(said(mixed=begun % 40 == 0), float(begun)) == []
+        assert emitted(findings_of(mixed=begun % 40 == 0), float(begun)) == []
 
 
-def test_its_end_is_told_too_even_where_nothing_is_seen_of_the_model(told):
-    told(said(mixed=True), 0.0, STANDS_AFTER)
-    assert told(said(longer=False), 100.0) == []
-    ((model, event),) = told(said(longer=False), 100.0 + STANDS_AFTER)
+def test_the_end_is_emitted_even_if_the_model_has_no_requests(emitted):
+    emitted(findings_of(mixed=True), 0.0, PERSISTENCE_SECONDS)
+    assert emitted(findings_of(longer=False), 100.0) == []
+    ((model, event),) = emitted(findings_of(longer=False), 100.0 + PERSISTENCE_SECONDS)
     assert (model, event.name, event.is_bad) == ("llama", "mixed_workload_ended", False)
     assert event.fields["requests"] == 0
     assert event.fields["p10_acceptance_ratio"] is None
 
 
-def test_requests_that_lose_are_told_by_type_and_temperature(told):
-    ((model, event),) = told(said(effect=Effect.LOSES), 0.0, STANDS_AFTER)
+def test_requests_below_break_even_are_emitted_by_type_and_temperature(emitted):
+    ((model, event),) = emitted(findings_of(effect=Effect.LOSES), 0.0, PERSISTENCE_SECONDS)
     assert (model, event.name, event.is_bad) == ("llama", "requests_lose", True)
     assert event.fields == {
         "request_type": "chat",
@@ -83,19 +83,19 @@ def test_requests_that_lose_are_told_by_type_and_temperature(told):
         "requests": 100,
         "speedup_ratio": 0.8,
     }
-    ((_, event),) = told(said(effect=Effect.GAINS), 100.0, 100.0 + STANDS_AFTER)
-    assert (event.name, event.is_bad) == ("requests_lose_no_longer", False)
+    ((_, event),) = emitted(findings_of(effect=Effect.GAINS), 100.0, 100.0 + PERSISTENCE_SECONDS)
+    assert (event.name, event.is_bad) == ("requests_below_break_even_ended", False)
 
 
-def test_without_windows_nothing_is_told_or_forgotten(told):
-    told(said(mixed=True), 0.0, STANDS_AFTER)
-    assert told(RequestFindings(), 500.0) == []
-    assert told(said(mixed=True), 600.0, 700.0) == []
+def test_without_windows_no_event_is_emitted_and_no_state_is_lost(emitted):
+    emitted(findings_of(mixed=True), 0.0, PERSISTENCE_SECONDS)
+    assert emitted(RequestFindings(), 500.0) == []
+    assert emitted(findings_of(mixed=True), 600.0, 700.0) == []
 
 
-def test_what_is_over_is_not_kept():
+def test_ended_conditions_are_forgotten():
     notifier = RequestChangeNotifier()
     for number in range(1000):
         window = WindowFindings(300.0, False, models=[ModelFindings(str(number), SUMMARY, None, True, ())])
-        list(notifier.tell(RequestFindings(True, {"5m": window}), float(number)))
-    assert len(notifier._held) < 2 * STANDS_AFTER
+        list(notifier.emit(RequestFindings(True, {"5m": window}), float(number)))
+    assert len(notifier._debounced) < 2 * PERSISTENCE_SECONDS

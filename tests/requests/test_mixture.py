@@ -1,4 +1,4 @@
-"""Two populations in one: the example of the issue, and that one is not taken for two."""
+"""Bimodality: two modes are detected, one is not taken for two; depth of the antimode."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.requests.mixture import LEAST_DISTANCE, modes
+from spec_decode_exporter.requests.mixture import MIN_DISTANCE, antimode_depth, modes
 
 TOKENS = 4
 
 
 @cache
 def of_single_tokens(share):
-    """How many of single tokens survive, if that share of four in a row does."""
+    """Return the survival of single tokens that gives this share of drafts of four."""
     return next(p / 1000 for p in range(1001) if sum((p / 1000) ** i for i in (1, 2, 3, 4)) / 4 >= share)
 
 
 def accepted(generator, share, drafts):
-    """What is accepted of a request, whose tokens survive one by one so that ``share`` of them do."""
+    """Draw the share of a request whose tokens survive one by one, with the mean ``share``."""
     single, total = of_single_tokens(share), 0
     for _ in range(drafts):
         for _ in range(TOKENS):
@@ -32,14 +32,14 @@ def accepted(generator, share, drafts):
 
 
 def mixed(generator, number, tokens=120):
-    """60 % of the requests at 0.82 and 40 % at 0.38, of equal length: those at 0.38 need more drafts."""
+    """Return 60 % of the requests at 0.82 and 40 % at 0.38, of equal length."""
     low = round(0.4 * number)
     shares = [0.38] * low + [0.82] * (number - low)
     return [accepted(generator, share, round(tokens / (1 + TOKENS * share))) for share in shares]
 
 
 @pytest.mark.parametrize("number", [50, 100])
-def test_the_mix_that_looks_healthy_is_found(number):
+def test_two_modes_with_a_healthy_mean_are_detected(number):
     generator = random.Random(5)
     found = [modes(mixed(generator, number)) for _ in range(40)]
     assert sum(each is not None for each in found) >= 38
@@ -62,41 +62,41 @@ def test_one_population_is_not_taken_for_two(shape):
 
 
 def accepted_of(generator, share, drafts):
-    """A quick draw: whole drafts."""
+    """Draw a request whose drafts are accepted entirely or not at all."""
     whole = sum(generator.random() < share for _ in range(drafts))
     return whole / drafts, drafts
 
 
-def test_shares_that_cannot_lie_between_whole_drafts_are_no_heaps():
-    # Of ten drafts, all of them alike, only eleven shares can be seen: that is no valley between them.
+def test_the_discrete_shares_of_whole_drafts_are_not_modes():
+    # Ten drafts allow only eleven shares: the gaps between them are not an antimode.
     generator = random.Random(2)
     requests = [accepted_of(generator, 0.6, 10) for _ in range(3000)]
     assert modes(requests) is None
 
 
-def test_too_few_requests_say_nothing():
+def test_too_few_requests_have_no_modes():
     assert modes([(0.2, 100)] * 15 + [(0.8, 100)] * 14) is None
     assert modes([(0.2, 100)] * 15 + [(0.8, 100)] * 15) is not None
 
 
-def test_heaps_that_are_near_each_other_do_not_matter():
-    near = LEAST_DISTANCE - 0.01
+def test_close_modes_are_not_reported():
+    near = MIN_DISTANCE - 0.01
     assert modes([(0.5, 10_000)] * 50 + [(0.5 + near, 10_000)] * 50) is None
     assert modes([(0.5, 10_000)] * 50 + [(0.52 + near, 10_000)] * 50) is not None
 
 
-def test_a_few_that_are_far_off_are_no_heap():
+def test_a_few_outliers_are_not_a_mode():
     assert modes([(0.1, 1000)] * 5 + [(0.8, 1000)] * 95) is None
 
 
-def test_requests_that_are_all_alike_are_one_heap():
+def test_identical_requests_are_unimodal():
     assert modes([(1.0, 50)] * 100) is None
     assert modes([(0.0, 50)] * 100) is None
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 500)), max_size=400))
-def test_what_is_found_is_possible(requests):
+def test_the_modes_are_consistent_with_the_mean(requests):
     found = modes(requests)
     if found is not None:
         assert 0.1 <= found.low_share <= 0.9
@@ -104,3 +104,63 @@ def test_what_is_found_is_possible(requests):
         mean = sum(share for share, _ in requests) / len(requests)
         whole = found.low_share * found.low_mean + (1 - found.low_share) * found.high_mean
         assert whole == pytest.approx(mean)
+
+
+ascending = st.lists(st.integers(-1000, 1000), min_size=1, max_size=30, unique=True).map(sorted)
+
+
+def depth_by_trial(numbers):
+    """Return the depth by trying every point and every straight line between two numbers."""
+    number = len(numbers)
+    mirrored = [-value for value in reversed(numbers)]
+    return (
+        min(max(distance(numbers[:m]), distance(mirrored[: number - m + 1])) for m in range(1, number + 1))
+        / number
+    )
+
+
+def distance(numbers):
+    """Return the distance of the empirical function from its greatest convex minorant."""
+    farthest = 0.0
+    for place, value in enumerate(numbers[:-1]):
+        # At each number the minorant is the lowest straight line between two others.
+        lines = (
+            begin + (value - numbers[begin]) / (numbers[end] - numbers[begin]) * (end - begin)
+            for begin in range(place + 1)
+            for end in range(place + 1, len(numbers))
+        )
+        farthest = max(farthest, place + 1 - min(lines))
+    return farthest
+
+
+@given(ascending)
+def test_the_antimode_depth_equals_an_exhaustive_search(numbers):
+    assert antimode_depth(numbers) == pytest.approx(depth_by_trial(numbers), abs=1e-9)
+
+
+@given(ascending, st.integers(1, 50), st.integers(-100, 100))
+def test_the_depth_does_not_depend_on_shift_or_unit(numbers, unit, shift):
+    moved = [unit * value + shift for value in numbers]
+    assert antimode_depth(moved) == pytest.approx(antimode_depth(numbers), abs=1e-9)
+
+
+@given(ascending)
+def test_the_depth_of_mirrored_numbers_is_the_same(numbers):
+    mirrored = [-value for value in reversed(numbers)]
+    assert antimode_depth(mirrored) == pytest.approx(antimode_depth(numbers), abs=1e-9)
+
+
+def test_two_modes_of_equal_size_have_a_depth_of_half():
+    numbers = [place / 1000 for place in range(100)] + [10 + place / 1000 for place in range(100)]
+    assert antimode_depth(numbers) == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_depth_is_the_share_of_the_smaller_mode():
+    numbers = [place / 1000 for place in range(40)] + [10 + place / 1000 for place in range(160)]
+    assert antimode_depth(numbers) == pytest.approx(0.2, abs=0.02)
+
+
+def test_one_mode_has_a_small_depth():
+    generator = random.Random(1)
+    numbers = sorted(generator.gauss(0, 1) for _ in range(400))
+    assert antimode_depth(numbers) < 1 / 20  # by chance, 1/√400

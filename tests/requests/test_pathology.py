@@ -1,4 +1,4 @@
-"""Requests that something is wrong with, and that chance is not one of them."""
+"""Pathological requests: detection, and its rate of false alarms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spec_decode_exporter.requests.pathology import Pathology, pathology, share_
     [
         (100, 400, 0, Pathology.REJECTED),
         (73, 292, 0, Pathology.REJECTED),
-        (72, 288, 0, Pathology.NONE),  # too few drafts to say so
+        (72, 288, 0, Pathology.NONE),  # too few drafts
         (100, 400, 40, Pathology.NONE),
         (1000, 4000, 120, Pathology.REJECTED),
         (100, 400, 400, Pathology.REPETITIVE),
@@ -28,18 +28,20 @@ from spec_decode_exporter.requests.pathology import Pathology, pathology, share_
         (10, 0, 0, Pathology.NONE),
     ],
 )
-def test_almost_nothing_or_almost_everything_of_many_drafts(drafts, draft_tokens, accepted_tokens, expected):
+def test_almost_none_or_almost_all_of_many_drafts_is_pathological(
+    drafts, draft_tokens, accepted_tokens, expected
+):
     assert pathology(drafts, draft_tokens, accepted_tokens) is expected
 
 
-def test_a_request_at_the_edge_is_called_so_by_chance_once_in_twenty_at_most():
+def test_a_request_at_the_limit_is_pathological_by_chance_in_at_most_5_percent():
     generator = random.Random(7)
-    called = 0
+    alarms = 0
     for _ in range(2000):
-        # Whole drafts are accepted or rejected: as far from independent tokens as can be.
+        # Whole drafts are accepted or rejected: the strongest dependence of tokens.
         accepted = 4 * sum(generator.random() < 0.05 for _ in range(120))
-        called += pathology(120, 480, accepted) is Pathology.REJECTED
-    assert called / 2000 <= 0.05
+        alarms += pathology(120, 480, accepted) is Pathology.REJECTED
+    assert alarms / 2000 <= 0.05
 
 
 @given(st.floats(0, 1), st.integers(1, 10_000))
@@ -50,7 +52,7 @@ def test_the_bounds_contain_the_share(share, number):
 
 
 @given(st.floats(0, 1), st.integers(1, 10_000))
-def test_the_bounds_are_where_the_share_would_be_just_as_far_off_as_chance_takes_it(share, number):
+def test_the_bounds_solve_the_equation_of_wilson(share, number):
     # Wilson's bounds solve |share - p| = z √(p (1 - p) / n) for p.
     for bound in share_bounds(share, number):
         possible = min(max(bound, 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""What is to be done, in words."""
+"""Advice about groups of requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from spec_decode_exporter.requests.request_findings import GroupKey
 
 
 @pytest.fixture(name="advice")
-def advice_fixture(make_board, make_request, look, make_cost):
-    """The advice on groups of so many requests, of so many drafts each with so many accepted tokens."""
+def advice_fixture(make_store, make_request, evaluate, make_cost):
+    """Function that returns the advice; groups map a type to its requests, drafts and accepted tokens."""
 
     def advice(groups, *, cost=None, **request):
-        board, known = make_board(), cost or make_cost(0.25, 0.1)
+        store, known = make_store(), cost or make_cost(0.25, 0.1)
         for kind, (number, drafts, accepted) in groups.items():
             for turn in range(number):
-                wobble = turn % 3 - 1  # no two requests are quite alike
-                board.take(
+                wobble = turn % 3 - 1  # requests differ slightly
+                store.take(
                     make_request(drafts, accepted + wobble, request_type=kind, temperature=0.0, **request),
                     1000.0,
                 )
-        (model,) = look(board, 1000.0, costs=lambda *_: known).windows["5m"].models
+        (model,) = evaluate(store, 1000.0, costs=lambda *_: known).windows["5m"].models
         return list(model.advice)
 
     return advice
@@ -37,12 +37,11 @@ def test_a_group_that_loses_is_served_without_speculation(advice):
     found = advice({"prose": (40, 100, 10), "code": (40, 100, 350)})
     assert any(
         sentence.startswith("Serve prose requests at temperature 0 (0.52 times as fast with speculation")
-        and sentence.endswith("50 % of the requests) to replicas without speculation.")
+        and sentence.endswith("50 % of the requests) on replicas without speculation.")
         for sentence in found
     )
     assert (
-        "Most is gained by code requests at temperature 0 (2.14 times as fast): keep speculation for them."
-        in found
+        "Keep speculation for code requests at temperature 0 (2.14 times as fast): they gain most." in found
     )
 
 
@@ -50,51 +49,50 @@ def test_a_group_that_one_token_may_still_help_is_served_with_fewer(advice):
     # 1.9 tokens a draft in 2.1 plain steps lose, and one token gives 1 + 90/190 in 1.35.
     found = advice({"prose": (40, 100, 90)})
     assert any(
-        sentence.endswith("where fewer tokens are drafted: one draft token may still pay.")
-        for sentence in found
+        sentence.endswith("with fewer draft tokens: one draft token may still pay.") for sentence in found
     )
 
 
-def test_with_one_token_a_draft_there_are_no_fewer(advice, make_cost):
+def test_one_draft_token_cannot_be_reduced(advice, make_cost):
     found = advice({"prose": (40, 100, 50)}, tokens=1, cost=make_cost(0.5, 0.1))
     assert any(sentence.startswith("Serve prose requests") for sentence in found)
     assert not any("fewer" in sentence for sentence in found)
 
 
-def test_where_nobody_gains_speculation_is_to_end(advice):
+def test_if_no_group_gains_the_advice_is_to_disable_speculation(advice):
     found = advice({"prose": (40, 100, 10)})
-    assert any(sentence.endswith("without speculation, as nothing here gains by it.") for sentence in found)
+    assert any(sentence.endswith("without speculation: no requests here gain.") for sentence in found)
 
 
-def test_the_groups_that_lose_most_are_named_and_the_others_counted(advice):
+def test_the_slowest_groups_are_named_and_the_others_counted(advice):
     found = advice({f"prose{number}": (30, 100, 10 + number) for number in range(5)})
     (sentence,) = (sentence for sentence in found if sentence.startswith("Serve"))
     assert [f"prose{number} " in sentence for number in range(5)] == [True, True, True, False, False]
     assert "and 2 more" in sentence
 
 
-def test_requests_that_something_is_wrong_with_are_to_be_looked_at(advice):
+def test_pathological_requests_are_to_be_checked(advice):
     found = advice({"broken": (1, 300, 1), "loop": (2, 300, 1199)})
-    assert any(sentence.startswith("1 request had almost nothing accepted") for sentence in found)
-    assert any(sentence.startswith("2 requests had almost everything accepted") for sentence in found)
+    assert any(sentence.startswith("1 request had almost no draft tokens accepted") for sentence in found)
+    assert any(sentence.startswith("2 requests had almost all draft tokens accepted") for sentence in found)
 
 
-def test_who_is_slower_by_a_usual_cost_alone_is_named_and_not_sent_away(advice, make_cost):
+def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(advice, make_cost):
     # 1.9 tokens a draft in 2.1 plain steps.
     found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
     (sentence,) = found
     assert sentence == (
-        "By a mere guess of what drafting costs, speculation slows down prose requests at temperature 0 (0.90 times "
-        "as fast with speculation, at most 0.91; 100 % of the requests): measure it, or configure `cost`, before "
+        "At a typical cost of drafting, speculation slows down prose requests at temperature 0 (0.90 times "
+        "as fast with speculation, at most 0.91; 100 % of the requests). Measure the cost, or configure `cost`, before "
         "you act on this."
     )
 
 
-def test_a_cost_that_is_only_usual_is_to_be_measured_first(advice, make_cost):
+def test_a_typical_cost_is_to_be_measured_first(advice, make_cost):
     found = advice({"prose": (40, 100, 10)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
     assert (
         found[-1]
-        == "What drafting costs is only a guess: measure it, or configure `cost`, before you act on this."
+        == "The cost of drafting is not measured, only typical: measure it, or configure `cost`, before you act on this."
     )
 
 
@@ -109,12 +107,12 @@ def test_a_cost_that_is_only_usual_is_to_be_measured_first(advice, make_cost):
         ("other", "other", "the other requests"),
     ],
 )
-def test_groups_have_names_that_people_can_read(kind, temperature, expected):
+def test_groups_have_readable_names(kind, temperature, expected):
     assert name(GroupKey("llama", kind, temperature)) == expected
 
 
 @pytest.mark.parametrize(
     ("label", "expected"), [("to 1", "up to 1"), ("0", "0"), ("above 1", "above 1"), ("unknown", "unknown")]
 )
-def test_buckets_of_temperatures_are_said_as_people_say_them(label, expected):
+def test_temperature_buckets_have_readable_texts(label, expected):
     assert temperature(label) == expected

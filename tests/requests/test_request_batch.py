@@ -10,10 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.requests.record_reader import MOST_CHARACTERS, NotJsonError
-from spec_decode_exporter.requests.request import Refusal, Request
-from spec_decode_exporter.requests.request_batch import MOST_MISTAKES, MOST_REQUESTS, TooManyError, read
-from spec_decode_exporter.requests.request_record import MOST_DRAFTED, MOST_NAME, MOST_SECONDS, MOST_STEPS
+from spec_decode_exporter.requests.request_batch import (
+    MAX_BATCH_REQUESTS,
+    MAX_MISTAKES,
+    MAX_RECORD_CHARACTERS,
+    NotJsonError,
+    TooManyError,
+    read,
+)
+from spec_decode_exporter.requests.request_record import (
+    MAX_DRAFT_LENGTH,
+    MAX_NAME_CHARACTERS,
+    MAX_SECONDS,
+    MAX_STEPS,
+    Refusal,
+    RequestRecord,
+)
 
 SALT = b"0123456789abcdef"
 RECORD = {
@@ -43,7 +55,7 @@ SECRET = "my grandmother's pancakes"
 
 
 def changed(path, value):
-    """The record, with something else in one place."""
+    """Return the record with another value at a path."""
     record = copy.deepcopy(RECORD)
     *above, last = path.split(".")
     inner = record
@@ -69,7 +81,7 @@ def batch_of(body, *, lines=False, salt=None):
 
 
 def refusal_of(record):
-    """Why it is not taken, and what is told."""
+    """Return the reason and the detail of the refusal."""
     batch = batch_of(record)
     assert not batch.requests
     ((reason, number),) = batch.refused.items()
@@ -78,9 +90,9 @@ def refusal_of(record):
     return reason, mistake.detail
 
 
-def test_a_record_is_a_request_of_which_nothing_else_is_kept():
+def test_a_record_becomes_a_request_and_other_keys_are_ignored():
     assert batch_of(RECORD).requests == [
-        Request(
+        RequestRecord(
             model_name="llama",
             drafts=40,
             draft_tokens=160,
@@ -96,21 +108,26 @@ def test_a_record_is_a_request_of_which_nothing_else_is_kept():
     ]
 
 
-def test_only_a_model_and_its_metrics_are_needed():
-    least = {"num_spec_steps": 0, "num_accepted_draft_tokens": 0, "num_draft_tokens": 0, "num_spec_tokens": 4}
-    (request,) = batch_of({"model": "a", "metrics": {"speculative_decoding": least}}).requests
-    assert request == Request("a", 0, 0, 0, 4)
+def test_only_the_model_and_its_metrics_are_required():
+    required = {
+        "num_spec_steps": 0,
+        "num_accepted_draft_tokens": 0,
+        "num_draft_tokens": 0,
+        "num_spec_tokens": 4,
+    }
+    (request,) = batch_of({"model": "a", "metrics": {"speculative_decoding": required}}).requests
+    assert request == RequestRecord("a", 0, 0, 0, 4)
 
 
 @pytest.mark.parametrize(
     "path", ["usage", "request_type", "temperature", "n", "stream", "target", "user", "metrics.generation_time_ms",
              "usage.completion_tokens", "metrics.speculative_decoding.acceptance_histogram"]
 )  # fmt: skip
-def test_what_need_not_be_said_may_be_null(path):
+def test_optional_fields_may_be_null(path):
     assert batch_of(changed(path, None)).requests == batch_of(without(path)).requests != []
 
 
-def test_an_array_and_lines_say_the_same():
+def test_an_array_and_lines_are_equivalent():
     records = [changed("model", name) for name in "abc"]
     lines = b"\r\n\n".join(json.dumps(each).encode() for each in records) + b"\n"
     in_array, in_lines = batch_of(records), batch_of(lines, lines=True)
@@ -118,14 +135,14 @@ def test_an_array_and_lines_say_the_same():
     assert [request.model_name for request in in_array.requests] == ["a", "b", "c"]
 
 
-def test_lines_that_are_called_json_are_lines_all_the_same():
+def test_ndjson_with_the_content_type_of_json_is_read_as_lines():
     lines = b"\n".join(json.dumps(changed("model", each)).encode() for each in "abc")
     assert batch_of(lines).requests == batch_of(lines, lines=True).requests
     assert len(batch_of(json.dumps(RECORD, indent=1).encode()).requests) == 1
 
 
 @pytest.mark.parametrize("lines", [False, True])
-def test_a_byte_order_mark_at_the_beginning_is_passed_over(lines):
+def test_a_byte_order_mark_at_the_beginning_is_skipped(lines):
     body = b"\xef\xbb\xbf" + json.dumps(RECORD).encode()
     batch = batch_of(body, lines=lines)
     assert (len(batch.requests), batch.refused) == (1, {})
@@ -133,22 +150,22 @@ def test_a_byte_order_mark_at_the_beginning_is_passed_over(lines):
         batch_of(b"\xef\xbb\xbf" + body)
 
 
-def test_nothing_is_nothing():
+def test_an_empty_body_has_no_requests():
     assert batch_of([]).requests == batch_of(b" \n\n", lines=True).requests == []
 
 
-def test_numbers_that_passed_through_other_programs_may_be_floats():
+def test_counts_may_be_floats_with_an_integer_value():
     record = json.loads(json.dumps(RECORD), parse_int=float)
     assert batch_of(record).requests == batch_of(RECORD).requests
 
 
-def test_of_several_sequences_together_no_time_for_a_token_can_be_told():
+def test_a_request_of_several_sequences_has_no_time_per_token():
     (request,) = batch_of(changed("n", 2)).requests
     assert (request.completion_tokens, request.decode_seconds) == (None, None)
 
 
 @pytest.mark.parametrize("path", ["metrics", "metrics.speculative_decoding"])
-def test_where_the_server_said_nothing_the_remedy_is_told(path):
+def test_a_refusal_without_metrics_names_the_remedy(path):
     for record in (without(path), changed(path, None)):
         reason, detail = refusal_of(record)
         assert reason is Refusal.WITHOUT_METRICS
@@ -159,7 +176,7 @@ SPECULATION = "metrics.speculative_decoding"
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "expected"),
     [
         (f"{SPECULATION}.num_accepted_draft_tokens", 161, "more tokens are accepted than drafted"),
         (f"{SPECULATION}.num_draft_tokens", 161, "num_spec_steps times num_spec_tokens"),
@@ -169,10 +186,10 @@ SPECULATION = "metrics.speculative_decoding"
         (f"{SPECULATION}.acceptance_histogram", [10, 10, 10, 5, 4, 1], "accepted more than num_spec_tokens"),
     ],
 )
-def test_numbers_that_cannot_be_contradict_each_other(path, value, told):
+def test_contradictory_numbers_are_refused(path, value, expected):
     reason, detail = refusal_of(changed(path, value))
     assert reason is Refusal.CONTRADICTORY
-    assert told in detail
+    assert expected in detail
 
 
 COUNTS = [f"{SPECULATION}.{name}" for name in ("num_spec_steps", "num_draft_tokens", "num_spec_tokens")]
@@ -182,23 +199,23 @@ COUNTS = [f"{SPECULATION}.{name}" for name in ("num_spec_steps", "num_draft_toke
 @pytest.mark.parametrize(
     "value", [-1, 2**63, 10**400, 0.5, math.nan, math.inf, -math.inf, 1e300, True, "4", [], {}]
 )
-def test_what_does_not_count_is_refused(path, value):
+def test_a_value_that_is_not_a_count_is_malformed(path, value):
     reason, detail = refusal_of(changed(path, value))
     assert reason is Refusal.MALFORMED
-    assert detail == f"{path} is not a whole number from 0"
+    assert detail == f"{path} is not an integer from 0"
 
 
 @pytest.mark.parametrize(
-    ("path", "most"),
+    ("path", "maximum"),
     [
-        ("metrics.speculative_decoding.num_spec_tokens", MOST_DRAFTED),
-        ("metrics.speculative_decoding.num_spec_steps", MOST_STEPS),
-        ("usage.completion_tokens", MOST_STEPS),
-        ("metrics.generation_time_ms", 1000 * MOST_SECONDS),
+        ("metrics.speculative_decoding.num_spec_tokens", MAX_DRAFT_LENGTH),
+        ("metrics.speculative_decoding.num_spec_steps", MAX_STEPS),
+        ("usage.completion_tokens", MAX_STEPS),
+        ("metrics.generation_time_ms", 1000 * MAX_SECONDS),
     ],
 )
-def test_what_no_request_has_is_refused_though_it_agrees(path, most):
-    record = changed(path, most)
+def test_an_impossible_number_is_refused_even_without_a_contradiction(path, maximum):
+    record = changed(path, maximum)
     record["metrics"]["speculative_decoding"].update(acceptance_histogram=None, num_draft_tokens=100)
     record["metrics"]["speculative_decoding"].update(num_accepted_draft_tokens=50)
     assert len(batch_of([record]).requests) == 1
@@ -206,15 +223,15 @@ def test_what_no_request_has_is_refused_though_it_agrees(path, most):
     inner = record
     for name in above:
         inner = inner[name]
-    inner[last] = most + 1
+    inner[last] = maximum + 1
     batch = batch_of([record])
     assert batch.refused == {Refusal.CONTRADICTORY: 1}
-    assert batch.mistakes[0].detail == f"{path} is above {most:g}, which no request has"
+    assert batch.mistakes[0].detail == f"{path} is above {maximum:g}, which is impossible for one request"
 
 
 @pytest.mark.parametrize("path", ["temperature", "metrics.generation_time_ms"])
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, 1e13, 10**400, True, "0.7", []])
-def test_what_is_no_sensible_number_is_refused(path, value):
+def test_a_value_that_is_not_a_number_in_range_is_malformed(path, value):
     reason, detail = refusal_of(changed(path, value))
     assert reason is Refusal.MALFORMED
     assert detail.startswith(f"{path} is not a number from 0 to ")
@@ -222,28 +239,28 @@ def test_what_is_no_sensible_number_is_refused(path, value):
 
 @pytest.mark.parametrize("path", ["model", "request_type", "target"])
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "detail"),
     [
-        ("a" * (MOST_NAME + 1), f"has more than {MOST_NAME} characters"),
-        ("a\nb", "has a character that cannot be printed"),
-        ("\x00", "has a character that cannot be printed"),
-        ("\ud800", "has a character that cannot be printed"),
-        ("\u2028", "has a character that cannot be printed"),
-        (7, "is not a text"),
-        ([], "is not a text"),
+        ("a" * (MAX_NAME_CHARACTERS + 1), f"has more than {MAX_NAME_CHARACTERS} characters"),
+        ("a\nb", "has an unprintable character"),
+        ("\x00", "has an unprintable character"),
+        ("\ud800", "has an unprintable character"),
+        ("\u2028", "has an unprintable character"),
+        (7, "is not a string"),
+        ([], "is not a string"),
     ],
 )
-def test_a_name_is_a_short_text_that_can_be_printed(path, value, told):
-    assert refusal_of(changed(path, value)) == (Refusal.MALFORMED, f"{path} {told}")
+def test_a_name_is_a_short_printable_string(path, value, detail):
+    assert refusal_of(changed(path, value)) == (Refusal.MALFORMED, f"{path} {detail}")
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "expected"),
     [
         (without("model"), "model is missing"),
         (changed("model", ""), "model is missing"),
-        (changed("metrics", []), "metrics is not an object with each of its keys once"),
-        (changed(SPECULATION, 4), f"{SPECULATION} is not an object with each of its keys once"),
+        (changed("metrics", []), "metrics is not an object with unique keys"),
+        (changed(SPECULATION, 4), f"{SPECULATION} is not an object with unique keys"),
         (without(f"{SPECULATION}.num_spec_steps"), f"{SPECULATION}.num_spec_steps is missing"),
         (
             changed(f"{SPECULATION}.acceptance_histogram", [1, -1]),
@@ -256,13 +273,13 @@ def test_a_name_is_a_short_text_that_can_be_printed(path, value, told):
         (SECRET, "is not an object"),
     ],
 )
-def test_what_is_no_such_record_is_refused_and_told_why(record, told):
+def test_an_invalid_record_is_refused_with_the_reason(record, expected):
     reason, detail = refusal_of(record)
     assert reason is Refusal.MALFORMED
-    assert detail.startswith(told)
+    assert detail.startswith(expected)
 
 
-def test_a_key_that_is_there_twice_makes_no_record_but_others_may_have_it():
+def test_a_duplicate_key_is_refused_in_the_record_and_ignored_elsewhere():
     text = json.dumps(RECORD)
     twice = text.replace('"model"', '"model": "other", "model"')
     inside = text.replace('"num_spec_steps"', '"num_spec_steps": 1, "num_spec_steps"')
@@ -276,56 +293,56 @@ def test_a_key_that_is_there_twice_makes_no_record_but_others_may_have_it():
 @pytest.mark.parametrize(
     "body",
     [b"", b" ", b"{", b"[", b"]", b"nonsense", b"[1", b"[1,]", b"[1 2]", b"{} {}", b"[] x", b"\xff", b"[" * 100_000,
-     b"\xef\xbb\xbf" * 2 + b"{}", b'{"a": ' + b"9" * 5000 + b"}", b'["' + b"a" * (MOST_CHARACTERS + 1) + b'"]']
+     b"\xef\xbb\xbf" * 2 + b"{}", b'{"a": ' + b"9" * 5000 + b"}", b'["' + b"a" * (MAX_RECORD_CHARACTERS + 1) + b'"]']
 )  # fmt: skip
-def test_what_is_no_json_is_refused_as_a_whole_without_its_text(body):
+def test_a_body_that_is_not_json_is_refused_without_repeating_it(body):
     with pytest.raises(NotJsonError) as refused:
         batch_of(body)
     assert str(refused.value).startswith("The body is")
     assert "nonsense" not in str(refused.value)
 
 
-def test_a_line_that_is_no_json_is_one_mistake_among_others():
-    lines = b"\n".join([b"[" * 5000, json.dumps(RECORD).encode(), b"x" * (MOST_CHARACTERS + 1), b"{"])
+def test_a_line_that_is_not_json_is_one_mistake():
+    lines = b"\n".join([b"[" * 5000, json.dumps(RECORD).encode(), b"x" * (MAX_RECORD_CHARACTERS + 1), b"{"])
     batch = batch_of(lines, lines=True)
     assert (len(batch.requests), batch.refused) == (1, {Refusal.MALFORMED: 3})
     assert [mistake.index for mistake in batch.mistakes] == [0, 2, 3]
 
 
-def test_a_text_of_which_no_line_is_json_was_sent_by_mistake():
+def test_a_text_without_any_line_of_json_is_refused():
     with pytest.raises(NotJsonError, match="No line"):
         batch_of(b"this is\nno JSON\n", lines=True)
 
 
-def test_an_array_is_read_in_parts_that_may_end_anywhere():
-    padded = [changed("choices", "x" * size) for size in range(0, MOST_CHARACTERS - 1000, 997)]
+def test_an_array_is_read_in_parts_of_any_length():
+    padded = [changed("choices", "x" * size) for size in range(0, MAX_RECORD_CHARACTERS - 1000, 997)]
     assert len(batch_of(padded).requests) == len(padded)
     dense = [changed("model", str(number)) for number in range(1000)]
     assert [request.model_name for request in batch_of(dense).requests] == list(map(str, range(1000)))
 
 
 @given(st.lists(st.one_of(st.integers(), st.floats(), st.text(), st.none(), st.booleans()), max_size=20),
-       st.integers(MOST_CHARACTERS - 60, MOST_CHARACTERS - 6))  # fmt: skip
-def test_what_is_cut_at_the_edge_of_a_part_is_the_same_value(values, padding):
+       st.integers(MAX_RECORD_CHARACTERS - 60, MAX_RECORD_CHARACTERS - 6))  # fmt: skip
+def test_a_value_at_the_edge_of_a_part_is_complete(values, padding):
     body = json.dumps(["x" * padding, *values]).encode()
     batch = batch_of(body)
     assert sum(batch.refused.values()) == len(json.loads(body))
 
 
-def test_only_so_many_are_taken_at_a_time():
+def test_a_body_with_too_many_requests_is_refused():
     assert len(batch_of([RECORD] * 100).requests) == 100
-    assert batch_of([0] * MOST_REQUESTS).refused == {Refusal.MALFORMED: MOST_REQUESTS}
-    with pytest.raises(TooManyError, match=f"more than {MOST_REQUESTS}"):
-        batch_of([0] * (MOST_REQUESTS + 1))
+    assert batch_of([0] * MAX_BATCH_REQUESTS).refused == {Refusal.MALFORMED: MAX_BATCH_REQUESTS}
+    with pytest.raises(TooManyError, match=f"more than {MAX_BATCH_REQUESTS}"):
+        batch_of([0] * (MAX_BATCH_REQUESTS + 1))
 
 
-def test_the_first_mistakes_are_told_and_all_are_counted():
+def test_the_first_mistakes_are_returned_and_all_are_counted():
     batch = batch_of([0] * 50)
     assert batch.refused == {Refusal.MALFORMED: 50}
-    assert [mistake.index for mistake in batch.mistakes] == list(range(MOST_MISTAKES))
+    assert [mistake.index for mistake in batch.mistakes] == list(range(MAX_MISTAKES))
 
 
-async def test_others_have_their_turn_while_a_large_body_is_read():
+async def test_reading_a_large_body_yields_to_the_event_loop():
     turns = 0
 
     async def count():
@@ -340,11 +357,11 @@ async def test_others_have_their_turn_while_a_large_body_is_read():
     assert turns > 20
 
 
-def test_without_a_salt_nothing_of_a_user_is_kept():
+def test_without_a_salt_users_are_ignored():
     assert batch_of(RECORD).requests[0].user == ""
 
 
-def test_a_user_is_a_hash_that_only_the_salt_can_make_again():
+def test_a_user_is_a_hash_that_depends_on_the_salt():
     (one,), (same,) = (batch_of(RECORD, salt=SALT).requests for _ in range(2))
     assert one.user == same.user
     assert len(one.user) == 16
@@ -355,12 +372,12 @@ def test_a_user_is_a_hash_that_only_the_salt_can_make_again():
 
 
 @pytest.mark.parametrize("user", [None, "", 7, ["ann"], {}])
-def test_what_is_no_user_is_none(user):
+def test_a_value_that_is_no_user_is_ignored(user):
     assert batch_of(changed("user", user), salt=SALT).requests[0].user == ""
 
 
 @pytest.mark.parametrize("user", ["\ud800", "a" * 10_000])
-def test_any_text_is_a_user(user):
+def test_any_string_is_a_user(user):
     assert len(batch_of(changed("user", user), salt=SALT).requests[0].user) == 16
 
 
@@ -374,18 +391,18 @@ PATHS = ["model", "metrics", SPECULATION, *COUNTS, f"{SPECULATION}.acceptance_hi
 
 
 @given(st.sampled_from(PATHS), ANYTHING)
-def test_whatever_stands_in_a_field_is_never_repeated(path, value):
+def test_a_mistake_never_repeats_the_value_of_a_field(path, value):
     batch = batch_of(changed(path, value), salt=SALT)
     assert len(batch.requests) + sum(batch.refused.values()) == 1
     assert all(SECRET not in mistake.detail and len(mistake.detail) < 200 for mistake in batch.mistakes)
     for request in batch.requests:
-        kept = (request.model_name, request.request_type, request.target)
+        stored = (request.model_name, request.request_type, request.target)
         assert request.drafts * request.tokens >= request.draft_tokens >= request.accepted_tokens >= 0
-        assert all(name.isprintable() and len(name) <= MOST_NAME for name in kept)
+        assert all(name.isprintable() and len(name) <= MAX_NAME_CHARACTERS for name in stored)
 
 
 @given(st.binary(max_size=500), st.booleans())
-def test_any_bytes_are_a_batch_or_no_json(data, lines):
+def test_any_bytes_are_a_batch_or_not_json(data, lines):
     with contextlib.suppress(NotJsonError):
         batch = batch_of(data, lines=lines)
-        assert len(batch.mistakes) == min(MOST_MISTAKES, sum(batch.refused.values()))
+        assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))

@@ -1,4 +1,4 @@
-"""How much faster speculation made some requests, and how sure that is."""
+"""Speed-up of requests, its bounds, and the effect."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
-from spec_decode_exporter.requests.request import Request
+from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.requests.group_totals import RequestGroup
+from spec_decode_exporter.requests.request_aggregate import sums
 from spec_decode_exporter.requests.request_findings import Effect, GroupKey
-from spec_decode_exporter.requests.request_group import RequestGroup
-from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS, effect, speedup_estimate
-from spec_decode_exporter.requests.request_sums import sums
+from spec_decode_exporter.requests.request_record import RequestRecord
+from spec_decode_exporter.requests.request_speedup import (
+    DEFAULT_HARMFUL_LENGTH,
+    MIN_REQUESTS,
+    effect,
+    speedup_estimate,
+)
 from spec_decode_exporter.requests.stored_requests import StoredRequests
 
 AT_A_TENTH = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
@@ -22,31 +28,31 @@ AT_A_TENTH = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
 
 @pytest.fixture(name="pay")
 def pay_fixture(make_cost):
-    """The sums over requests of so many drafts and accepted tokens each, K = 4."""
+    """Function that returns the sums over requests of (drafts, accepted tokens), K = 4."""
 
     def pay(requests, ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
-        kept, group, cost = (
+        stored, group, cost = (
             StoredRequests(10_000),
             RequestGroup(GroupKey("llama", "chat", "0")),
             make_cost(ratio, fixed, source),
         )
         for drafts, accepted in requests:
-            kept.add(Request("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
-        return sums(kept.since(0.0), lambda target: cost).pay
+            stored.add(RequestRecord("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
+        return sums(stored.since(0.0), lambda target: cost).speedup
 
     return pay
 
 
-def test_requests_that_are_alike_have_the_speed_up_of_each_and_no_scatter(pay):
+def test_equal_requests_have_their_common_speed_up_without_scatter(pay):
     # 3.3 tokens a draft in 1 + 0 + 0.1·4 plain steps: docs/semantics.md has 2.357.
     found = speedup_estimate(pay([(100, 230)] * 40, ratio=0.1, fixed=0.0))
     assert found.value == pytest.approx(3.30 / 1.4)
     assert (found.lower, found.upper) == pytest.approx((found.value, found.value), abs=1e-6)
 
 
-def test_of_too_few_requests_nobody_knows_the_scatter(pay):
-    assert speedup_estimate(pay([(100, 230)] * (LEAST_REQUESTS - 1))) is None
-    assert speedup_estimate(pay([(100, 230)] * LEAST_REQUESTS)) is not None
+def test_too_few_requests_have_no_estimate(pay):
+    assert speedup_estimate(pay([(100, 230)] * (MIN_REQUESTS - 1))) is None
+    assert speedup_estimate(pay([(100, 230)] * MIN_REQUESTS)) is not None
 
 
 def test_requests_without_drafts_are_not_evaluated(pay):
@@ -55,7 +61,7 @@ def test_requests_without_drafts_are_not_evaluated(pay):
     assert speedup_estimate(found) is None
 
 
-def test_a_request_is_below_break_even_if_less_came_out_than_plain_decoding_gives(pay):
+def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens(pay):
     # 100 drafts of four take 150 plain steps at c = c0 = 0.1; 50 accepted tokens make that even.
     found = pay([(100, 49), (100, 50), (100, 51)])
     assert (found.requests, found.below_break_even) == (3, 1)
@@ -66,15 +72,15 @@ def test_a_request_is_below_break_even_if_less_came_out_than_plain_decoding_give
         st.tuples(st.integers(1, 500), st.floats(0, 1)).map(
             lambda pair: (pair[0], int(4 * pair[0] * pair[1]))
         ),
-        min_size=LEAST_REQUESTS,
+        min_size=MIN_REQUESTS,
         max_size=80,
     )
 )
 def test_the_error_is_that_of_a_ratio_estimator(requests):
-    kept, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
+    stored, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
     for drafts, accepted in requests:
-        kept.add(Request("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
-    found = speedup_estimate(sums(kept.since(0.0), lambda target: AT_A_TENTH).pay)
+        stored.add(RequestRecord("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
+    found = speedup_estimate(sums(stored.since(0.0), lambda target: AT_A_TENTH).speedup)
     xs = [drafts + accepted for drafts, accepted in requests]
     ys = [1.5 * drafts for drafts, _ in requests]
     value = sum(xs) / sum(ys)
@@ -85,7 +91,7 @@ def test_the_error_is_that_of_a_ratio_estimator(requests):
     assert found.lower <= found.value <= found.upper
 
 
-def test_the_bounds_hold_the_truth_about_as_often_as_they_say(pay):
+def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples(pay):
     generator = random.Random(3)
     held = 0
     for _ in range(400):
@@ -99,31 +105,39 @@ def test_the_bounds_hold_the_truth_about_as_often_as_they_say(pay):
     ("accepted", "expected"),
     [(60, Effect.GAINS), (50, Effect.UNCLEAR), (40, Effect.LOSES)],
 )
-def test_the_bounds_say_what_speculation_does(pay, accepted, expected):
+def test_the_effect_follows_from_the_bounds(pay, accepted, expected):
     # 100 drafts of four take 150 plain steps: 50 accepted tokens make that even.
     requests = [(100, accepted + turn % 5 - 2) for turn in range(40)]
     assert effect(pay(requests)) is expected
 
 
-def test_of_too_few_requests_nobody_knows(pay):
+def test_the_effect_of_too_few_requests_is_unclear(pay):
     assert effect(pay([(100, 300)] * 10)) is Effect.UNCLEAR
 
 
 @pytest.mark.parametrize(
     ("accepted", "expected"), [(15, Effect.LOSES), (25, Effect.UNCLEAR), (99, Effect.GAINS)]
 )
-def test_by_a_cost_that_is_only_usual_nobody_loses_whose_drafts_give_more_than_hardly_a_token(
-    pay, accepted, expected
-):
+def test_at_a_typical_cost_requests_lose_only_below_the_harmful_length(pay, accepted, expected):
     assert effect(pay([(100, accepted)] * 40, source=CostSource.DEFAULT)) is expected
 
 
+@pytest.mark.parametrize(("harmful_length", "expected"), [(1.1, Effect.UNCLEAR), (1.3, Effect.LOSES)])
+def test_the_harmful_length_is_a_parameter(pay, harmful_length, expected):
+    sums = pay([(100, 20)] * 40, source=CostSource.DEFAULT)  # 1.2 tokens a draft
+    assert effect(sums, harmful_length) is expected
+
+
+def test_the_default_harmful_length_is_that_of_the_policy():
+    assert Policy().acceptance.harmful_length == DEFAULT_HARMFUL_LENGTH
+
+
 def drawn(generator):
-    """A request of 20 to 200 drafts, each of which accepts four tokens or none, as the request is inclined."""
-    inclined = generator.choice([0.2, 0.5, 0.8])
+    """Return a request of 20 to 200 drafts that accept four tokens or none, with a probability of its own."""
+    probability = generator.choice([0.2, 0.5, 0.8])
     drafts = generator.randrange(20, 201)
-    return drafts, 4 * sum(generator.random() < inclined for _ in range(drafts))
+    return drafts, 4 * sum(generator.random() < probability for _ in range(drafts))
 
 
 TRUTH = (1 + 4 * 0.5) / 1.5
-"""Half of the drafts accept four, whatever the number of drafts, at c = c0 = 0.1."""
+"""Half of the drafts accept four tokens, for any number of drafts, at c = c0 = 0.1."""

@@ -183,10 +183,10 @@ INJECTIONS = {
         "spec_decode_exporter.web.api.responses.experiment_view", lambda name, *_: name == "bad"
     ),
     "requests: summing up a group": failing(
-        "spec_decode_exporter.requests.window_findings._group", lambda group: bad_key(group[0])
+        "spec_decode_exporter.requests.window_findings._group", lambda group, **_: bad_key(group[0])
     ),
     "requests: the sums of a group": failing(
-        "spec_decode_exporter.requests.since_start.SinceStart.totals", bad_object
+        "spec_decode_exporter.requests.group_totals.RunningTotals.snapshot", bad_object
     ),
     "requests: a model": failing(
         "spec_decode_exporter.requests.window_findings.model_findings", lambda name, *_: name == "bad"
@@ -199,7 +199,7 @@ INJECTIONS = {
         "spec_decode_exporter.web.page.request_panel._heaps", lambda model, _: model.model_name == "bad"
     ),
     "requests: events": failing(
-        "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.tell", lambda *_: True
+        "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.emit", lambda *_: True
     ),
 }
 SENT = [
@@ -249,8 +249,8 @@ async def running(tmp_path, clock, network):
             await clock.advance(35.0)
             running = Running(service, logs)
             await running.ask("/api/v1/requests", "POST", json=SENT)
-            groups = service._receiver._board._groups.items()
-            BAD_OBJECTS.update(group.since_start for key, group in groups if key.request_type == "bad")
+            groups = service._receiver._store._groups.items()
+            BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
             BAD_OBJECTS.update(watches[-1]._engines.values())
             yield running

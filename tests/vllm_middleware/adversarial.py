@@ -54,14 +54,14 @@ HOSTILE: Final[Mapping[str, Body]] = {
     'JSON in a string: `\\"n\\":1,`': repeated(b'\\"n\\":1,', b'{"n":1,"a":"', b'","n":2}'),
     'keys behind a backslash: `\\"n":`': repeated(b'\\"n":', b'{"n":1,"a":"', b'","n":2}'),
     "as many keys as are read, none at the top level": lambda: (
-        b'{"a":[' + b'{"temperature":1},' * (inside.FOUND_KEYS - 1) + b'0],"n":1}'
+        b'{"a":[' + b'{"temperature":1},' * (inside.KEY_MATCHES - 1) + b'0],"n":1}'
     ),
     "a string without an end": repeated(b"a", b'{"n":1,"a":"', b""),
     "an escape without an end": repeated(b"\\", b'{"n":1,"a":"', b""),
     "a key in every one of many objects": repeated(b'{"n":1},', b'{"n":1,"a":[', b'0],"n":2}'),
     "a key at each of 100,000 depths": nested(_DEPTH),
     "100,000 brackets, then a key": lambda: b'{"n":' + b"[" * _DEPTH + b"]" * _DEPTH + b',"n":1}',
-    "as many keys as are read, in nested objects": lambda: keys_apart(inside.FOUND_KEYS - 2),
+    "as many keys as are read, in nested objects": lambda: keys_apart(inside.KEY_MATCHES - 2),
     "a number of 1 MiB": repeated(b"9", b'{"n":', b"}"),
     "a temperature of 1 MiB": repeated(b"9", b'{"temperature":0.', b"}"),
     "white space": repeated(b" ", b"", b""),
@@ -76,7 +76,7 @@ HOSTILE: Final[Mapping[str, Body]] = {
     "multipart": repeated(b'--x\r\nContent-Disposition: form-data; name="n"\r\n\r\n1\r\n', b"", b"--x--"),
     "commas": repeated(b",", b'{"n":1,"a":[', b'0],"n":2}'),
 }
-"""By a description: bodies of 1 MiB or less that a client may send to hold up the event loop."""
+"""Bodies of at most 1 MiB that could block the event loop, by description."""
 
 
 _USAGE: Final = b'"usage":{"completion_tokens":1},'
@@ -89,16 +89,16 @@ HOSTILE_ANSWERS: Final[Mapping[str, tuple[bool, Body]]] = {
     "an event of keys": (True, lambda: b'data: {"usage":' * 10_000),
     "nested keys": (False, lambda: b'{"usage":' * 10_000),
     "repeated keys": (False, lambda: b'{"a":1,' + _USAGE * 10_000 + b'"b":1}'),
-    "as many keys as are read": (False, lambda: b'{"a":1,' + _USAGE * (inside.FOUND_KEYS - 1) + b'"b":1}'),
+    "as many keys as are read": (False, lambda: b'{"a":1,' + _USAGE * (inside.KEY_MATCHES - 1) + b'"b":1}'),
     "brackets": (False, lambda: b'{"usage":' + b"[" * 100_000),
     "quotation marks": (False, lambda: b'"' * 100_000),
     "escapes": (False, lambda: b'{"model":"' + b"\\" * 100_000),
 }
-"""By a description: whether an answer is a stream, and the answer."""
+"""Responses by description: whether it is a stream, and the body."""
 
 
 def keys_apart(number: int) -> bytes:
-    """Return a body of 1 MiB with keys in nested objects, as far apart as they can be, and escapes between."""
+    """Return a body of 1 MiB with keys in nested objects, at the largest distance, and escapes between."""
     text = b'\\"\\\\' * ((SIZE // (number + 1) - 40) // 4)
     return b'{"n":1,"a":[' + b'{"n":1,"a":"%s"},' % text * number + b'0],"n":2}'
 
@@ -127,7 +127,7 @@ def code(size: int) -> str:
 
 
 def tools(number: int) -> list[Any]:
-    """Return tools with parameters that are called like fields of a request."""
+    """Return tools whose parameters have the names of request fields."""
     parameters = {
         "type": "object",
         "properties": {"temperature": {"type": "number"}, "n": {"type": "integer"}},
@@ -168,4 +168,4 @@ TYPICAL: Final[Mapping[str, Body]] = {
         {"messages": [{"content": "日本語" * 110_000}], "temperature": 0.5}, ensure_ascii=False
     ).encode(),
 }
-"""By a description: requests that are reported with their temperature of 0.5, however large up to 1 MiB."""
+"""Requests of up to 1 MiB that are reported with their temperature of 0.5, by description."""

@@ -1,4 +1,4 @@
-"""The middleware with its thread left out: tests do its work by hand, at times of their own."""
+"""Fixtures: the middleware without its thread; tests call the thread's work themselves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def by_hand(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def no_time_passes(monkeypatch):
-    """The thread's clock stands still: a slow machine, or a tracer, must not make a request too costly."""
+    """Stop the thread's clock: a slow machine or a tracer must not make a request too costly."""
     monkeypatch.setattr(inside.time, "thread_time", lambda: 0.0)
 
 
 @pytest.fixture
 def settings(monkeypatch):
-    """Return what sets the variables of the middleware, without their prefix."""
+    """Return a function that sets environment variables of the middleware, without their prefix."""
 
     def setting(**values):
         for name, value in values.items():
@@ -38,6 +38,6 @@ def settings(monkeypatch):
 
 @pytest.fixture
 def wrap(settings, exporter):
-    """Return what puts the middleware around an application, with an exporter that takes everything."""
+    """Return the middleware's class, configured for an exporter that accepts everything."""
     settings(URL=exporter.url)
     return inside.Middleware

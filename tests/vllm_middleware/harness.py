@@ -1,4 +1,4 @@
-"""An ASGI server and application that do what a script says, and write down what each of them sees."""
+"""Scripted ASGI server and application, which record their messages, and a scripted exporter."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def asked(text, more=False):
 
 
 def answer(metrics=METRICS, text="Hello", **more):
-    """Return an answer in JSON as vLLM writes it: without spaces, the metrics last."""
+    """Return a JSON response in vLLM's format: without spaces, the metrics last."""
     choices = [{"index": 0, "text": text, "finish_reason": "stop"}]
     whole = {"id": "cmpl-1", "model": "tiny", "choices": choices, "usage": USAGE, **more, "metrics": metrics}
     return json.dumps(whole, separators=(",", ":")).encode()
@@ -54,14 +54,14 @@ def event(**fields):
 
 
 def stream(metrics=METRICS, texts=("Hel", "lo")):
-    """Return the events of a streamed answer."""
+    """Return the events of a streamed response."""
     tokens = [event(choices=[{"index": 0, "text": text}], usage=None) for text in texts]
     last = event(choices=[], usage=USAGE, metrics=metrics)
     return [one + b"\n\n" for one in (*tokens, last, b"data: [DONE]")]
 
 
 def json_exchange(request=b'{"temperature":0.5}', text=None):
-    """Return what comes and what goes in an exchange of JSON."""
+    """Return the messages to and from the application for a JSON response."""
     return [asked(request)], [start(), body(answer() if text is None else text)]
 
 
@@ -72,7 +72,7 @@ def stream_exchange(request=b'{"temperature":0.5,"stream":true}', pieces=None):
 
 
 class Server:
-    """The side of the client: what is received comes from a list, what is sent and asked is written down."""
+    """ASGI server: delivers messages from a list, and records all messages."""
 
     def __init__(self, incoming):
         self.incoming = list(incoming)
@@ -94,7 +94,7 @@ class Server:
 
 
 def application(outgoing, log=None):
-    """Return an application that reads the whole request and then sends these messages, or raises them."""
+    """Return an application that reads the request, then sends these messages or raises them."""
 
     async def app(scope, receive, send):
         while True:
@@ -112,7 +112,7 @@ def application(outgoing, log=None):
 
 
 async def run(app, incoming, scope=SCOPE):
-    """Return everything that the server saw, in order, and how the application ended."""
+    """Return the server's log: all messages in order, and the exception."""
     server = Server(incoming)
     try:
         await app(scope, server.receive, server.send)

@@ -1,4 +1,4 @@
-"""One file that any vLLM's Python loads, printed by a command."""
+"""The middleware is one file for any Python of vLLM, and a command prints it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 FILE = Path(inside.__file__)
 
 
-def test_its_syntax_is_that_of_python_3_9():
+def test_the_syntax_is_that_of_python_3_9():
     ast.parse(FILE.read_text(), feature_version=(3, 9))
 
 
-def test_it_imports_the_standard_library_alone():
+def test_the_file_imports_only_the_standard_library():
     tree = ast.parse(FILE.read_text())
     imported = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
     imported += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
 
 
-def test_a_python_that_has_nothing_else_loads_it_as_vllm_does():
+def test_a_python_without_packages_loads_the_file():
     code = "import importlib; print(importlib.import_module('spec_decode_requests').Middleware)"
     command = [
         sys.executable,
@@ -37,7 +37,7 @@ def test_a_python_that_has_nothing_else_loads_it_as_vllm_does():
     assert done.stdout == "<class 'spec_decode_requests.Middleware'>\n"
 
 
-def test_a_command_prints_it(capsys):
+def test_the_command_prints_the_file(capsys):
     arguments = main.parse(["middleware"], {})
     assert arguments.handle(arguments) == 0
     assert capsys.readouterr().out == FILE.read_text()

@@ -1,4 +1,4 @@
-"""No request takes more of vLLM's time than its limits, and typical requests stay within them."""
+"""Limits of reading: hostile requests are stopped, typical requests are read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.vllm_middleware.adversarial import HOSTILE, HOSTILE_ANSWERS, TYPICAL
 from tests.vllm_middleware.harness import SCOPE, Server, application, asked, body, json_exchange, run, start
 
 STEP = 50e-6
-"""Seconds of the clock for each time that it is read."""
+"""Seconds by which each reading advances the clock."""
 
 
 class Clock:
-    """A clock of processor time that advances with each reading, and writes down when the thread rests."""
+    """Processor clock that advances with each reading, and records the rests."""
 
     def __init__(self, step=STEP):
         self.now = 0.0
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Sliced(bytes):
-    """A text that writes down the size of each slice of it, and how many steps came before."""
+    """Bytes that record the size of each slice, and the steps before it."""
 
     def __new__(cls, text, work):
         one = super().__new__(cls, text)
@@ -71,7 +71,7 @@ def read(text, clock):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_body_is_read_within_the_limit_of_time(name):
+def test_a_hostile_body_is_read_within_the_time_limit(name):
     clock = Clock()
     with contextlib.suppress(inside.TooCostlyError, UnicodeError):
         read(HOSTILE[name](), clock)
@@ -82,8 +82,8 @@ def test_a_hostile_body_is_read_within_the_limit_of_time(name):
 
 
 @pytest.mark.parametrize("name", {**HOSTILE, **TYPICAL})
-def test_no_step_reads_more_than_a_stretch(name):
-    """A call in C holds the interpreter for as long as it runs, and so the event loop."""
+def test_no_step_reads_more_than_a_chunk(name):
+    """A C call blocks the interpreter, and so the event loop."""
     clock = Clock(step=0.0)
     work = work_of(clock)
     text = Sliced({**HOSTILE, **TYPICAL}[name]()[-inside.BODY_BYTES :], work)
@@ -97,8 +97,8 @@ def test_no_step_reads_more_than_a_stretch(name):
 
     with contextlib.suppress(inside.TooCostlyError):
         inside.top_level(text, keys._replace(pattern=Watched()), work, whole=True)
-    assert max((size for size, _ in regions), default=0) <= inside.STRETCH + keys.longest
-    assert max(text.slices, default=0) <= inside.STRETCH
+    assert max((size for size, _ in regions), default=0) <= inside.CHUNK_BYTES + keys.max_bytes
+    assert max(text.slices, default=0) <= inside.CHUNK_BYTES
     assert len(regions) == len({steps for _, steps in regions})  # each after a step of its own
     parts = [at for size, at in zip(text.slices, text.at, strict=True) if size > inside.VALUE_BYTES]
     assert len(parts) == len(set(parts))
@@ -106,7 +106,7 @@ def test_no_step_reads_more_than_a_stretch(name):
 
 @pytest.mark.parametrize("name", TYPICAL)
 def test_a_typical_request_of_up_to_a_mib_is_read(name):
-    """In a tenth of the steps, whether its temperature comes first or last; and its prompt is not sliced."""
+    """A tenth of the steps suffices, with the temperature first or last, without slicing the prompt."""
     text = TYPICAL[name]()
     assert len(text) <= 1.05 * inside.BODY_BYTES
     clock = Clock(step=0.0)
@@ -118,8 +118,8 @@ def test_a_typical_request_of_up_to_a_mib_is_read(name):
 
 
 @given(st.binary(max_size=2000), st.integers(0, 3))
-def test_no_bytes_take_more_steps_than_their_number_allows(text, keys):
-    """At most one for each key, and one for each stretch between."""
+def test_the_number_of_steps_is_bounded_by_the_size(text, keys):
+    """At most one step per key, and one per chunk between keys."""
     clock = Clock(step=0.0)
     work = work_of(clock)
     found = [b'"n":', b'"temperature":', b""]
@@ -131,7 +131,7 @@ def test_no_bytes_take_more_steps_than_their_number_allows(text, keys):
 
 @pytest.mark.parametrize(("more", "is_read"), [(0, True), (1, False)])
 def test_a_body_has_a_limit_of_keys(more, is_read):
-    text = b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1 + more) + b'"n":2}'
+    text = b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1 + more) + b'"n":2}'
     if is_read:
         assert read(text, Clock(step=0.0)) == {"n": 2}
     else:
@@ -148,7 +148,7 @@ def test_steps_have_a_limit_where_the_clock_is_coarse():
 
 
 def test_the_thread_rests_between_small_requests_too(wrap, monkeypatch):
-    """The time since the last rest goes on from one request to the next."""
+    """The time since the last rest continues across requests."""
     clock = Clock(step=inside.SLICE_SECONDS / 10)
     reporter = wrap(None)._reporter
     reporter._work = inside.Work(clock, clock.sleep)
@@ -159,8 +159,8 @@ def test_the_thread_rests_between_small_requests_too(wrap, monkeypatch):
     assert max(b - a for a, b in zip(clock.rests, clock.rests[1:], strict=False)) < 1.5 * inside.SLICE_SECONDS
 
 
-async def test_a_thousand_hostile_requests_take_no_more_than_the_thread_s_share(wrap, monkeypatch):
-    """What does not fit waits, in a queue with an end; what does not fit in there is dropped."""
+async def test_a_thousand_hostile_requests_stay_within_the_share_of_a_core(wrap, monkeypatch):
+    """Other requests wait in a bounded queue; those beyond it are dropped."""
     text = HOSTILE['repeated `"`']()
     clock = Clock()
     app = wrap(application(json_exchange()[1]))
@@ -175,7 +175,10 @@ async def test_a_thousand_hostile_requests_take_no_more_than_the_thread_s_share(
     for _ in range(100):
         before = clock.now
         reporter.work(0.0)
-        assert clock.now - before <= inside.SHARE * inside.SECONDS + inside.REQUEST_SECONDS + 20 * STEP
+        assert (
+            clock.now - before
+            <= inside.CORE_SHARE * inside.ROUND_SECONDS + inside.REQUEST_SECONDS + 20 * STEP
+        )
     assert len(reporter._exchanges) == 0
     assert reporter.sender.dropped + reporter.sender.too_costly == 1000
     assert 0 < reporter.sender.too_costly < waiting
@@ -192,8 +195,8 @@ async def test_a_body_has_a_limit_of_messages(wrap, exporter, more, reported):
     assert ("X-Spec-Decode-Too-Costly: 1" in exporter.requests[0][0]) == bool(more)
 
 
-async def test_after_the_limit_messages_pass_without_a_step_between(wrap):
-    """The server's own coroutines are handed out: nothing is awaited on the way."""
+async def test_after_the_limit_messages_pass_directly(wrap):
+    """The middleware returns the server's own coroutines."""
     seen = []
     coroutines = []
 
@@ -225,7 +228,7 @@ async def test_after_the_limit_messages_pass_without_a_step_between(wrap):
 @pytest.mark.parametrize(
     "head", [start(400), start(headers=[(b"content-encoding", b"gzip")])], ids=["no success", "compressed"]
 )
-async def test_an_answer_that_is_not_read_passes_without_a_step_between(wrap, monkeypatch, head):
+async def test_a_response_that_is_not_read_passes_directly(wrap, monkeypatch, head):
     looked = []
     monkeypatch.setattr(inside.Tail, "add", lambda ending, piece: looked.append(piece))
     await run(wrap(application([head, *[body(b"x", more=True)] * 9, body(b"")])), [asked(b"")])
@@ -236,7 +239,7 @@ async def test_an_answer_that_is_not_read_passes_without_a_step_between(wrap, mo
     "head", [start(400), start(headers=[(b"content-encoding", b"gzip")])], ids=["no success", "compressed"]
 )
 async def test_a_request_that_is_not_reported_is_not_read(wrap, monkeypatch, head):
-    """A client that sends requests that vLLM refuses must not use up the thread's share of time."""
+    """Requests that vLLM refuses must not use the thread's share of time."""
     texts = []
     top_level = inside.top_level
     monkeypatch.setattr(
@@ -251,32 +254,32 @@ async def test_a_request_that_is_not_reported_is_not_read(wrap, monkeypatch, hea
     assert (app._reporter.sender.too_costly, app._reporter.sender.dropped) == (0, 0)
 
 
-def test_keys_are_found_with_one_step_for_each_stretch():
+def test_keys_are_found_with_one_step_per_chunk():
     """A step for each key cost a request of 2 kB 1.7 ms."""
     work = work_of(Clock(step=0.0))
-    inside.find_keys(b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}', inside.keys_of("n"), work)
+    inside.find_keys(b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1) + b'"n":2}', inside.keys_of("n"), work)
     assert inside.STEPS - work._steps == 1
 
 
-def test_what_looks_like_a_key_in_a_string_counts_as_one():
-    """Else a step could find thousands."""
-    for number in (inside.FOUND_KEYS, inside.FOUND_KEYS + 1):
+def test_a_key_inside_a_string_counts_towards_the_limit():
+    """Otherwise a step could match thousands."""
+    for number in (inside.KEY_MATCHES, inside.KEY_MATCHES + 1):
         text = b'{"a' + b'\\"n":' * number + b'"}'
         with (
-            contextlib.nullcontext() if number == inside.FOUND_KEYS else pytest.raises(inside.TooCostlyError)
+            contextlib.nullcontext() if number == inside.KEY_MATCHES else pytest.raises(inside.TooCostlyError)
         ):
             assert inside.find_keys(text, inside.keys_of("n"), work_of(Clock(step=0.0))) == []
 
 
 def test_the_depth_of_a_key_is_not_counted_if_its_last_value_is_known():
     work = work_of(Clock(step=0.0))
-    text = b"{" + b'"n":1,' * (inside.FOUND_KEYS - 1) + b'"n":2}'
+    text = b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1) + b'"n":2}'
     assert inside.top_level(text, inside.keys_of("n", "temperature"), work, whole=True) == {"n": 2}
     assert inside.STEPS - work._steps == 3  # to find the keys, to count one's depth, and to read its value
 
 
 @pytest.mark.parametrize("step", [(inside.Reporter, "_start"), (inside.Reporter, "put")])
-async def test_a_request_that_failed_is_not_held_while_it_is_answered(wrap, monkeypatch, step):
+async def test_a_failed_request_is_released_before_its_response(wrap, monkeypatch, step):
     exchanges, held = [], []
     make = inside.Exchange
 
@@ -289,7 +292,7 @@ async def test_a_request_that_failed_is_not_held_while_it_is_answered(wrap, monk
 
     async def app(scope, receive, send):
         await receive()
-        held.append(exchanges[0].body.held)
+        held.append(exchanges[0].body.memory)
 
     monkeypatch.setattr(inside, "Exchange", exchange)
     monkeypatch.setattr(*step, fail)
@@ -299,7 +302,7 @@ async def test_a_request_that_failed_is_not_held_while_it_is_answered(wrap, monk
 
 @pytest.mark.parametrize(("number", "reported"), [(inside.HEADERS, 1), (inside.HEADERS + 1, 0)])
 async def test_a_request_has_a_limit_of_headers(wrap, exporter, number, reported):
-    """Its type could stand behind them: it is not counted as one without a type."""
+    """The type could follow them: such a request is not reported as one without a type."""
     scope = {**SCOPE, "headers": [(b"a", b"b")] * (number - 1) + [(b"x-request-type", b"t" * 65_536)]}
     app = wrap(application(json_exchange()[1]))
     await run(app, json_exchange()[0], scope)
@@ -310,7 +313,7 @@ async def test_a_request_has_a_limit_of_headers(wrap, exporter, number, reported
     assert ("X-Spec-Decode-Too-Costly: 1" in exporter.requests[0][0]) == (not reported)
 
 
-async def test_of_a_costly_request_the_log_has_one_line_and_none_of_its_words(wrap, caplog):
+async def test_a_costly_request_is_logged_once_without_its_text(wrap, caplog):
     app = wrap(application(json_exchange()[1]))
     for _ in range(3):
         await run(app, [asked(b"{" + b'"n":"Rumpelstilzchen",' * 600 + b'"n":1}')])
@@ -321,26 +324,26 @@ async def test_of_a_costly_request_the_log_has_one_line_and_none_of_its_words(wr
 
 
 @pytest.mark.parametrize("name", HOSTILE_ANSWERS)
-def test_the_end_of_a_hostile_answer_is_read_within_the_limit_of_time(name):
+def test_the_end_of_a_hostile_response_is_read_within_the_time_limit(name):
     streamed, make = HOSTILE_ANSWERS[name]
     text = make()
     one = object.__new__(inside.Exchange)
     one.stream, one.head = streamed, text[:1024]
-    one.answer = inside.Tail(inside.ANSWER_BYTES)
+    one.answer = inside.Tail(inside.RESPONSE_BYTES)
     one.answer.add(text)
     clock = Clock(step=STEP / 50)
     work = inside.Work(clock, clock.sleep)
     work.begin_round()
-    work.begin(inside.ANSWER_SECONDS)
+    work.begin(inside.RESPONSE_SECONDS)
     try:
-        record = inside.read_answer(one, work)
+        record = inside.read_response(one, work)
     except inside.TooCostlyError:
         record = {}
     assert set(record) <= {"model", "metrics", "usage"}
-    assert clock.now <= inside.ANSWER_SECONDS + 10 * STEP
+    assert clock.now <= inside.RESPONSE_SECONDS + 10 * STEP
 
 
-async def test_an_answer_in_single_bytes_is_held_within_its_limit(wrap):
+async def test_a_response_of_single_bytes_stays_within_the_memory_limit(wrap):
     text = b"x" * 50_000
     held = []
 
@@ -349,7 +352,7 @@ async def test_an_answer_in_single_bytes_is_held_within_its_limit(wrap):
         await send(start(kind=b"text/event-stream"))
         for _ in text:
             await send(body(b"x", more=True))
-            held.append(exchanges[0].answer.held)
+            held.append(exchanges[0].answer.memory)
 
     exchanges = []
     make = inside.Exchange
@@ -364,4 +367,4 @@ async def test_an_answer_in_single_bytes_is_held_within_its_limit(wrap):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside, "Exchange", exchange)
         await wrap(app)(SCOPE, Server([asked(b"{}")]).receive, send)
-    assert max(held) <= inside.ANSWER_BYTES + inside.PIECES * (1 + inside.PIECE_BYTES)
+    assert max(held) <= inside.RESPONSE_BYTES + inside.PIECES * (1 + inside.PIECE_OVERHEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with it or the exporter, the client and vLLM see the same messages in the same order."""
+"""The middleware never changes messages or their order, even with an internal error or without an exporter."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ RECORD = {"model": "tiny", "metrics": METRICS, "usage": {"completion_tokens": 10
 
 
 def reported(app, exporter, now=0.0):
-    """Return what the exporter gets of what has passed."""
+    """Return the records that the exporter receives."""
     app._reporter.work(now)
     return exporter.records()
 
 
 async def same(wrap, incoming, outgoing, scope=SCOPE):
-    """Run an exchange with and without the middleware, hold them against each other, and return it."""
+    """Run an exchange with and without the middleware, compare the logs, and return them."""
     app = wrap(application(outgoing))
     assert await run(app, incoming, scope) == await run(application(outgoing), incoming, scope)
     return app
@@ -83,7 +83,7 @@ EXCHANGES = {
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-async def test_messages_and_their_order_are_the_same_with_and_without_it(wrap, name):
+async def test_messages_and_their_order_are_the_same_with_and_without_the_middleware(wrap, name):
     app = await same(wrap, *EXCHANGES[name])
     app._reporter.work(0.0)
 
@@ -91,18 +91,18 @@ async def test_messages_and_their_order_are_the_same_with_and_without_it(wrap, n
 @pytest.mark.parametrize(
     "path", ["/v1/chat/completions", "/v1/completions", "/behind/a/proxy/v1/completions"]
 )
-async def test_what_vllm_says_at_the_end_of_an_answer_is_sent(wrap, exporter, path):
+async def test_the_metrics_of_a_json_response_are_sent(wrap, exporter, path):
     app = await same(wrap, *json_exchange(), {**SCOPE, "path": path})
     assert reported(app, exporter) == [{**RECORD, "stream": False}]
 
 
-async def test_what_vllm_says_at_the_end_of_a_stream_is_sent(wrap, exporter):
+async def test_the_metrics_of_a_stream_are_sent(wrap, exporter):
     app = await same(wrap, *stream_exchange())
     assert reported(app, exporter) == [{**RECORD, "stream": True}]
 
 
 @pytest.mark.parametrize("kind", ["lifespan", "websocket"])
-async def test_what_is_no_request_is_not_touched(wrap, kind):
+async def test_other_connections_are_not_changed(wrap, kind):
     seen = []
 
     async def app(scope, receive, send):
@@ -115,7 +115,7 @@ async def test_what_is_no_request_is_not_touched(wrap, kind):
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/v1/embeddings", "/v1/completions/1", "/"])
-async def test_other_paths_are_not_touched(wrap, path):
+async def test_other_paths_are_not_changed(wrap, path):
     seen = []
 
     async def app(scope, receive, send):
@@ -126,7 +126,7 @@ async def test_other_paths_are_not_touched(wrap, path):
     assert seen == [(receive, send)]
 
 
-async def test_the_scope_is_passed_on_as_it_is(wrap):
+async def test_the_scope_is_passed_on_unchanged(wrap):
     seen = []
 
     async def app(scope, receive, send):
@@ -138,7 +138,7 @@ async def test_the_scope_is_passed_on_as_it_is(wrap):
     assert scope == SCOPE
 
 
-async def test_each_message_is_forwarded_before_it_is_looked_at(wrap, monkeypatch):
+async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
     server = Server([asked(b"{}")])
     seen = []
     monkeypatch.setattr(
@@ -167,8 +167,8 @@ async def test_cancelling_reaches_the_application_at_once(wrap):
     assert ended.is_set()
 
 
-async def test_that_the_client_leaves_reaches_the_application(wrap, exporter):
-    """vLLM waits for it beside its work; a request that is not answered to the end is not reported."""
+async def test_a_disconnect_of_the_client_reaches_the_application(wrap, exporter):
+    """vLLM waits for a disconnect; a request without a complete response is not reported."""
     seen = []
 
     async def app(scope, receive, send):
@@ -188,10 +188,10 @@ STEPS = {
     "a message that comes": (inside.Exchange, "received"),
     "a message that goes": (inside.Exchange, "sent"),
     "a piece": (inside.Tail, "add"),
-    "the headers": (inside.Reporter, "attributes"),
+    "the headers": (inside.Reporter, "type_and_user"),
     "the queue": (inside.Reporter, "put"),
     "the thread's start": (inside.Reporter, "_start"),
-    "the answer": (inside, "read_answer"),
+    "the answer": (inside, "read_response"),
     "the request": (inside, "read_request"),
     "the keys": (inside, "top_level"),
     "the value": (inside, "value_at"),
@@ -205,7 +205,9 @@ STEPS = {
     "error", [RuntimeError("bug"), MemoryError(), RecursionError(), UnicodeError("x")], ids=repr
 )
 @pytest.mark.parametrize("exchange", [json_exchange(), stream_exchange()], ids=["json", "stream"])
-async def test_a_bug_in_any_step_is_nobody_else_s(wrap, exporter, monkeypatch, caplog, step, error, exchange):
+async def test_an_internal_error_in_any_step_affects_no_message(
+    wrap, exporter, monkeypatch, caplog, step, error, exchange
+):
     def fail(*words, **named):
         raise error
 
@@ -223,7 +225,7 @@ async def test_a_bug_in_any_step_is_nobody_else_s(wrap, exporter, monkeypatch, c
     assert app._reporter.sender.dropped == 0
 
 
-async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
+async def test_the_thread_survives_an_internal_error(wrap, monkeypatch):
     rounds = []
 
     def work(reporter, now):
@@ -232,7 +234,7 @@ async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
             raise RuntimeError("bug")
         raise SystemExit
 
-    monkeypatch.setattr(inside, "SECONDS", 0.0)
+    monkeypatch.setattr(inside, "ROUND_SECONDS", 0.0)
     monkeypatch.setattr(inside.Reporter, "work", work)
     reporter = wrap(None)._reporter
     with pytest.raises(SystemExit):
@@ -243,8 +245,8 @@ async def test_the_thread_outlives_a_bug(wrap, monkeypatch):
 @pytest.mark.parametrize(
     "reply", [Exporter.HANG, Exporter.RESET, b"", b"nonsense", b"HTTP/1.1 500 X\r\n\r\n"]
 )
-async def test_an_exporter_that_does_not_answer_is_nobody_else_s(settings, monkeypatch, caplog, reply):
-    monkeypatch.setattr(inside, "TIMEOUT", 0.05)
+async def test_an_exporter_that_does_not_answer_affects_no_message(settings, monkeypatch, caplog, reply):
+    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.05)
     with Exporter(reply) as exporter:
         settings(URL=exporter.url)
         app = await same(inside.Middleware, *json_exchange())
@@ -257,8 +259,8 @@ async def test_an_exporter_that_does_not_answer_is_nobody_else_s(settings, monke
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # that is how it ends
 async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
-    """The thread is at work for as long as the exporter hangs; requests come and go meanwhile."""
-    monkeypatch.setattr(inside, "SECONDS", 0.0)
+    """Requests pass while the exporter blocks the thread."""
+    monkeypatch.setattr(inside, "ROUND_SECONDS", 0.0)
     hung, go_on = threading.Event(), threading.Event()
 
     def hang(*words):
@@ -279,8 +281,8 @@ async def test_no_request_waits_for_the_thread(wrap, exporter, monkeypatch):
 
 
 @pytest.mark.parametrize("room", [6, 7])
-async def test_more_than_the_queue_holds_is_dropped_and_told(wrap, exporter, monkeypatch, room):
-    """A request whose answer does not fit is dropped once, as is one that did not fit itself."""
+async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter, monkeypatch, room):
+    """A request whose body or response does not fit is dropped once."""
     monkeypatch.setattr(inside, "EXCHANGES", room)
     app = wrap(application(json_exchange()[1]))
     for _ in range(5):
@@ -289,7 +291,7 @@ async def test_more_than_the_queue_holds_is_dropped_and_told(wrap, exporter, mon
     assert "X-Spec-Decode-Dropped: 2" in exporter.requests[0][0]
 
 
-async def test_long_requests_that_wait_take_no_more_memory_than_is_said(wrap, monkeypatch):
+async def test_long_requests_in_the_queue_stay_within_the_memory_limit(wrap, monkeypatch):
     monkeypatch.setattr(inside, "EXCHANGE_BYTES", 12_000)
     app = wrap(application(json_exchange()[1]))
     for _ in range(5):
@@ -302,8 +304,8 @@ async def test_long_requests_that_wait_take_no_more_memory_than_is_said(wrap, mo
 
 
 @pytest.mark.parametrize("kind", [b"u" * 2000, "😀".encode() * 500])
-async def test_what_waits_holds_no_more_memory_than_is_counted(wrap, settings, kind):
-    """With the longest type, user and beginning of an answer."""
+async def test_queued_parts_need_no_more_memory_than_counted(wrap, settings, kind):
+    """With the longest type, user and beginning of a response."""
     settings(USER_HEADER="x-user")
     outgoing = stream_exchange(pieces=[b"data: {}" + b" " * 4000 + b"\n\n"])[1]
 
@@ -331,14 +333,14 @@ async def test_what_waits_holds_no_more_memory_than_is_counted(wrap, settings, k
     assert held < waiting.size
 
 
-async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporter):
-    """Nor is one that is not read: what is under way takes no more memory for long requests."""
+async def test_a_request_is_released_before_its_response(wrap, exporter):
+    """A request that is not read is released too: long requests in progress need no more memory."""
     held = []
 
     async def app(scope, receive, send):
         await receive()
         wrapped._reporter.work(0.0)
-        held.append(exchanges[-1].body.held)
+        held.append(exchanges[-1].body.memory)
         for message in json_exchange()[1]:
             await send(message)
 
@@ -353,7 +355,7 @@ async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporte
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside, "Exchange", exchange)
         await run(wrapped, [asked(b'{"temperature":0.5,"prompt":"%s"}' % (b"x" * 100_000))])
-        patch.setattr(wrapped._reporter._exchanges, "_most", 0)
+        patch.setattr(wrapped._reporter._exchanges, "_max_items", 0)
         await run(wrapped, [asked(b"y" * 100_000)])
     assert held == [0, 0]
     wrapped._reporter._exchanges._most = 9
@@ -361,7 +363,7 @@ async def test_a_request_is_not_held_for_as_long_as_it_is_answered(wrap, exporte
 
 
 @pytest.mark.parametrize("size", [1, 2, 16, 100, 65_536])
-def test_what_comes_in_small_pieces_is_counted_for_what_it_takes(size):
+def test_small_pieces_count_with_their_overhead(size):
     ending = inside.Tail(inside.BODY_BYTES)
     tracemalloc.start()
     try:
@@ -371,11 +373,11 @@ def test_what_comes_in_small_pieces_is_counted_for_what_it_takes(size):
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert held < 1.1 * ending.held < 1.2 * (ending.size + inside.PIECES * inside.PIECE_BYTES)
+    assert held < 1.1 * ending.memory < 1.2 * (ending.size + inside.PIECES * inside.PIECE_OVERHEAD_BYTES)
 
 
 async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
-    """100 MB pass; what is held meanwhile is below 3 MB, the request's last MiB among it."""
+    """100 MB pass; at most 3 MB are kept, with the last MiB of the request."""
     piece = b"data: " + b"x" * 10_000 + b"\n\n"
     part = b'"' + b"y" * 65_000 + b'",'
     incoming = [
@@ -414,7 +416,7 @@ async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
 
 @given(data=st.data())
 @examples(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-async def test_how_an_answer_is_cut_into_pieces_makes_no_difference(wrap, exporter, data):
+async def test_the_division_into_pieces_does_not_matter(wrap, exporter, data):
     whole = data.draw(st.sampled_from([answer(), b"".join(stream())]))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
     pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
@@ -426,7 +428,7 @@ async def test_how_an_answer_is_cut_into_pieces_makes_no_difference(wrap, export
 
 
 @pytest.mark.parametrize("whole", [answer(), b"".join(stream())], ids=["json", "stream"])
-async def test_an_answer_may_be_cut_at_every_byte(wrap, exporter, whole):
+async def test_a_response_may_be_divided_at_every_byte(wrap, exporter, whole):
     kind = b"text/event-stream" if whole.startswith(b"data") else b"application/json"
     for cut in range(len(whole) + 1):
         outgoing = [start(kind=kind), body(whole[:cut], more=True), body(whole[cut:])]
@@ -437,7 +439,7 @@ async def test_an_answer_may_be_cut_at_every_byte(wrap, exporter, whole):
     assert all(record == {**RECORD, "stream": kind != b"application/json"} for record in records)
 
 
-async def test_nothing_that_was_asked_or_answered_is_sent(wrap, exporter):
+async def test_prompts_and_completions_are_never_sent(wrap, exporter):
     secret = "Rumpelstilzchen"
     request = f'{{"messages":[{{"content":"{secret}"}}],"temperature":0.5,"user":"{secret}"}}'.encode()
     for exchange in (
@@ -450,15 +452,15 @@ async def test_nothing_that_was_asked_or_answered_is_sent(wrap, exporter):
     assert not any(secret in head or secret.encode() in text for head, text in exporter.requests)
 
 
-async def test_what_vllm_keeps_to_itself_is_reported_without_metrics(wrap, exporter):
-    """So that the exporter can count them: several sequences, or a stream without usage."""
+async def test_a_request_without_speculation_is_reported_without_metrics(wrap, exporter):
+    """The exporter counts them: several sequences, or a stream without usage."""
     app = await same(wrap, *json_exchange(b'{"n":2}', answer(None)))
     assert reported(app, exporter) == [
         {"model": "tiny", "metrics": {}, "usage": {"completion_tokens": 10}, "n": 2, "stream": False}
     ]
 
 
-async def test_what_vllm_says_to_a_client_that_has_left_is_no_answer(wrap, exporter):
+async def test_the_response_to_a_disconnected_client_is_not_reported(wrap, exporter):
     app = await same(wrap, *json_exchange(text=b"null"))
     assert reported(app, exporter) == []
     assert app._reporter.sender.dropped == 0
@@ -480,7 +482,7 @@ async def test_times_alone_are_metrics_without_speculation(wrap, exporter):
         {"BASIC_AUTH_FILE": "a", "BEARER_TOKEN_FILE": "b"},
     ],
 )
-async def test_settings_that_cannot_be_used_switch_it_off_and_say_so_once(settings, caplog, values):
+async def test_invalid_settings_disable_the_middleware_with_one_log_line(settings, caplog, values):
     settings(**values)
     app = await same(inside.Middleware, *json_exchange())
     assert app._reporter is None

@@ -1,4 +1,4 @@
-"""What is read of requests and answers without making objects of them."""
+"""Reading values from request and response bodies without decoding them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.requests.request_batch import read
-from spec_decode_exporter.requests.request_record import MOST_NAME
+from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.vllm_middleware.harness import METRICS, answer, event, stream
 
@@ -34,7 +34,7 @@ objects = st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), values, max_
 
 
 def work():
-    """Return work without an end: limits have tests of their own."""
+    """Return work without limits: they have their own tests."""
     one = inside.Work(lambda: 0.0, lambda seconds: None)
     one.begin(1.0)
     return one
@@ -50,13 +50,13 @@ def written(thing, spaces, ascii_only):
 
 
 @given(objects, st.sampled_from([0, 1, 3]), st.booleans())
-def test_values_are_those_that_a_parser_finds(thing, spaces, ascii_only):
+def test_values_equal_those_of_a_json_parser(thing, spaces, ascii_only):
     text = written(thing, spaces, ascii_only)
     assert top_level(text) == {name: thing[name] for name in NAMES if name in thing}
 
 
 @given(objects, st.sampled_from([0, 1, 3]), st.booleans())
-def test_without_knowing_the_beginning_the_values_are_the_same(thing, spaces, ascii_only):
+def test_values_are_the_same_when_counted_from_the_end(thing, spaces, ascii_only):
     text = written(thing, spaces, ascii_only)
     assert top_level(text, whole=False) == {name: thing[name] for name in NAMES if name in thing}
 
@@ -65,8 +65,8 @@ pairs = st.lists(st.tuples(st.one_of(st.sampled_from(NAMES), texts), values), ma
 
 
 @given(pairs, st.booleans(), st.sampled_from([0, 5000]))
-def test_of_repeated_keys_the_last_value_counts_wherever_the_prompt_is(members, whole, length):
-    """The longest part without a key is skipped: it may be before, between or behind the others."""
+def test_the_last_of_repeated_keys_counts_at_any_position_of_the_prompt(members, whole, length):
+    """The longest gap between keys is skipped: it may be before, between or after the keys."""
     gap = json.dumps('a\\"{[' * length)
     text = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members)
     for parts in ((f'"a":{gap}', text), (text, f'"a":{gap}'), (text, f'"a":{gap}', text)):
@@ -77,7 +77,7 @@ def test_of_repeated_keys_the_last_value_counts_wherever_the_prompt_is(members, 
 
 
 @given(objects, st.booleans(), st.data())
-def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii_only, data):
+def test_values_are_correct_without_the_beginning(thing, ascii_only, data):
     text = written(thing, 0, ascii_only)
     cut = data.draw(st.integers(0, len(text)))
     found = top_level(text[cut:], whole=cut == 0)
@@ -87,15 +87,15 @@ def test_where_the_beginning_is_missing_what_is_found_is_still_true(thing, ascii
 
 
 @given(objects, st.integers(2, 7))
-def test_a_long_text_is_gone_through_in_stretches(thing, stretch):
+def test_a_long_text_is_read_in_chunks(thing, stretch):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inside, "STRETCH", stretch)
+        patch.setattr(inside, "CHUNK_BYTES", stretch)
         patch.setattr(inside, "STEPS", 1_000_000)
         assert top_level(written(thing, 0, True)) == {name: thing[name] for name in NAMES if name in thing}
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_json_gives_nothing_or_an_error_that_is_caught(text):
+def test_invalid_json_gives_no_values_or_a_handled_error(text):
     try:
         found = top_level(b'{"n":' + text)
     except ValueError:
@@ -122,15 +122,15 @@ def test_a_value_that_is_too_long_is_none():
 
 
 def read_answer(one):
-    return inside.read_answer(one, work())
+    return inside.read_response(one, work())
 
 
 def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
-    """Return an exchange that is over."""
+    """Return a complete exchange."""
     one = object.__new__(inside.Exchange)
     text = answer() if text is None else text
     one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
-    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.ANSWER_BYTES)
+    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.RESPONSE_BYTES)
     one.body.add(request)
     one.answer.add(text)
     return one
@@ -151,16 +151,16 @@ def test_a_temperature_is_read(temperature):
 
 
 @pytest.mark.parametrize("temperature", [100.5, 1e300, 10**300])
-def test_a_temperature_above_what_the_exporter_takes_is_the_highest_that_it_takes(temperature):
-    assert said({"temperature": temperature}) == {"temperature": inside.MOST_TEMPERATURE}
+def test_a_temperature_above_the_limit_is_reported_as_the_limit(temperature):
+    assert said({"temperature": temperature}) == {"temperature": inside.MAX_TEMPERATURE}
 
 
 @pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf"), 10**400])
-def test_what_is_no_temperature_is_left_out(temperature):
+def test_an_invalid_temperature_is_omitted(temperature):
     assert said({"temperature": temperature}) == {}
 
 
-def test_a_request_type_and_a_user_are_read_from_fields_that_are_named():
+def test_a_request_type_and_a_user_are_read_from_configured_fields():
     request = {"metadata": {"type": "chat", "deep": {"user": "ann"}}, "user": "bob"}
     assert said(request) == {}
     assert said(request, type_field="metadata.type", user_field="metadata.deep.user") == {
@@ -172,8 +172,8 @@ def test_a_request_type_and_a_user_are_read_from_fields_that_are_named():
 
 @pytest.mark.parametrize("name", ["größe", "日本", 'a"b', "a\\b"])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_the_name_of_a_field_may_be_written_as_json_writers_do(name, ascii_only):
-    """Most write what is not ASCII with escapes."""
+def test_the_name_of_a_field_may_be_escaped(name, ascii_only):
+    """Most JSON writers escape non-ASCII characters."""
     settings = inside.Settings(type_field=f"{name}.type")
     text = json.dumps({name: {"type": "chat"}, "n": 1}, ensure_ascii=ascii_only).encode()
     assert read_request(exchange(text), settings) == {"n": 1, "request_type": "chat"}
@@ -185,8 +185,8 @@ def test_a_field_that_is_not_set_is_not_read():
 
 
 @pytest.mark.parametrize("text", ["\ud800x", "x\udfff", "a\ud83d"])
-def test_a_surrogate_of_its_own_is_left_out_however_it_is_written(text):
-    """json.loads reads it from bytes, and from an escape."""
+def test_a_lone_surrogate_is_omitted(text):
+    """json.loads accepts it as bytes and as an escape."""
     for raw in (
         json.dumps({"user": text}).encode(),
         b'{"user":"%s"}' % text.encode("utf-8", "surrogatepass"),
@@ -195,7 +195,7 @@ def test_a_surrogate_of_its_own_is_left_out_however_it_is_written(text):
         assert found == {"user": inside.short(json.loads(raw)["user"])}
 
 
-def test_a_character_that_the_limit_of_a_value_cuts_is_no_reason_to_read_none():
+def test_a_value_is_read_even_if_the_limit_cuts_a_character():
     for more in range(4):
         raw = b'{"user":"ann","prompt":"%s"}' % (b"x" * more + "😀".encode() * 5000)
         assert read_request(exchange(raw), inside.Settings(user_field="user")) == {"user": "ann"}
@@ -206,26 +206,26 @@ def test_a_key_at_which_a_cut_text_begins_may_be_the_end_of_another():
     assert top_level(b',"n":1}', whole=False) == {"n": 1}
 
 
-def test_headers_go_before_fields():
+def test_headers_have_priority_over_fields():
     settings = inside.Settings(type_field="type", user_header="X-User", user_field="user")
     reporter = inside.Reporter(settings)
-    kind, user = reporter.attributes([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
+    kind, user = reporter.type_and_user([(b"x-request-type", b"batch"), (b"x-user", b"ann"), (b"a", b"b")])
     request = b'{"type":"chat","user":"bob"}'
     found = read_request(exchange(request, kind=kind, user=user), settings)
     assert found == {"request_type": "batch", "user": "ann"}
 
 
-def test_long_names_are_cut_to_what_the_exporter_takes():
-    assert inside.TEXT_CHARACTERS == MOST_NAME
+def test_long_names_are_cut_to_the_exporter_s_limit():
+    assert inside.TEXT_CHARACTERS == MAX_NAME_CHARACTERS
     found = said({"type": "a" * 1000}, type_field="type")
-    assert found["request_type"] == "a" * MOST_NAME
-    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MOST_NAME
-    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MOST_NAME
+    assert found["request_type"] == "a" * MAX_NAME_CHARACTERS
+    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MAX_NAME_CHARACTERS
+    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MAX_NAME_CHARACTERS
 
 
 def read_header(name, value):
     reporter = inside.Reporter(inside.Settings())
-    kind, _ = reporter.attributes([(name.encode(), value)])
+    kind, _ = reporter.type_and_user([(name.encode(), value)])
     found = read_request(exchange(kind=kind), inside.Settings())
     return found.get("request_type", "")
 
@@ -241,13 +241,13 @@ def read_header(name, value):
         (b" \t ", ""),
     ],
 )
-def test_a_header_is_utf_8_and_what_cannot_be_printed_is_left_out(value, kind):
+def test_a_header_is_utf_8_without_unprintable_characters(value, kind):
     assert read_header("x-request-type", value) == kind
 
 
 @given(st.binary(max_size=400), st.text(max_size=300), st.floats() | st.integers())
-async def test_nothing_that_a_client_says_makes_the_exporter_refuse_its_request(header, field, temperature):
-    """Whatever its type; and any temperature that vLLM takes, which are those from 0."""
+async def test_the_exporter_accepts_every_value_of_a_client(header, field, temperature):
+    """Any type, and any temperature from 0, as vLLM accepts."""
     settings = inside.Settings(user_field="type")
     body = {"type": field, "temperature": max(temperature, 0)}
     one = exchange(json.dumps(body).encode(), kind=header)
@@ -258,14 +258,14 @@ async def test_nothing_that_a_client_says_makes_the_exporter_refuse_its_request(
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
 def test_a_body_in_another_encoding_is_not_reported_as_one_without_a_temperature(encoding):
-    """vLLM reads these too. Where the beginning is lost, the end tells."""
+    """vLLM reads these too. Without the beginning, the end shows the encoding."""
     for cut in (0, 8):
         one = exchange('{"temperature": 0.5, "prompt": "a"}'.encode(encoding)[cut:])
         with pytest.raises(UnicodeError):
             read_request(one, inside.Settings())
 
 
-def test_a_byte_order_mark_is_passed_over():
+def test_a_byte_order_mark_is_skipped():
     assert read_request(exchange(b'\xef\xbb\xbf{"temperature": 0.5}'), inside.Settings()) == {
         "temperature": 0.5
     }
@@ -276,26 +276,26 @@ def test_a_value_that_is_nested_too_deep_is_none(deep):
     assert top_level(b'{"n":' + deep) == {"n": None}
 
 
-def test_no_more_of_a_number_is_read_than_its_limit():
+def test_a_number_is_read_up_to_its_limit():
     digits = b"9" * (inside.NUMBER_BYTES + 1)
     assert top_level(b'{"n":%s}' % digits) == {"n": None}
     assert top_level(b'{"n":%s}' % digits[1:]) == {"n": int(digits[1:])}
 
 
-def test_a_text_that_does_not_end_gives_nothing():
-    """vLLM refuses such a request; so its words are no failure of ours."""
+def test_an_incomplete_text_has_no_values():
+    """vLLM refuses such a request, so it is not a failure of the middleware."""
     for end in ("", "\\", '\\"', "\\\\"):
         assert top_level(b'{"n":1,"prompt":"a' + end.encode()) in ({}, {"n": 1})
 
 
 def test_the_model_of_a_long_answer_is_read_at_its_beginning():
     one = exchange(text=answer(text='"model":"other"' * 10_000))
-    assert one.answer.size <= inside.ANSWER_BYTES
+    assert one.answer.size <= inside.RESPONSE_BYTES
     assert read_answer(one)["model"] == "tiny"
 
 
-def test_metrics_are_found_behind_all_that_vllm_may_put_before_them():
-    """Log probabilities of a long prompt stand between usage and metrics."""
+def test_metrics_are_found_after_log_probabilities():
+    """Log probabilities of a long prompt are between usage and metrics."""
     one = exchange(text=answer(prompt_logprobs=[{"1": {"logprob": -0.5}}] * 5000))
     record = read_answer(one)
     assert record == {"model": "tiny", "metrics": METRICS}
@@ -322,7 +322,7 @@ def test_lines_of_a_stream_may_end_as_its_format_allows(end):
     assert read_answer(exchange(text=text, streamed=True))["metrics"] == METRICS
 
 
-def test_only_numbers_that_are_known_are_taken():
+def test_only_known_numbers_are_kept():
     odd = {**METRICS, "new": "x", "queue_time_ms": "soon"}
     odd["speculative_decoding"] = {
         **METRICS["speculative_decoding"],
@@ -335,7 +335,7 @@ def test_only_numbers_that_are_known_are_taken():
 
 
 @given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40))
-def test_an_ending_has_the_last_bytes_and_not_much_more(pieces, limit):
+def test_a_tail_has_the_last_bytes_and_at_most_one_more_piece(pieces, limit):
     ending = inside.Tail(limit)
     for piece in pieces:
         ending.add(piece)

@@ -1,4 +1,4 @@
-"""How records reach the exporter, and what becomes of them when they do not."""
+"""Sending records to the exporter: batches, failures, credentials, TLS and forks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 import trustme
-from exporter.requests.request import Refusal
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_batch import read
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.vllm_middleware.harness import SCOPE, Exporter, answer, application, json_exchange, run
 
 
 @pytest.fixture
 def reporter(settings):
-    """Return what makes a reporter with requests that wait to be sent."""
+    """Return a function that makes a reporter with requests in its queue."""
 
     async def with_requests(number, **values):
         settings(**values)
@@ -40,12 +40,12 @@ def keep(reporter, *records):
 
 
 async def test_batches_are_bounded(reporter, exporter):
-    one = await reporter(inside.BATCH + 1, URL=exporter.url)
+    one = await reporter(inside.BATCH_RECORDS + 1, URL=exporter.url)
     one.work(0.0)
-    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH, 1]
+    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH_RECORDS, 1]
 
 
-async def test_batches_are_bounded_in_bytes_but_for_one_that_is_longer_alone(reporter, exporter, monkeypatch):
+async def test_batches_are_bounded_in_bytes_except_for_a_longer_record(reporter, exporter, monkeypatch):
     monkeypatch.setattr(inside, "BATCH_BYTES", 20)
     one = await reporter(0, URL=exporter.url)
     keep(one, b"1" * 9, b"1" * 10, b"1" * 30, b"1")
@@ -58,13 +58,13 @@ async def test_batches_are_bounded_in_bytes_but_for_one_that_is_longer_alone(rep
     ]
 
 
-async def test_nothing_is_sent_where_there_is_nothing(reporter, exporter):
+async def test_without_records_nothing_is_sent(reporter, exporter):
     one = await reporter(0, URL=exporter.url)
     one.work(0.0)
     assert exporter.requests == []
 
 
-async def test_a_batch_is_lines_of_json_at_the_address_that_is_set(reporter, exporter):
+async def test_a_batch_is_ndjson_to_the_configured_address(reporter, exporter):
     one = await reporter(2, URL=exporter.url.replace("/api/v1/requests", "/behind/a/proxy"), TARGET="vllm-0")
     one.work(0.0)
     ((head, _),) = exporter.requests
@@ -80,10 +80,10 @@ async def test_an_address_without_a_path_is_the_exporter_s_api(reporter, exporte
     assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
 
 
-async def test_records_that_never_left_are_sent_when_the_exporter_is_there(reporter, exporter):
-    """Pauses double, up to half a minute; what waits is read meanwhile, so that no request is held."""
-    exporter_url, nobody = exporter.url, "http://127.0.0.1:1/"
-    one = await reporter(3, URL=nobody)
+async def test_records_are_sent_when_the_exporter_becomes_available(reporter, exporter):
+    """Pauses double up to 30 s; the thread reads requests during a pause, which releases their bodies."""
+    exporter_url, unused_url = exporter.url, "http://127.0.0.1:1/"
+    one = await reporter(3, URL=unused_url)
     tried = []
     for now in range(100):
         before = one.sender._not_before
@@ -99,7 +99,7 @@ async def test_records_that_never_left_are_sent_when_the_exporter_is_there(repor
     assert one.sender._pause == 0.0
 
 
-async def test_records_that_wait_for_the_exporter_are_bounded_and_the_oldest_go(reporter, monkeypatch):
+async def test_waiting_records_are_bounded_and_the_oldest_are_dropped(reporter, monkeypatch):
     monkeypatch.setattr(inside, "RECORDS", 4)
     one = await reporter(0, URL="http://127.0.0.1:1/")
     keep(one, *(b"%d" % number for number in range(6)))
@@ -108,7 +108,7 @@ async def test_records_that_wait_for_the_exporter_are_bounded_and_the_oldest_go(
     assert one.sender._records.take(9, 9) == [b"2", b"3", b"4", b"5"]
 
 
-async def test_records_that_wait_are_bounded_in_bytes(reporter, monkeypatch):
+async def test_waiting_records_are_bounded_in_bytes(reporter, monkeypatch):
     monkeypatch.setattr(inside, "RECORD_BYTES", 10)
     one = await reporter(0)
     keep(one, b"123", b"456", b"789", b"12345")
@@ -116,12 +116,12 @@ async def test_records_that_wait_are_bounded_in_bytes(reporter, monkeypatch):
     assert one.sender.dropped == 2
 
 
-async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, exporter, monkeypatch):
-    """Each request that is read takes a fifth of a second here, and brings two more."""
+async def test_records_are_sent_while_more_requests_arrive(reporter, exporter, monkeypatch):
+    """Each request takes 0.2 s to read here, and two more arrive."""
     app_and_clock = {"now": 0.0}
     monkeypatch.setattr(inside.time, "monotonic", lambda: app_and_clock["now"])
     one = await reporter(1, URL=exporter.url)
-    read = inside.read_answer
+    read = inside.read_response
 
     def slow(exchange, work):
         app_and_clock["now"] += 0.2
@@ -130,15 +130,15 @@ async def test_what_is_read_is_sent_however_much_comes_meanwhile(reporter, expor
             one._exchanges.put((one._read_answer, exchange), 0)
         return read(exchange, work)
 
-    monkeypatch.setattr(inside, "read_answer", slow)
+    monkeypatch.setattr(inside, "read_response", slow)
     for rounds in range(1, 4):
         one.work(float(rounds))
         assert len(exporter.requests) == rounds
     assert len(one._exchanges) > 0
 
 
-async def test_what_was_kept_goes_out_at_a_rate_that_the_exporter_takes(reporter, exporter):
-    """All of it, in its order, and 1000 a second: half of what it takes by default."""
+async def test_waiting_records_are_sent_within_the_exporter_s_rate(reporter, exporter):
+    """All records, in order, 1000 a second: half of the exporter's default rate."""
     one = await reporter(0, URL=exporter.url)
     records = [b'{"n":%d}' % number for number in range(2600)]
     keep(one, *records)
@@ -152,11 +152,11 @@ async def test_what_was_kept_goes_out_at_a_rate_that_the_exporter_takes(reporter
     assert one.sender.dropped == 0
 
 
-async def test_an_exporter_that_refuses_some_is_given_time(reporter, exporter, caplog):
-    """It counts what is above its rate itself; the batch has arrived, and what was dropped is told."""
+async def test_after_a_partial_refusal_the_sender_pauses(reporter, exporter, caplog):
+    """The exporter counts records above its rate; the batch and the drops have arrived."""
     one = await reporter(0, URL=exporter.url)
     one.sender.dropped = 7
-    keep(one, *[b"{}"] * (4 * inside.BATCH))
+    keep(one, *[b"{}"] * (4 * inside.BATCH_RECORDS))
     exporter.reply = reply(b'{"taken": 400, "refused": {"rate": 100}, "mistakes": []}')
     tried = [now for now in range(8) if calls(one, exporter, float(now))]
     assert tried == [0, 1, 3, 7]
@@ -179,7 +179,7 @@ def calls(reporter, exporter, now):
     return len(exporter.requests) - before
 
 
-async def test_a_chunk_longer_than_any_memory_is_no_reason_to_wait(reporter, exporter, caplog):
+async def test_an_oversized_chunk_does_not_pause_the_sender(reporter, exporter, caplog):
     chunked = b"Transfer-Encoding: chunked\r\n\r\n"
     exporter.reply = b"HTTP/1.1 200 OK\r\n" + chunked + b"f" * 50 + b"\r\n{}\r\n"
     one = await reporter(1, URL=exporter.url)
@@ -190,7 +190,7 @@ async def test_a_chunk_longer_than_any_memory_is_no_reason_to_wait(reporter, exp
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b"7", b'{"refused": 3}', b'{"refused": {}}', b"[" * 9000, b"\xff\xfe", b"null"]
 )
-async def test_an_answer_that_is_not_the_exporter_s_is_no_reason_to_wait(reporter, exporter, caplog, text):
+async def test_an_unknown_reply_does_not_pause_the_sender(reporter, exporter, caplog, text):
     exporter.reply = reply(text)
     one = await reporter(1, URL=exporter.url)
     one.work(0.0)
@@ -206,7 +206,7 @@ async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(report
     assert one.sender.dropped == 2
 
 
-async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(reporter, exporter):
+async def test_drops_are_reported_with_each_batch_until_one_arrives(reporter, exporter):
     one = await reporter(1, URL=exporter.url)
     one.sender.dropped = 7
     exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
@@ -222,8 +222,8 @@ async def test_what_was_dropped_is_told_with_the_next_batch_until_that_arrives(r
     ] == [True, "8"]
 
 
-async def test_drops_are_sent_without_a_record_that_waits(reporter, exporter):
-    """Else nobody would know of them while every request is dropped."""
+async def test_drops_are_sent_even_without_records(reporter, exporter):
+    """Otherwise drops are invisible while every request is dropped."""
     one = await reporter(0, URL=exporter.url)
     one.sender.dropped, one.sender.too_costly = 7, 2
     one.work(0.0)
@@ -243,14 +243,14 @@ async def test_drops_are_kept_until_a_batch_arrives(reporter, exporter):
 
 
 class Pieces:
-    """A socket from which an endless reply comes in pieces."""
+    """Socket with an endless reply in pieces."""
 
     def __init__(self, pieces):
         self.pieces = iter(pieces)
         self.received = []
 
     def settimeout(self, seconds):
-        assert 0 < seconds <= inside.TIMEOUT
+        assert 0 < seconds <= inside.TIMEOUT_SECONDS
 
     def recv(self, most):
         piece = next(self.pieces, b"")
@@ -269,7 +269,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_a_reply_without_an_end_is_read_within_limits_and_is_no_success(name):
+def test_an_endless_reply_is_read_within_limits_and_is_a_failure(name):
     sock = Pieces(ENDLESS[name] for _ in range(1_000_000))
     with pytest.raises(inside.NotSentError):
         inside.receive_reply(sock)
@@ -282,20 +282,20 @@ def test_a_reply_of_the_size_limit_is_not_read_further():
     assert (status, len(text)) == (200, inside.REPLY_BYTES - len(b"HTTP/1.1 200 OK\r\n\r\n"))
 
 
-def test_a_reply_ends_with_its_length_though_the_connection_stays_open():
+def test_a_reply_ends_with_its_length_even_if_the_connection_stays_open():
     sock = Pieces([b"HTTP/1.1 200 OK\r\nContent-", b"Length: 4\r\n\r\n", b"{}", b"{}", b"more"])
     assert inside.receive_reply(sock) == (200, b"{}{}")
     assert len(sock.received) == 4
 
 
-def test_a_reply_has_as_long_as_one_step(monkeypatch):
-    """A byte before each timeout held the thread for as long as the sender liked."""
+def test_the_whole_reply_has_one_timeout(monkeypatch):
+    """With a timeout per byte, a sender could block the thread forever."""
     now = [0.0]
     monkeypatch.setattr(inside.time, "monotonic", lambda: now[0])
 
     class Slow(Pieces):
         def recv(self, most):
-            now[0] += inside.TIMEOUT / 4
+            now[0] += inside.TIMEOUT_SECONDS / 4
             return super().recv(most)
 
     sock = Slow(b"H" for _ in range(100))
@@ -312,7 +312,7 @@ async def test_a_reply_without_a_length_is_understood(reporter, exporter, encodi
     assert (one.sender.dropped, len(one.sender._records)) == (0, 0)
 
 
-def test_a_reply_may_come_behind_another_that_is_no_reply():
+def test_an_interim_reply_is_skipped():
     sock = Pieces([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"{}"])
     assert inside.receive_reply(sock) == (200, b"{}")
 
@@ -320,13 +320,13 @@ def test_a_reply_may_come_behind_another_that_is_no_reply():
 @pytest.mark.parametrize(
     "text", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 2000 OK\r\n\r\n", b"HTTP/2 200\r\n\r\n"]
 )
-def test_what_is_no_reply_of_http_is_no_success(text):
+def test_a_reply_that_is_not_http_is_a_failure(text):
     with pytest.raises(inside.NotSentError):
         inside.receive_reply(Pieces([text]))
 
 
-async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):
-    """The exporter counts nothing of it, and asks for it again."""
+async def test_a_batch_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):
+    """The exporter counts nothing of it, and the sender repeats it."""
     one = await reporter(2, URL=exporter.url)
     one.sender.dropped = 7
     exporter.reply = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
@@ -335,7 +335,7 @@ async def test_a_batch_that_is_all_above_the_exporter_s_rate_is_kept_and_sent_ag
     assert len(first) == 2
     assert (one.sender.dropped, len(one.sender._records)) == (7, 2)
     assert one.sender._records.size == sum(len(record) for record, _ in one.sender._records._items)
-    assert one.sender._pause == inside.SECONDS
+    assert one.sender._pause == inside.ROUND_SECONDS
     exporter.reply = Exporter.OK
     keep(one, b"{}")
     one.work(60.0)
@@ -352,21 +352,21 @@ async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
     assert "http://127.0.0.1:1/ does not take it" in line.getMessage()
 
 
-async def test_what_failed_is_not_told_in_the_words_of_a_request(reporter, caplog):
+async def test_a_failure_is_logged_without_the_text_of_the_request(reporter, caplog):
     one = await reporter(0)
     one.failed(ValueError("a prompt"))
     assert "ValueError" in caplog.text
     assert "prompt" not in caplog.text
 
 
-async def test_a_socket_of_the_file_system_will_do(reporter, tmp_path):
+async def test_records_are_sent_over_a_unix_socket(reporter, tmp_path):
     with Exporter(path=str(tmp_path / "socket")) as exporter:
         one = await reporter(1, URL=f"unix:{tmp_path}/socket")
         one.work(0.0)
         assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
 
 
-async def test_it_says_who_it_is_from_a_file_that_may_change(reporter, exporter, tmp_path):
+async def test_credentials_are_read_from_a_file_that_may_change(reporter, exporter, tmp_path):
     file = tmp_path / "secret"
     file.write_text("ann:secret\n")
     one = await reporter(1, URL=exporter.url, BASIC_AUTH_FILE=file)
@@ -378,16 +378,14 @@ async def test_it_says_who_it_is_from_a_file_that_may_change(reporter, exporter,
     assert [base64.b64decode(token) for token in tokens] == [b"ann:secret", b"ann:other"]
 
 
-async def test_a_token_is_sent_as_a_bearer_s(reporter, exporter, tmp_path):
+async def test_a_token_is_sent_as_a_bearer_token(reporter, exporter, tmp_path):
     (tmp_path / "token").write_text("t0ken\n")
     one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
     one.work(0.0)
     assert "Authorization: Bearer t0ken" in exporter.requests[0][0]
 
 
-async def test_a_secret_that_is_not_there_is_told_and_what_waits_is_kept(
-    reporter, exporter, tmp_path, caplog
-):
+async def test_a_missing_secret_is_logged_and_records_are_kept(reporter, exporter, tmp_path, caplog):
     one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "none")
     one.work(0.0)
     assert exporter.requests == []
@@ -400,7 +398,7 @@ async def test_a_secret_that_is_not_there_is_told_and_what_waits_is_kept(
 
 @pytest.mark.parametrize("name", ["BEARER_TOKEN_FILE", "BASIC_AUTH_FILE"])
 @pytest.mark.parametrize("between", ["\n", "\r\n", "\r", "\0", "\x7f", "\n\n-----"])
-async def test_a_secret_that_no_header_can_have_is_neither_sent_nor_told(
+async def test_an_invalid_secret_is_neither_sent_nor_logged(
     reporter, exporter, tmp_path, caplog, name, between
 ):
     file = tmp_path / "secret"
@@ -424,7 +422,7 @@ async def test_a_secret_has_a_limit_of_bytes(reporter, exporter, tmp_path, caplo
     assert (f"{file} has more than 8192 bytes" in caplog.text) == bool(more)
 
 
-async def test_a_secret_without_an_end_is_not_read_to_its_end(reporter, exporter, caplog):
+async def test_an_endless_secret_is_read_up_to_its_limit(reporter, exporter, caplog):
     one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE="/dev/zero")
     one.work(0.0)
     assert exporter.requests == []
@@ -481,8 +479,8 @@ async def test_a_redirect_is_not_followed(reporter, exporter, tmp_path, status):
         assert (len(exporter.requests), elsewhere.requests, one.sender.dropped) == (1, [], 1)
 
 
-async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path, monkeypatch, caplog):
-    """Who is trusted is read once, and again when the file is another: that takes tens of milliseconds."""
+async def test_https_requires_a_trusted_certificate(reporter, tmp_path, monkeypatch, caplog):
+    """The certificates are read once, and again when the file changes: it takes tens of milliseconds."""
     made = []
     make = ssl.create_default_context
     monkeypatch.setattr(ssl, "create_default_context", lambda **named: made.append(0) or make(**named))
@@ -509,7 +507,7 @@ async def test_tls_is_spoken_to_a_certificate_that_is_trusted(reporter, tmp_path
 
 
 async def test_the_thread_is_started_with_the_first_request(wrap, monkeypatch):
-    """And again where it could not be, or has ended: what comes later is reported."""
+    """It is started again after a failure or its end: later requests are reported."""
     monkeypatch.undo()
     started = []
     no_thread = RuntimeError("can't start new thread")
@@ -544,14 +542,14 @@ inside.Reporter._start = lambda reporter: None
 app = inside.Middleware(None)
 one = app._reporter
 exchange = inside.Exchange(one, {"headers": []})
-one.asked(exchange)
+one.queue_request(exchange)
 one.sender.keep(b"{}")
 one.failed(ValueError())
 for lock in (one.sender._lock, one._exchanges._lock, one.sender._records._lock):
     lock.acquire()
 if os.fork() == 0:
     print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
-    thread = threading.Thread(target=one.asked, args=(exchange,), daemon=True)
+    thread = threading.Thread(target=one.queue_request, args=(exchange,), daemon=True)
     thread.start()
     thread.join(30)
     one.failed(ValueError())
@@ -562,8 +560,8 @@ print(len(one._exchanges), len(one.sender._records), one.sender.dropped)
 """
 
 
-def test_a_child_takes_nothing_along_and_waits_for_no_lock_of_its_parent_s():
-    """Where the thread held one at the fork, nobody would ever release it there; and what waits goes out once."""
+def test_a_forked_child_has_no_records_and_no_locks_of_its_parent():
+    """A lock that the thread holds at the fork is never released in the child; records are sent once."""
     folder = Path(inside.__file__).parent
     command = [sys.executable, "-c", FORK]
     done = subprocess.run(
@@ -572,15 +570,15 @@ def test_a_child_takes_nothing_along_and_waits_for_no_lock_of_its_parent_s():
     assert done.stdout.splitlines() == ["0 0 0", "1 1", "1 1 1"]
 
 
-def test_a_service_s_variables_are_no_settings(monkeypatch, caplog):
-    """Kubernetes gives every pod those of the Services in its namespace."""
+def test_the_variables_of_a_kubernetes_service_are_not_settings(monkeypatch, caplog):
+    """Kubernetes sets the variables of all Services in the namespace."""
     monkeypatch.setenv("SPEC_DECODE_REQUESTS_SERVICE_HOST", "10.0.0.1")
     assert inside.Middleware(None)._reporter is not None
     assert "there is no setting SPEC_DECODE_REQUESTS_SERVICE_HOST" in caplog.text
 
 
-async def test_the_exporter_takes_what_it_sends(settings, exporter):
-    """By its own reader: requests with speculation, and those of which vLLM says nothing."""
+async def test_the_exporter_accepts_the_records(settings, exporter):
+    """Requests with speculation, and those without."""
     settings(URL=exporter.url, USER_FIELD="user")
     exchanges = [json_exchange(b'{"temperature":0.5,"user":"ann"}'), json_exchange(text=answer(None))]
     for incoming, outgoing in exchanges:

@@ -11,7 +11,6 @@ from typing import Final
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
-from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupKey,
@@ -22,6 +21,7 @@ from spec_decode_exporter.requests.request_findings import (
     RequestHistogram,
     Summary,
 )
+from spec_decode_exporter.requests.request_record import Refusal
 
 _GROUP: Final = ("model_name", "request_type", "temperature")
 _PERCENTILES: Final = ("p10", "p50", "p90")

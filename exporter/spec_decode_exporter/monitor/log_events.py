@@ -82,7 +82,7 @@ LOG_EVENTS: Final = tuple(
         (About.REQUESTS, "mixed_workload_began", "warning", _MIX_FIELDS, "A model's requests are of two kinds that its mean hides, and have been for a minute: two populations, or some that lose while the whole gains."),
         (About.REQUESTS, "mixed_workload_ended", "info", _MIX_FIELDS, "They no longer are, or there are too few to say."),
         (About.REQUESTS, "requests_lose", "warning", _LOSS_FIELDS, "Requests of this type and temperature are surely slower by speculation, and have been for a minute."),
-        (About.REQUESTS, "requests_lose_no_longer", "info", _LOSS_FIELDS, "They no longer are, or there are too few to say."),
+        (About.REQUESTS, "requests_below_break_even_ended", "info", _LOSS_FIELDS, "They no longer are, or there are too few to say."),
         (About.DISCOVERY, "targets_changed", "info", ("targets", "added", "removed"), "Other servers are watched. At most 60 lines at once, then one a minute, which counts the changes since the line before it."),
         (About.DISCOVERY, "targets_not_watched", "warning", ("targets", "limit", "remedy"), "More targets were found than `limits.engines` allows; that many are not watched. Logged once until all are watched."),
         (About.DISCOVERY, "discovery_failed", "warning", ("discovery", "reason"), "A list of targets could not be had; the targets stay as they are. At most 10 lines of each list at once with those of `discovery_recovered`, then one in five minutes."),

@@ -1,4 +1,4 @@
-"""Single requests as they are sent to us: taken at a rate, counted, and what they say together found."""
+"""Receive single requests: limit their rate, count them, evaluate them, and log refusals and changes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
-from spec_decode_exporter.requests.request import Refusal, Request
 from spec_decode_exporter.requests.request_batch import Batch, read
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.requests.window_findings import Costs
 
-_TOLD_AGAIN_AFTER: Final = 60.0
-"""Seconds from one line of the log about requests that are refused to the next."""
+_LOG_INTERVAL: Final = 60.0
+"""Seconds between two log lines about refused requests."""
 _SLICE: Final = 64
-"""Requests that are counted in one go."""
+"""Requests that are counted between two yields to the event loop."""
 
 _log = structlog.get_logger()
 
 
 class RequestReceiver:
-    """Takes requests by the configuration in force, and keeps what they say."""
+    """Takes requests according to the present configuration, and holds the store."""
 
     def __init__(
         self,
@@ -54,103 +54,104 @@ class RequestReceiver:
         self._refused: Counter[Refusal] = Counter()
         self._bodies = 0
         self._status: int | None = None
-        self._told_at = -inf
+        self._logged_at = -inf
         self._failing = False
         self._settings = settings
-        self._board = RequestStore(settings, self._errors)
+        self._store = RequestStore(settings, self._errors)
         self._bucket = self._new_bucket()
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are taken."""
+        """``requests.ingest``: true if requests are taken."""
         return self._settings.ingest
 
     def adopt(self, settings: RequestSettings) -> None:
-        """Take requests by these settings from now on.
+        """Use these settings from now on.
 
-        What was counted goes on to count, unless the labels or the bounds are others: then all begins anew.
+        Counted requests remain, unless the labels or the limits change: then the store is empty again.
         """
         before, self._settings = self._settings, settings
         if settings.rate != before.rate:
             self._bucket = self._new_bucket()
-        if _of_the_board(settings) != _of_the_board(before):
-            self._board = RequestStore(settings, self._errors)
+        if _store_settings(settings) != _store_settings(before):
+            self._store = RequestStore(settings, self._errors)
         elif settings.ingest and not before.ingest:
-            self._board.go_on(self._clock.monotonic())
+            self._store.resume(self._clock.monotonic())
 
     async def take(
         self, body: bytes, *, lines: bool, unsent: Mapping[Refusal, int] = MappingProxyType({})
     ) -> Batch:
-        """Read a body and count its requests; what is above the rate is left out and counted as refused.
+        """Read a body and count its requests; those above the rate are counted as refused.
 
-        ``unsent`` counts the requests that the sender did not send since its last body, by reason. If all of
-        a body is above the rate, nothing counts, ``unsent`` included: the body comes again.
+        ``unsent`` counts the requests that the sender has not sent since its last body, by reason. If the
+        whole body is above the rate, nothing counts, not even ``unsent``: the sender sends the body again.
 
         Raises:
-            NotJsonError: see ``wire.read``, and so for the next.
-            TooManyError: likewise.
+            NotJsonError: See ``request_batch.read``.
+            TooManyError: See ``request_batch.read``.
         """
-        board, users = self._board, self._settings.users
+        store, users = self._store, self._settings.users
         batch = await read(body, lines=lines, salt=users.key if users else None)
-        await self._count(board, batch)
+        await self._count(store, batch)
         if not batch.above_the_rate:
             self._bodies += 1
             batch.refused += Counter(unsent)
             for reason, number in batch.refused.items():
-                board.refuse(reason, number)
-            self._tell_refused(batch.refused)
+                store.refuse(reason, number)
+            self._log_refused(batch.refused)
         return batch
 
-    def turned_away(self, status: int) -> None:
-        """Count a body of which nothing was taken, and which was answered with this status of HTTP."""
-        self._board.refuse(Refusal.BODY)
+    def reject_body(self, status: int) -> None:
+        """Count a body that was rejected as a whole with this HTTP status."""
+        self._store.refuse(Refusal.BODY)
         self._status = status
-        self._tell_refused(Counter({Refusal.BODY: 1}))
+        self._log_refused(Counter({Refusal.BODY: 1}))
 
     async def findings(self) -> RequestFindings:
-        """Return what the requests say now, over the windows that are kept, and tell what is new of it."""
+        """Return the present findings in the configured windows, and record their changes as events."""
         if not self.is_open:
             return RequestFindings()
         try:
-            found = await self._found()
-        except Exception:  # noqa: BLE001  a defect in this must not take the engines' pages down
+            findings = await self._evaluate()
+        except Exception:  # noqa: BLE001  an internal error here must not affect the engines' pages
             if not self._failing:
                 _log.exception("requests_failed")
             self._failing = True
-            return replace(self._board.last, bodies=self._bodies)
+            return replace(self._store.last, bodies=self._bodies)
         self._failing = False
-        return found
+        return findings
 
-    async def _found(self) -> RequestFindings:
-        now = self._clock.monotonic()
-        found = await self._board.findings(self._fleet.config.windows, now, costs_of(self._fleet))
-        self._errors.attempt("request events", NO_ITEM, lambda: self._tell(found, now))
-        return replace(found, enabled=True, bodies=self._bodies)
+    async def _evaluate(self) -> RequestFindings:
+        now, config = self._clock.monotonic(), self._fleet.config
+        harmful_length = config.policy.acceptance.harmful_length
+        findings = await self._store.findings(config.windows, now, costs_of(self._fleet), harmful_length)
+        self._errors.attempt("request events", NO_ITEM, lambda: self._record_changes(findings, now))
+        return replace(findings, enabled=True, bodies=self._bodies)
 
-    def _tell(self, found: RequestFindings, now: float) -> None:
-        for model_name, event in self._notifier.tell(found, now):
+    def _record_changes(self, findings: RequestFindings, now: float) -> None:
+        for model_name, event in self._notifier.emit(findings, now):
             self._events.record(event, self._clock.wall(), model_name=model_name)
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate
         return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
-    async def _count(self, board: RequestStore, batch: Batch) -> None:
-        watched = {watch.target.name for watch in self._fleet}
+    async def _count(self, store: RequestStore, batch: Batch) -> None:
+        targets = {monitor.target.name for monitor in self._fleet}
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
                 del batch.requests[number:]
                 break
-            board.take(_placed(request, watched), self._clock.monotonic())
+            store.take(_with_known_target(request, targets), self._clock.monotonic())
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 
-    def _tell_refused(self, refused: Counter[Refusal]) -> None:
-        """Say in the log how many are refused, once a minute at most: who sends them may go on for ever."""
+    def _log_refused(self, refused: Counter[Refusal]) -> None:
+        """Log the refused requests at most once a minute: a sender may repeat its mistake."""
         self._refused += refused
         now = self._clock.monotonic()
-        if self._refused and now - self._told_at >= _TOLD_AGAIN_AFTER:
+        if self._refused and now - self._logged_at >= _LOG_INTERVAL:
             _log.warning(
                 "requests_refused",
                 **{str(reason): self._refused[reason] for reason in Refusal},
@@ -158,44 +159,44 @@ class RequestReceiver:
             )
             self._refused.clear()
             self._status = None
-            self._told_at = now
+            self._logged_at = now
 
 
-def _placed(request: Request, watched: AbstractSet[str]) -> Request:
-    """Return a request whose target is kept only if it is watched: senders may name no end of others."""
-    return request if request.target in watched or not request.target else replace(request, target="")
+def _with_known_target(request: RequestRecord, targets: AbstractSet[str]) -> RequestRecord:
+    """Clear the target unless it is one of the exporter's: senders may name any number of others."""
+    return request if request.target in targets or not request.target else replace(request, target="")
 
 
 def costs_of(fleet: Fleet) -> Costs:
-    """Return what drafting costs now, by model and target: as each engine was judged last.
+    """Return the cost of drafting by model and target, from the last evaluation of each engine.
 
-    A target that is not watched, or has no engine of that name, counts as any: a gateway may call it
-    otherwise. Of several engines it is the mean of those whose cost is known the most surely. One that is
-    known for another load than the present one is no surer than what the method usually costs.
+    An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
+    The cost of several engines is the mean of those with the most reliable source. A cost for a load other
+    than the present one is as reliable as the method's typical cost.
     """
-    known: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
-    for watch in fleet:
-        for model_name, cost, is_sure in watch.costs():
-            own = cost if is_sure else replace(cost, source=CostSource.DEFAULT, running_requests=None)
-            known[model_name, watch.target.name].append(own)
-            known[model_name, ""].append(own)
-    means = {place: _mean(costs) for place, costs in known.items()}
+    costs: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
+    for monitor in fleet:
+        for model_name, cost, is_reliable in monitor.costs():
+            own = cost if is_reliable else replace(cost, source=CostSource.DEFAULT, running_requests=None)
+            costs[model_name, monitor.target.name].append(own)
+            costs[model_name, ""].append(own)
+    means = {key: _mean(own) for key, own in costs.items()}
     return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:
-    surest = min((cost.source for cost in costs), key=list(CostSource).index)
-    chosen = [cost for cost in costs if cost.source is surest]
+    source = min((cost.source for cost in costs), key=list(CostSource).index)
+    chosen = [cost for cost in costs if cost.source is source]
     if len(chosen) == 1:
         return chosen[0]
     return Cost(
         sum(cost.draft_cost_ratio for cost in chosen) / len(chosen),
         sum(cost.fixed_cost_ratio for cost in chosen) / len(chosen),
-        surest,
+        source,
         running_requests=None,
     )
 
 
-def _of_the_board(settings: RequestSettings) -> RequestSettings:
-    """Return the settings without those that the board does not go by."""
+def _store_settings(settings: RequestSettings) -> RequestSettings:
+    """Return the settings that the store depends on; the others have constant values."""
     return settings.model_copy(update={"ingest": True, "rate": 1})

@@ -1,1 +1,1 @@
-"""What single requests say of their own speculation, and what a mix of them hides."""
+"""Speculation of single requests: reading, counting, bounded storage, findings and advice."""

@@ -1,6 +1,6 @@
-"""What is new in what the requests say: a mix that begins or ends, requests that begin to lose.
+"""Detect changes in request findings: a mixed workload or requests below break-even, started or ended.
 
-Each is told once it has stood for a while, so that nothing flickers: requests are few at times.
+A change is emitted after ``PERSISTENCE_SECONDS``: findings about few requests fluctuate.
 """
 
 from __future__ import annotations
@@ -19,72 +19,75 @@ from spec_decode_exporter.requests.request_findings import (
     RequestFindings,
 )
 
-STANDS_AFTER: Final = 60.0
-"""Seconds for which something must be so before it is told."""
+PERSISTENCE_SECONDS: Final = 60.0
+"""A state must persist for this time before its event is emitted."""
 
-_Claim = str | GroupKey
-"""That this model's workload is mixed, or that this group loses."""
+_Condition = str | GroupKey
+"""The model with this name has a mixed workload, or the group with this key is below break-even."""
 
 
 class RequestChangeNotifier:
-    """Remembers what was told."""
+    """Emits an event when a condition starts or ends."""
 
     def __init__(self) -> None:
-        """Begin with nothing mixed, and nothing that loses."""
-        self._held: dict[_Claim, Debounce[bool]] = {}
-        self._told: set[_Claim] = set()
+        """Start without conditions."""
+        self._debounced: dict[_Condition, Debounce[bool]] = {}
+        self._emitted: set[_Condition] = set()
 
-    def tell(self, findings: RequestFindings, now: float) -> Iterator[tuple[str, Event]]:
-        """Yield the names of models and what is new of them at ``now`` (monotonic), by the longest window."""
+    def emit(self, findings: RequestFindings, now: float) -> Iterator[tuple[str, Event]]:
+        """Yield the model name and the event of each change at ``now`` (monotonic), in the longest window."""
         if not findings.windows:
             return
-        window, found = max(findings.windows.items(), key=lambda item: item[1].seconds)
-        models = {each.model_name: each for each in found.models}
-        groups = {each.key: each for each in found.groups}
-        claims: set[_Claim] = {name for name, model in models.items() if model.mixed}
-        claims |= {key for key, group in groups.items() if group.effect is Effect.LOSES}
-        for claim in self._changed(claims, now):
-            is_so = claim in self._told
-            if isinstance(claim, GroupKey):
-                yield claim.model_name, _group_event(window, claim, groups.get(claim), loses=is_so)
+        label, window = max(findings.windows.items(), key=lambda item: item[1].seconds)
+        models = {each.model_name: each for each in window.models}
+        groups = {each.key: each for each in window.groups}
+        conditions: set[_Condition] = {name for name, model in models.items() if model.mixed}
+        conditions |= {key for key, group in groups.items() if group.effect is Effect.LOSES}
+        for condition in self._changes(conditions, now):
+            started = condition in self._emitted
+            if isinstance(condition, GroupKey):
+                group = groups.get(condition)
+                yield condition.model_name, _group_event(label, condition, group, started=started)
             else:
-                yield claim, _mix_event(window, models.get(claim), is_mixed=is_so)
+                yield condition, _mixture_event(label, models.get(condition), started=started)
 
-    def _changed(self, claims: AbstractSet[_Claim], now: float) -> list[_Claim]:
-        """Return the claims that hold now and were not told, and those that were and hold no more."""
+    def _changes(self, conditions: AbstractSet[_Condition], now: float) -> list[_Condition]:
+        """Return the conditions that started or ended since their last event."""
         changed = []
-        for claim in sorted(claims | self._held.keys(), key=str):
-            held = self._held.get(claim) or self._held.setdefault(claim, _not_yet(now))
-            is_so = held.offer(claim in claims, now)
-            if is_so != (claim in self._told):
-                self._told ^= {claim}
-                changed.append(claim)
-            if not is_so and claim not in claims:
-                del self._held[claim]
+        for condition in sorted(conditions | self._debounced.keys(), key=str):
+            debounced = self._debounced.get(condition) or self._debounced.setdefault(
+                condition, _inactive(now)
+            )
+            is_active = debounced.offer(condition in conditions, now)
+            if is_active != (condition in self._emitted):
+                self._emitted ^= {condition}
+                changed.append(condition)
+            if not is_active and condition not in conditions:
+                del self._debounced[condition]
         return changed
 
 
-def _not_yet(now: float) -> Debounce[bool]:
-    held: Debounce[bool] = Debounce(STANDS_AFTER)
-    held.offer(False, now)
-    return held
+def _inactive(now: float) -> Debounce[bool]:
+    debounced: Debounce[bool] = Debounce(PERSISTENCE_SECONDS)
+    debounced.offer(False, now)
+    return debounced
 
 
-def _mix_event(window: str, model: ModelFindings | None, *, is_mixed: bool) -> Event:
-    said = model.summary if model else None
+def _mixture_event(window: str, model: ModelFindings | None, *, started: bool) -> Event:
+    summary = model.summary if model else None
     fields: dict[str, object] = {
         "window": window,
-        "requests": said.totals.requests if said else 0,
-        "mean_acceptance_ratio": _rounded(said.mean_acceptance_ratio if said else None),
+        "requests": summary.totals.requests if summary else 0,
+        "mean_acceptance_ratio": _rounded(summary.mean_acceptance_ratio if summary else None),
         "p10_acceptance_ratio": _rounded(
-            said.acceptance_ratio.p10 if said and said.acceptance_ratio else None
+            summary.acceptance_ratio.p10 if summary and summary.acceptance_ratio else None
         ),
     }
-    name = "mixed_workload_began" if is_mixed else "mixed_workload_ended"
-    return Event(name, fields, is_bad=is_mixed)
+    name = "mixed_workload_began" if started else "mixed_workload_ended"
+    return Event(name, fields, is_bad=started)
 
 
-def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, loses: bool) -> Event:
+def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, started: bool) -> Event:
     speedup = group.summary.speedup_ratio if group else None
     fields: dict[str, object] = {
         "request_type": key.request_type,
@@ -93,8 +96,8 @@ def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, los
         "requests": group.summary.totals.requests if group else 0,
         "speedup_ratio": _rounded(speedup.value if speedup else None),
     }
-    name = "requests_lose" if loses else "requests_lose_no_longer"
-    return Event(name, fields, is_bad=loses)
+    name = "requests_lose" if started else "requests_below_break_even_ended"
+    return Event(name, fields, is_bad=started)
 
 
 def _rounded(ratio: float | None) -> float | None:

@@ -1,77 +1,126 @@
-"""Two populations in one: whether requests fall into two heaps by their acceptance.
+"""Bimodality of requests by their acceptance: two populations in one workload.
 
-The test asks how deep the valley is between the heaps (see ``valley``) and holds that against what chance
-makes of one heap, at worst: requests whose acceptance is anything between 0 and 1 alike. Chance there is of
-three kinds.
+A distribution is unimodal if it is convex up to some point and concave from there on (Hartigan and Hartigan,
+*The dip test of unimodality*, Annals of Statistics 13, 1985). The antimode depth is the minimum over these
+points m of the largest distance of the empirical distribution from its greatest convex minorant left of m and
+its least concave majorant right of m. It is nearly twice the dip, which requires more of the two at m, and
+has its own distribution.
 
-- Which requests came: of n requests √n times the depth stays below ``DEEP`` 99 times in 100.
-- What was accepted of a request says its own acceptance only so well. That widens a heap and makes two of
-  them one, never the other way; requests that say next to nothing are left out, by their tokens. Those do not
-  depend on the acceptance; the number of drafts does, and to choose by it would make a valley.
-- Whole drafts are accepted more often than parts of them, so that of few drafts some shares are hardly seen.
-  Each share is spread over the width of one draft, which fills those gaps. The spread is evenly laid, not
-  drawn: the same requests always say the same.
+The test compares the depth with what chance gives for one mode in the worst case: acceptance that is uniform
+from 0 to 1. There are three sources of chance.
 
-docs/semantics.md has the rates of error that ``benchmarks/modes.py`` measures.
+- Sampling: for n requests, √n times the depth is below ``DEPTH_QUANTILE`` in 99 % of samples.
+- A request's acceptance is measured with an error. It widens modes and can merge two, but never splits one.
+  Requests with few tokens are excluded. Their number of tokens does not depend on the acceptance; the number
+  of drafts does, and a choice by it would create an antimode.
+- Whole drafts are accepted more often than parts of them, so few drafts give few different shares. Each share
+  is spread over the width of one draft, which fills the gaps. The spread is even, not random: equal requests
+  always give equal results.
+
+docs/semantics.md has the error rates that ``benchmarks/modes.py`` measures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import sqrt
 from typing import Final
 
-from spec_decode_exporter.requests.antimode import antimode_depth
 from spec_decode_exporter.requests.request_findings import Modes
-from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS
+from spec_decode_exporter.requests.request_speedup import MIN_REQUESTS
 
 Accepted = tuple[float, int]
 """A request's share A/T, and its drafts D."""
 
-DEEP: Final = 1.05
+DEPTH_QUANTILE: Final = 1.05
 """The 0.99 quantile of √n times the depth of uniform numbers is 1.00 to 1.07 from n = 30 to n = 300."""
-LEAST_DISTANCE: Final = 0.15
-"""Heaps whose means are nearer to each other may be two, but do not matter."""
-LEAST_SHARE: Final = 0.1
-"""Nor does a heap of fewer requests: p10 and p90 show what is beyond."""
-MOST_REQUESTS: Final = 300
-"""More are not needed to see heaps that matter; so many are picked evenly, and take 2 ms."""
+MIN_DISTANCE: Final = 0.15
+"""Modes whose means are closer are not relevant."""
+MIN_SHARE: Final = 0.1
+"""A mode of fewer requests is not relevant: p10 and p90 show them."""
+MAX_TESTED: Final = 300
+"""Requests in an even sample: enough for relevant modes, and 2 ms of work."""
 _GOLDEN: Final = (sqrt(5) - 1) / 2
-"""Its multiples, less their whole parts, lie more evenly than those of any other number."""
+"""The fractional parts of its multiples are the most evenly distributed."""
 
 
 def modes(requests: Sequence[Accepted]) -> Modes | None:
-    """Return the two heaps that requests fall into; None where they do not, or are too few to say."""
-    if len(requests) < LEAST_REQUESTS:
+    """Return the two modes of the requests; None if unimodal, or if there are too few requests."""
+    if len(requests) < MIN_REQUESTS:
         return None
-    picked = _picked(requests)
-    if antimode_depth(_spread(picked)) * sqrt(len(picked)) <= DEEP:
+    sample = _even_sample(requests)
+    if antimode_depth(_spread(sample)) * sqrt(len(sample)) <= DEPTH_QUANTILE:
         return None
-    found = _split(sorted(share for share, _ in requests))
-    apart = found.high_mean - found.low_mean >= LEAST_DISTANCE
-    return found if apart and LEAST_SHARE <= found.low_share <= 1 - LEAST_SHARE else None
+    split = _split(sorted(share for share, _ in requests))
+    is_distant = split.high_mean - split.low_mean >= MIN_DISTANCE
+    return split if is_distant and MIN_SHARE <= split.low_share <= 1 - MIN_SHARE else None
 
 
-def _picked(requests: Sequence[Accepted]) -> list[Accepted]:
-    most = min(len(requests), MOST_REQUESTS)
-    return [requests[place * len(requests) // most] for place in range(most)]
+def _even_sample(requests: Sequence[Accepted]) -> list[Accepted]:
+    size = min(len(requests), MAX_TESTED)
+    return [requests[index * len(requests) // size] for index in range(size)]
 
 
 def _spread(requests: Sequence[Accepted]) -> list[float]:
-    """Return the shares, ascending, each moved by less than half a draft."""
-    places = enumerate(sorted(requests))
-    return sorted(share + (place * _GOLDEN % 1 - 0.5) / drafts for place, (share, drafts) in places)
+    """Return the shares, ascending, each shifted by less than half a draft."""
+    indexed = enumerate(sorted(requests))
+    return sorted(share + (index * _GOLDEN % 1 - 0.5) / drafts for index, (share, drafts) in indexed)
 
 
 def _split(ascending: Sequence[float]) -> Modes:
-    """Return the two parts that differ most between them: Otsu's threshold, or k-means of two."""
+    """Return the split with the largest variance between its parts: Otsu's threshold, k-means for k = 2."""
     number, below = len(ascending), list(accumulate(ascending))
     total = below[-1]
 
     def between(low: int) -> float:
-        """Return the variance between the means, but for a factor that is always the same."""
+        """Return the variance between the means, up to a constant factor."""
         return (below[low - 1] * number - total * low) ** 2 / (low * (number - low))
 
     low = max(range(1, number), key=between)
     return Modes(low / number, below[low - 1] / low, (total - below[low - 1]) / (number - low))
+
+
+def antimode_depth(ascending: Sequence[float]) -> float:
+    """Return the antimode depth of one or more ascending, different numbers, as a share of them."""
+    mirrored = [-value for value in reversed(ascending)]
+    number = len(ascending)
+    low, high, minimum = 1, number, float(number)
+    # Left of m the distance increases with m, right of m it decreases: search the crossing.
+    while low <= high:
+        mode = (low + high) // 2
+        left, right = _distance(ascending, mode), _distance(mirrored, number - mode + 1)
+        minimum = min(minimum, max(left, right))
+        low, high = (mode + 1, high) if left < right else (low, mode - 1)
+    return minimum / number
+
+
+def _distance(ascending: Sequence[float], number: int) -> float:
+    """Return the distance of the first numbers from their greatest convex minorant, in numbers."""
+    corners = _minorant(ascending, number)
+    maximum = 0.0
+    for begin, end in pairwise(corners):
+        width = ascending[end] - ascending[begin]
+        if not width:
+            maximum = max(maximum, float(end - begin))
+            continue
+        slope, first = (end - begin) / width, ascending[begin]
+        distances = (index + 1 - begin - slope * (ascending[index] - first) for index in range(begin, end))
+        maximum = max(maximum, *distances)
+    return maximum
+
+
+def _minorant(ascending: Sequence[float], number: int) -> list[int]:
+    """Return the indices of the corners of the first numbers' greatest convex minorant."""
+    corners: list[int] = []
+    for index in range(number):
+        while len(corners) > 1 and _is_above(ascending, corners[-2], corners[-1], index):
+            corners.pop()
+        corners.append(index)
+    return corners
+
+
+def _is_above(ascending: Sequence[float], begin: int, middle: int, end: int) -> bool:
+    """Return whether the middle point is on or above the straight line between the other two."""
+    first = ascending[begin]
+    return (middle - begin) * (ascending[end] - first) >= (end - begin) * (ascending[middle] - first)

@@ -1,51 +1,74 @@
-"""What all requests of one model say, and what their mean hides."""
+"""Findings about all requests of one model: bimodality, hidden slow requests, acceptance histogram."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.requests.acceptance_histogram import acceptance_histogram
-from spec_decode_exporter.requests.below_break_even import losing_share
-from spec_decode_exporter.requests.informative_requests import InformativeRequests, by_tokens, picked
+from spec_decode_exporter.requests.below_break_even import (
+    InformativeRequest,
+    by_tokens,
+    even_sample,
+    share_below_break_even,
+)
 from spec_decode_exporter.requests.mixture import modes
 from spec_decode_exporter.requests.request_advice import advice
+from spec_decode_exporter.requests.request_aggregate import RequestSums, summary
 from spec_decode_exporter.requests.request_findings import GroupKey, ModelFindings, Modes, Summary
-from spec_decode_exporter.requests.request_summary import summary
-from spec_decode_exporter.requests.request_sums import PaySums, Sums
+from spec_decode_exporter.requests.request_speedup import DEFAULT_HARMFUL_LENGTH, SpeedupSums
 
-LOSERS_SHARE: Final = 0.1
-"""Fewer than these are what any mean hides."""
+MIN_HIDDEN_SHARE: Final = 0.1
+"""Any mean hides a smaller share of slow requests."""
+BINS: Final = 20
+"""Bins of the acceptance histogram."""
+BOUNDS: Final = tuple(part / BINS for part in range(BINS + 1))
+"""Lower bounds of the bins, and the upper bound of the last."""
 
 
-def model_findings(model_name: str, sums: Sums, groups: Mapping[GroupKey, Sums]) -> ModelFindings:
-    """Return what the requests of a model say, of which ``groups`` are all."""
-    said, telling = summary(sums), picked(sums.telling)
-    heaps, hidden = _heaps(telling), hides_losers(sums.pay, said, telling)
+def model_findings(
+    model_name: str,
+    sums: RequestSums,
+    groups: Mapping[GroupKey, RequestSums],
+    harmful_length: float = DEFAULT_HARMFUL_LENGTH,
+) -> ModelFindings:
+    """Return the findings about a model's requests, all of which are in ``groups``."""
+    model_summary, sample = summary(sums), even_sample(sums.informative)
+    model_modes, hidden = _modes(sample), hides_slow_requests(sums.speedup, model_summary, sample)
     return ModelFindings(
         model_name,
-        said,
-        heaps,
-        mixed=heaps is not None or hidden,
-        advice=advice(said, heaps, groups, hidden=hidden),
+        model_summary,
+        model_modes,
+        mixed=model_modes is not None or hidden,
+        advice=advice(model_summary, model_modes, groups, harmful_length, hidden=hidden),
         acceptance_counts=acceptance_histogram(sums.ratios),
     )
 
 
-def hides_losers(pay: PaySums, said: Summary, telling: Sequence[InformativeRequests]) -> bool:
-    """Return whether more than a tenth of the requests lose, beyond chance, while all together gain.
+def hides_slow_requests(
+    sums: SpeedupSums, model_summary: Summary, sample: Sequence[InformativeRequest]
+) -> bool:
+    """Return whether more than a tenth of the requests are below break-even while all together gain.
 
-    That is p10 below break-even and the mean above. By a usual cost alone nobody is said to lose.
+    This is p10 below break-even and the mean above. A typical cost alone does not prove it.
     """
-    if pay.guessed or said.speedup_ratio is None or said.speedup_ratio.value <= 1:
+    speedup = model_summary.speedup_ratio
+    if sums.default_costs or speedup is None or speedup.value <= 1:
         return False
-    return losing_share(telling) > LOSERS_SHARE
+    return share_below_break_even(sample) > MIN_HIDDEN_SHARE
 
 
-def _heaps(requests: Sequence[InformativeRequests]) -> Modes | None:
-    """Return the two heaps of requests of one number of draft tokens, the commonest that has any."""
-    for same in by_tokens(requests):
-        found = modes([(each.accepted_tokens / each.draft_tokens, each.drafts) for each in same])
-        if found is not None:
-            return found
+def _modes(requests: Sequence[InformativeRequest]) -> Modes | None:
+    """Return the two modes of requests with the same K: the most frequent K that is bimodal."""
+    for group in by_tokens(requests):
+        group_modes = modes([(each.accepted_tokens / each.draft_tokens, each.drafts) for each in group])
+        if group_modes is not None:
+            return group_modes
     return None
+
+
+def acceptance_histogram(ascending: Sequence[float]) -> tuple[int, ...]:
+    """Count ratios from 0 to 1 in 20 bins; a ratio on a bound belongs to the bin above, 1 to the last."""
+    below = [0, *(bisect_left(ascending, bound) for bound in BOUNDS[1:-1]), len(ascending)]
+    return tuple(end - begin for begin, end in pairwise(below))

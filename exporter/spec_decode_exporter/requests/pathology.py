@@ -1,15 +1,14 @@
-"""Requests that something is wrong with: almost nothing of their drafts is accepted, or almost everything.
+"""Pathological requests: almost none, or almost all, of the draft tokens are accepted.
 
-A proposed change of vLLM (pull request 44487) wants to see the same two: of text that is garbled hardly a
-draft token is accepted (0.9 % in vLLM's issue 36872), and of a loop of repetition every one (a comment on its
-issue 55605). One request says so only if it drafted enough. The share of its draft tokens that the target
-accepts lies within Wilson's bounds of what was accepted,
+vLLM's pull request 44487 proposes the same two. Garbled text has almost none accepted: 0.9 % in vLLM's issue
+36872. A repetition loop has all accepted: see a comment on its issue 55605. The request must have enough
+drafts. Its share of accepted draft tokens lies within Wilson's bounds
 
     (a + z²/2 ± z·√(a·(n - a)/n + z²/4)) / (n + z²)
 
-for a of n (*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927).
-Draft tokens of one step are not independent: a rejected one takes those after it along. So n is the number of
-drafts, and a the same share of it: the widest that the bounds can be.
+for a of n (*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927). Draft
+tokens of one step are dependent: a rejected one rejects those after it. So n is the number of drafts, and a
+is the same share of it. These are the widest possible bounds.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from enum import IntEnum
 from math import sqrt
 from typing import Final
 
-ALMOST_NOTHING: Final = 0.05
-"""A request is rejected if the upper bound of its share is below this: speculation does nothing for it."""
-ALMOST_EVERYTHING: Final = 0.95
-"""A request is repetitive if the lower bound of its share is above this; what copies code stays below."""
+ALMOST_NONE: Final = 0.05
+"""A request is rejected if the upper bound of its share is below this: speculation does not help it."""
+ALMOST_ALL: Final = 0.95
+"""A request is repetitive if the lower bound of its share is above this; copied code is below."""
 _Z: Final = 1.96
-"""95 % of such bounds hold. So 73 drafts must be rejected throughout, or accepted, before a request is called
-so, which is 73 tokens of garbled text, or 365 of a loop where four are drafted."""
+"""For 95 % bounds. At least 73 drafts must be rejected, or accepted, throughout: 73 tokens of garbled text,
+or 365 tokens of a loop with four draft tokens."""
 
 
 class Pathology(IntEnum):
-    """What is wrong with a request."""
+    """Pathology of a request."""
 
     NONE = 0
     REJECTED = 1
@@ -44,10 +43,10 @@ def share_bounds(share: float, number: int) -> tuple[float, float]:
 
 
 def pathology(drafts: int, draft_tokens: int, accepted_tokens: int) -> Pathology:
-    """Return what is wrong with a request, as far as its drafts are enough to say so."""
+    """Return the pathology of a request; ``NONE`` if it has too few drafts."""
     if not drafts or not draft_tokens:
         return Pathology.NONE
     lower, upper = share_bounds(accepted_tokens / draft_tokens, drafts)
-    if upper < ALMOST_NOTHING:
+    if upper < ALMOST_NONE:
         return Pathology.REJECTED
-    return Pathology.REPETITIVE if lower > ALMOST_EVERYTHING else Pathology.NONE
+    return Pathology.REPETITIVE if lower > ALMOST_ALL else Pathology.NONE

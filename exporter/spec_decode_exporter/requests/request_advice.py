@@ -1,4 +1,4 @@
-"""What to do about a mix of requests, in plain sentences; the most useful first."""
+"""Advice about the requests of a model: plain sentences, the most useful first."""
 
 from __future__ import annotations
 
@@ -7,135 +7,152 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.request_aggregate import RequestSums
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, Effect, GroupKey, Modes, Summary
-from spec_decode_exporter.requests.request_speedup import LEAST_REQUESTS, effect, speedup_estimate
-from spec_decode_exporter.requests.request_sums import PaySums, Sums
+from spec_decode_exporter.requests.request_speedup import (
+    DEFAULT_HARMFUL_LENGTH,
+    MIN_REQUESTS,
+    SpeedupSums,
+    effect,
+    speedup_estimate,
+)
 
-MOST_NAMED: Final = 3
-"""Groups that one sentence names; the page and the metrics have them all."""
-WORTH_TRYING: Final = 1.03
-"""One draft token is worth trying from this speed-up on: nearer to 1 nobody could measure it."""
+MAX_NAMED: Final = 3
+"""Groups that one sentence names; the page and the metrics show all."""
+MIN_MEASURABLE_SPEEDUP: Final = 1.03
+"""One draft token is worth a try from this speed-up on; a smaller one is not measurable."""
 
 
 class EvaluatedGroup(NamedTuple):
-    """A group of which the speed-up is known."""
+    """A group with a known speed-up."""
 
     key: GroupKey
-    sums: Sums
+    sums: RequestSums
     speedup: Estimate
+    effect: Effect
 
 
-def advice(said: Summary, modes: Modes | None, groups: Mapping[GroupKey, Sums], *, hidden: bool) -> list[str]:
-    """Return what to do about the requests of a model, of which ``groups`` are all."""
-    estimates = ((key, sums, speedup_estimate(sums.pay)) for key, sums in groups.items())
+def advice(
+    summary: Summary,
+    modes: Modes | None,
+    groups: Mapping[GroupKey, RequestSums],
+    harmful_length: float = DEFAULT_HARMFUL_LENGTH,
+    *,
+    hidden: bool,
+) -> list[str]:
+    """Return the advice about a model's requests, all of which are in ``groups``.
+
+    ``hidden``: the mean hides requests below break-even.
+    """
+    estimates = ((key, sums, speedup_estimate(sums.speedup)) for key, sums in groups.items())
     evaluated = [
-        EvaluatedGroup(key, sums, speedup) for key, sums, speedup in estimates if speedup is not None
+        EvaluatedGroup(key, sums, speedup, effect(sums.speedup, harmful_length))
+        for key, sums, speedup in estimates
+        if speedup is not None
     ]
-    losing = sorted(_of(evaluated, Effect.LOSES), key=lambda group: group.speedup.value)
-    gaining = sorted(_of(evaluated, Effect.GAINS), key=lambda group: -group.speedup.value)
+    losing = sorted(_with_effect(evaluated, Effect.LOSES), key=lambda group: group.speedup.value)
+    gaining = sorted(_with_effect(evaluated, Effect.GAINS), key=lambda group: -group.speedup.value)
     return [
-        *_on_modes(said, modes),
-        *_on_losers(losing, gaining, said.totals.requests),
-        *_on_hidden(said, hidden=hidden and not losing),
-        *_on_gainers(gaining),
-        *_on_pathological(said),
-        *_on_cost(said, evaluated),
+        *_on_modes(summary, modes),
+        *_on_losing(losing, gaining, summary.totals.requests),
+        *_on_hidden(summary, hidden=hidden and not losing),
+        *_on_gaining(gaining),
+        *_on_pathological(summary),
+        *_on_cost(summary, evaluated),
     ]
 
 
-def _of(evaluated: Sequence[EvaluatedGroup], wanted: Effect) -> list[EvaluatedGroup]:
-    return [group for group in evaluated if effect(group.sums.pay) is wanted]
+def _with_effect(evaluated: Sequence[EvaluatedGroup], wanted: Effect) -> list[EvaluatedGroup]:
+    return [group for group in evaluated if group.effect is wanted]
 
 
-def _on_modes(said: Summary, modes: Modes | None) -> Iterator[str]:
-    if modes is None or said.mean_acceptance_ratio is None:
+def _on_modes(summary: Summary, modes: Modes | None) -> Iterator[str]:
+    if modes is None or summary.mean_acceptance_ratio is None:
         return
     yield (
         f"Two populations: {_percent(modes.low_share)} of the requests have {_percent(modes.low_mean)} of "
         f"their draft tokens accepted and {_percent(1 - modes.low_share)} have {_percent(modes.high_mean)}; "
-        f"the mean of {_percent(said.mean_acceptance_ratio)} describes neither."
+        f"the mean of {_percent(summary.mean_acceptance_ratio)} describes neither."
     )
 
 
-def _on_losers(
+def _on_losing(
     losing: Sequence[EvaluatedGroup], gaining: Sequence[EvaluatedGroup], requests: int
 ) -> Iterator[str]:
-    fewer = [group for group in losing if _one_token(group.sums) >= WORTH_TRYING]
+    fewer = [group for group in losing if _one_token_speedup(group.sums) >= MIN_MEASURABLE_SPEEDUP]
     none = [group for group in losing if group not in fewer]
     if none:
-        to = (
-            "to replicas without speculation"
-            if gaining
-            else "without speculation, as nothing here gains by it"
-        )
-        yield f"Serve {_named(none, requests)} {to}."
+        place = "on replicas without speculation" if gaining else "without speculation: no requests here gain"
+        yield f"Serve {_named(none, requests)} {place}."
     if fewer:
-        named = _named(fewer, requests)
-        yield f"Serve {named} where fewer tokens are drafted: one draft token may still pay."
+        yield f"Serve {_named(fewer, requests)} with fewer draft tokens: one draft token may still pay."
 
 
-def _on_hidden(said: Summary, *, hidden: bool) -> Iterator[str]:
+def _on_hidden(summary: Summary, *, hidden: bool) -> Iterator[str]:
     if hidden:
-        share = said.below_break_even / said.evaluated
+        share = summary.below_break_even / summary.evaluated
         yield (
-            f"All together gain, and yet {_percent(share)} of the requests are slower with speculation, in "
-            "no type or temperature alone. Send a request type, or a finer one, to see which."
+            f"The requests gain on average, but {_percent(share)} of them are slower with speculation, in no "
+            "type or temperature alone. Send a request type, or a more specific one, to identify them."
         )
 
 
-def _on_gainers(gaining: Sequence[EvaluatedGroup]) -> Iterator[str]:
+def _on_gaining(gaining: Sequence[EvaluatedGroup]) -> Iterator[str]:
     if gaining:
         named = ", ".join(
             f"{name(each.key)} ({each.speedup.value:.2f} times as fast)" for each in gaining[:3]
         )
-        yield f"Most is gained by {named}: keep speculation for them."
+        yield f"Keep speculation for {named}: they gain most."
 
 
-def _on_pathological(said: Summary) -> Iterator[str]:
-    if said.rejected:
+def _on_pathological(summary: Summary) -> Iterator[str]:
+    if summary.rejected:
         yield (
-            f"{_number(said.rejected)} had almost nothing accepted of many drafts: look whether their output "
-            "is garbled, or in a language that the drafter does not know."
+            f"{_number(summary.rejected)} had almost no draft tokens accepted: check for garbled output, or "
+            "a language that the draft model does not know."
         )
-    if said.repetitive:
+    if summary.repetitive:
         yield (
-            f"{_number(said.repetitive)} had almost everything accepted of many drafts: look whether their "
-            "output repeats itself."
+            f"{_number(summary.repetitive)} had almost all draft tokens accepted: check for output that "
+            "repeats itself."
         )
 
 
-def _on_cost(said: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
-    if said.totals.requests >= LEAST_REQUESTS and not said.evaluated:
-        yield "What drafting costs is not known here, so nobody can say who gains: configure `cost`."
-    elif any(group.sums.pay.guessed for group in evaluated):
-        yield from _on_guess(said, evaluated)
+def _on_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
+    if summary.totals.requests >= MIN_REQUESTS and not summary.evaluated:
+        yield "The cost of drafting is unknown, so the effect on requests is unknown: configure `cost`."
+    elif any(group.sums.speedup.default_costs for group in evaluated):
+        yield from _on_default_cost(summary, evaluated)
 
 
-def _on_guess(said: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
-    slower = [group for group in _of(evaluated, Effect.UNCLEAR) if group.speedup.upper < 1]
+def _on_default_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
+    slower = [group for group in _with_effect(evaluated, Effect.UNCLEAR) if group.speedup.upper < 1]
     if slower:
-        named = _named(slower, said.totals.requests)
+        named = _named(slower, summary.totals.requests)
         yield (
-            f"By a mere guess of what drafting costs, speculation slows down {named}: measure it, or "
-            "configure `cost`, before you act on this."
+            f"At a typical cost of drafting, speculation slows down {named}. Measure the cost, or configure "
+            "`cost`, before you act on this."
         )
     else:
-        yield "What drafting costs is only a guess: measure it, or configure `cost`, before you act on this."
+        yield (
+            "The cost of drafting is not measured, only typical: measure it, or configure `cost`, before you "
+            "act on this."
+        )
 
 
 def _named(groups: Sequence[EvaluatedGroup], requests: int) -> str:
-    """Return the names of the first groups with what speculation does to them."""
+    """Return the names of the first groups, with their speed-up and share."""
     named = [
         f"{name(each.key)} ({each.speedup.value:.2f} times as fast with speculation, at most "
         f"{each.speedup.upper:.2f}; {_percent(each.sums.totals.requests / requests)} of the requests)"
-        for each in groups[:MOST_NAMED]
+        for each in groups[:MAX_NAMED]
     ]
     more = len(groups) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def name(key: GroupKey) -> str:
-    """Return a group's name as a sentence has it."""
+    """Return a group's name for a sentence."""
     if key.request_type == key.temperature == OTHER:
         return "the other requests"
     kind = "requests of no stated type" if key.request_type == UNKNOWN else f"{key.request_type} requests"
@@ -145,26 +162,26 @@ def name(key: GroupKey) -> str:
 
 
 def temperature(label: str) -> str:
-    """Return a bucket of temperatures as people say it: ``to 0.3`` is up to 0.3."""
+    """Return the text of a temperature bucket's label: ``to 0.3`` is "up to 0.3"."""
     return f"up {label}" if label.startswith("to ") else label
 
 
-def _one_token(sums: Sums) -> float:
-    """Return the least speed-up of drafting one token, by what was accepted of more.
+def _one_token_speedup(sums: RequestSums) -> float:
+    """Return the minimum speed-up of drafting one token, from the acceptance of longer drafts.
 
-    A draft of which j tokens are accepted ends with a rejection, or is at its end: of D + A tokens that were
-    looked at, A at least were right. With that share a, one token gives (1 + a) / (1 + c0 + c).
+    Each draft ends with a rejection or at its last token. So at least A of the D + A verified tokens are
+    right. With that share a, one draft token gives (1 + a) / (1 + c0 + c).
     """
-    pay, totals = sums.pay, sums.totals
-    tried = totals.drafts + totals.accepted_tokens
-    if not pay.drafts or not tried or totals.draft_tokens <= totals.drafts:
+    speedup, totals = sums.speedup, sums.totals
+    verified = totals.drafts + totals.accepted_tokens
+    if not speedup.drafts or not verified or totals.draft_tokens <= totals.drafts:
         return 0.0
-    return acceptance_length(totals.accepted_tokens / tried) / (1 + _mean_cost(pay))
+    return acceptance_length(totals.accepted_tokens / verified) / (1 + _mean_cost(speedup))
 
 
-def _mean_cost(pay: PaySums) -> float:
-    """Return c0 + c, by drafts."""
-    return (pay.fixed_costs + pay.costs) / pay.drafts
+def _mean_cost(sums: SpeedupSums) -> float:
+    """Return c0 + c, weighted by drafts."""
+    return (sums.fixed_costs + sums.costs) / sums.drafts
 
 
 def _number(requests: int) -> str:

@@ -1,4 +1,4 @@
-"""What the requests of a window say: by group, by model, and of the mix."""
+"""Findings about requests: by group, by model, by user, and since the start."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_record import Refusal
 
 OTHER = "other"
-"""The label of what is beyond the most that are told apart."""
+"""The label of values beyond the cardinality limits."""
 UNKNOWN = "unknown"
-"""The label of a request type or a temperature that nobody said."""
+"""The label of a request type or a temperature that the sender omits."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,7 +32,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Of a number over requests, each request counting once."""
+    """Percentiles over requests, each counting once."""
 
     p10: float
     p50: float
@@ -47,41 +47,41 @@ class RequestTotals:
     drafts: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
-    """Tokens saved: each came out without a step of the target of its own."""
+    """Tokens saved: none needed its own step of the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What some requests of one window have in common. What has no value is None."""
+    """Aggregate of requests of one window. An unknown value is None."""
 
     totals: RequestTotals
     acceptance_ratio: Percentiles | None
-    """A/T of those that drafted."""
+    """A/T of requests that drafted."""
     mean_acceptance_ratio: float | None
-    """The mean over requests that drafted; ``totals`` is as the server weighs it, by draft tokens."""
+    """Mean over requests that drafted; the server's counters, as ``totals``, weigh by draft tokens."""
     acceptance_length_tokens: Percentiles | None
-    """1 + A/D of those that drafted."""
+    """1 + A/D of requests that drafted."""
     time_per_output_token_seconds: Percentiles | None
-    """decode_seconds / (G - 1), of those that say."""
+    """decode_seconds / (G - 1), of requests that report both."""
     speedup_ratio: Estimate | None
-    """Of all their tokens together, at what drafting costs; bounds from the requests' own scatter."""
+    """Speed-up of all tokens at the cost of drafting, with bounds from the variance between requests."""
     below_break_even: int
     """Requests that speculation made slower."""
     evaluated: int
-    """Requests of which that can be said."""
+    """Requests that drafted at a known cost."""
     rejected: int
-    """Pathological: almost nothing of a fair number of draft tokens was accepted."""
+    """Pathological requests: almost none of the draft tokens were accepted."""
     repetitive: int
-    """Pathological: almost everything was, as in a loop of repetition."""
+    """Pathological requests: almost all draft tokens were accepted, as in a repetition loop."""
 
 
 class Effect(StrEnum):
-    """What speculation does to a group of requests; the value is a label and a word of the API."""
+    """Effect of speculation on a group of requests: a label value and a word of the API."""
 
     GAINS = "gains"
-    """The lower bound of its speed-up is above 1."""
+    """The lower bound of the speed-up is above 1."""
     LOSES = "loses"
-    """The upper bound is below 1; by a default cost alone, also its drafts give hardly a token."""
+    """The upper bound is below 1; at a typical cost, also the acceptance length is below a threshold."""
     UNCLEAR = "unclear"
 
 
@@ -96,12 +96,12 @@ class GroupFindings:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Two populations in one: requests of one number of draft tokens fall into two heaps, few between."""
+    """Two modes of the acceptance of requests with the same number of draft tokens."""
 
     low_share: float
-    """Of the requests, those in the lower heap; 0 to 1."""
+    """Share of the requests in the lower mode, 0 to 1."""
     low_mean: float
-    """Their mean acceptance ratio."""
+    """Mean acceptance ratio of the lower mode."""
     high_mean: float
 
 
@@ -112,13 +112,13 @@ class ModelFindings:
     model_name: str
     summary: Summary
     modes: Modes | None
-    """None unless the population is bimodal."""
+    """None unless the requests are bimodal."""
     mixed: bool
-    """The mixed-workload finding: bimodal, or beyond chance p10 below break-even while the mean is above."""
+    """Mixed-workload finding: bimodal, or p10 significantly below break-even while the mean is above."""
     advice: Sequence[str]
-    """Plain sentences, the most useful first; what strangers named is not yet escaped in them."""
+    """Plain sentences, the most useful first; untrusted names in them are not yet escaped."""
     acceptance_counts: Sequence[int] = ()
-    """Requests that drafted, by twentieths of their acceptance ratio, 1 belonging to the last."""
+    """Acceptance histogram (20 bins) of the requests that drafted; 1 belongs to the last bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +127,26 @@ class WindowFindings:
 
     seconds: float
     partial: bool
-    """Requests of the window were let go for want of room, or the exporter is younger than the window."""
+    """Requests of the window were removed for lack of space, or the exporter is younger than the window."""
     groups: Sequence[GroupFindings] = ()
     models: Sequence[ModelFindings] = ()
     covered_seconds: float = 0.0
-    """The time of it of which every request is here: shorter than the window where that is partial."""
+    """Time whose requests are complete: shorter than a partial window."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHistogram:
-    """Requests by a number, since the exporter's start."""
+    """Histogram over requests since the exporter's start."""
 
     upper_bounds: Sequence[float]
-    """Ascending; what is above the last is only in ``count``."""
+    """Ascending; values above the last are only in ``count``."""
     counts: Sequence[int]
     """Per bucket, not cumulative; one more than bounds."""
     sum: float
 
     @property
     def count(self) -> int:
-        """Return how many were observed."""
+        """Number of observations."""
         return sum(self.counts)
 
 
@@ -161,7 +161,7 @@ class GroupTotals:
 
 @dataclass(frozen=True, slots=True)
 class UserFindings:
-    """One user, hashed, in the longest window."""
+    """Requests of one user, as a hash, in the longest window."""
 
     user: str
     model_name: str
@@ -170,7 +170,7 @@ class UserFindings:
 
 @dataclass(frozen=True, slots=True)
 class RequestFindings:
-    """Everything that the requests say at one moment."""
+    """All findings about requests at one moment."""
 
     enabled: bool = False
     windows: Mapping[str, WindowFindings] = field(default_factory=dict)
@@ -180,8 +180,9 @@ class RequestFindings:
     taken: int = 0
     """Requests counted since the start."""
     bodies: int = 0
-    """Bodies taken since the start, whatever was refused of what was in them."""
+    """Bodies taken since the start, even if all their requests were refused."""
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
-    """Requests counted as ``other`` since the start, by label: model_name, request_type, user, and group
-    for combinations of model, type and temperature."""
+    """Requests counted as ``other`` since the start, by label: model_name, request_type, user, and group.
+
+    A group is a combination of model, type and temperature."""

@@ -1,79 +1,132 @@
-"""One record of what was sent to us, to a request: what is needed is checked, all else is passed over."""
+"""Record of one request's speculation, from vLLM's ``metrics`` of the response: types and validation.
+
+Prompts and completions are never kept. Error texts name a field and never repeat its value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isfinite
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, isfinite
 from typing import Any, Final
 
-from spec_decode_exporter.requests.request import Refusal, Request
-
-MOST_NAME: Final = 256
-"""Characters of a name: of a model, a request type, a target."""
-_MOST_COUNT: Final = 2**63
-MOST_DRAFTED: Final = 1000
-"""K: nobody drafts a tenth of it. What one request could make too great says nothing until the restart."""
-MOST_STEPS: Final = 10_000_000
-"""D, and G: some times the tokens that any model's context holds."""
-_MOST_TEMPERATURE: Final = 100.0
-_MOST_MILLISECONDS: Final = 1e12
-MOST_SECONDS: Final = 1e6
+MAX_NAME_CHARACTERS: Final = 256
+"""Characters of a model name, a request type or a target."""
+MAX_DRAFT_LENGTH: Final = 1000
+"""K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
+MAX_STEPS: Final = 10_000_000
+"""D and G: several times the context length of any model."""
+MAX_SECONDS: Final = 1e6
 """From the first token to the last: eleven days."""
+MAX_MILLISECONDS: Final = 1000 * MAX_SECONDS
+"""Limit of ``generation_time_ms``; the API documents the same."""
+_MAX_COUNT: Final = 2**63
+_MAX_TEMPERATURE: Final = 100.0
 _SPECULATION: Final = "metrics.speculative_decoding"
 
 
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """Speculation of one request."""
+
+    model_name: str
+    drafts: int
+    """D, ``num_spec_steps``: decode steps that drafted."""
+    draft_tokens: int
+    """T, ``num_draft_tokens``."""
+    accepted_tokens: int
+    """A, ``num_accepted_draft_tokens``."""
+    tokens: int
+    """K, ``num_spec_tokens``: the maximum of one step's draft."""
+    request_type: str = ""
+    """The sender's name for this kind of work; empty if it sends none."""
+    temperature: float | None = None
+    """None if the request left it to the server."""
+    stream: bool | None = None
+    completion_tokens: int | None = None
+    """G, the first token included."""
+    decode_seconds: float | None = None
+    """``generation_time_ms``: from the first token to the last."""
+    target: str = ""
+    """The target that served the request; empty if the sender does not know it."""
+    user: str = ""
+    """A hash; empty unless users are configured."""
+
+
+class Refusal(StrEnum):
+    """Reason why a request is not counted: the value of the ``reason`` label."""
+
+    MALFORMED = "malformed"
+    """The record does not have the format of docs/requests.md."""
+    WITHOUT_METRICS = "without_metrics"
+    """vLLM reported no speculation: several sequences, a stream without usage, or the option is off."""
+    CONTRADICTORY = "contradictory"
+    """The numbers are impossible: more tokens accepted than drafted."""
+    RATE = "rate"
+    """The request exceeds the configured rate."""
+    DROPPED = "dropped"
+    """The sender dropped the request, and reports it with its next body."""
+    TOO_COSTLY = "too_costly"
+    """The middleware inside vLLM did not read the request: it exceeds the limits of time or items."""
+    BODY = "body"
+    """The whole body is rejected. Each body counts as one: its number of requests is unknown."""
+
+
 class RefusedError(ValueError):
-    """A request that is not taken; the text says why, and repeats nothing of it."""
+    """A request is refused. The text gives the reason and repeats nothing of the request."""
 
     def __init__(self, reason: Refusal, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
 
 
-def request_of(record: object, hashed: Callable[[str], str]) -> Request:
-    """Return what a record says; ``hashed`` is what is kept in place of a user.
+def parse_record(record: object, hash_user: Callable[[str], str]) -> RequestRecord:
+    """Validate a decoded record; ``hash_user`` returns the text that is kept in place of a user.
+
+    Other keys are ignored.
 
     Raises:
-        RefusedError: it cannot be taken.
+        RefusedError: The record is not valid.
     """
     if not isinstance(record, Mapping):
-        raise _malformed("is not an object with each of its keys once")
+        raise _malformed("is not an object with unique keys")
     model_name = _name(record, "model")
     if not model_name:
         raise _malformed("model is missing")
-    alone = _count(record, "n", "n", missing=1) == 1
-    metrics = _part(record, "metrics", "metrics") or _nothing_said()
-    speculation = _part(metrics, "speculative_decoding", _SPECULATION) or _nothing_said()
-    usage = _part(record, "usage", "usage")
-    seconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", _MOST_MILLISECONDS)
+    is_single = _count(record, "n", "n", missing=1) == 1
+    metrics = _member(record, "metrics", "metrics") or _raise_without_metrics()
+    speculation = _member(metrics, "speculative_decoding", _SPECULATION) or _raise_without_metrics()
+    usage = _member(record, "usage", "usage")
+    milliseconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", inf)
     completion_tokens = _count(usage, "completion_tokens", "usage.completion_tokens") if usage else None
-    _check_possible("usage.completion_tokens", completion_tokens, MOST_STEPS)
-    _check_possible("metrics.generation_time_ms", seconds, 1000 * MOST_SECONDS)
-    return Request(
+    _check_possible("usage.completion_tokens", completion_tokens, MAX_STEPS)
+    _check_possible("metrics.generation_time_ms", milliseconds, MAX_MILLISECONDS)
+    return RequestRecord(
         model_name=model_name,
         **_counts(speculation),
         request_type=_name(record, "request_type"),
-        temperature=_number(record, "temperature", "temperature", _MOST_TEMPERATURE),
+        temperature=_number(record, "temperature", "temperature", _MAX_TEMPERATURE),
         stream=_flag(record, "stream"),
-        completion_tokens=completion_tokens if alone else None,
-        decode_seconds=None if seconds is None or not alone else seconds / 1000,
+        completion_tokens=completion_tokens if is_single else None,
+        decode_seconds=None if milliseconds is None or not is_single else milliseconds / 1000,
         target=_name(record, "target"),
-        user=hashed(_user(record)),
+        user=hash_user(_user(record)),
     )
 
 
-def _counts(said: Mapping[str, Any]) -> dict[str, int]:
+def _counts(speculation: Mapping[str, Any]) -> dict[str, int]:
     drafts, draft_tokens, accepted, tokens = (
-        _needed(said, key)
+        _required_count(speculation, key)
         for key in ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens", "num_spec_tokens")
     )
-    _check_possible(f"{_SPECULATION}.num_spec_tokens", tokens, MOST_DRAFTED)
-    _check_possible(f"{_SPECULATION}.num_spec_steps", drafts, MOST_STEPS)
+    _check_possible(f"{_SPECULATION}.num_spec_tokens", tokens, MAX_DRAFT_LENGTH)
+    _check_possible(f"{_SPECULATION}.num_spec_steps", drafts, MAX_STEPS)
     if accepted > draft_tokens:
         raise _contradictory("more tokens are accepted than drafted")
     if draft_tokens > tokens * drafts:
         raise _contradictory("more tokens are drafted than num_spec_steps times num_spec_tokens")
-    _check_histogram(said, drafts, accepted, tokens)
+    _check_histogram(speculation, drafts, accepted, tokens)
     return {
         "drafts": drafts,
         "draft_tokens": draft_tokens,
@@ -82,100 +135,100 @@ def _counts(said: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _check_possible(path: str, number: float | None, most: float) -> None:
-    """Refuse what no request has, so that one that is broken does not drown all others in the sums."""
-    if number is not None and number > most:
-        raise _contradictory(f"{path} is above {most:g}, which no request has")
+def _check_possible(path: str, number: float | None, maximum: float) -> None:
+    """Refuse an impossible number, so that one broken request does not dominate the totals."""
+    if number is not None and number > maximum:
+        raise _contradictory(f"{path} is above {maximum:g}, which is impossible for one request")
 
 
-def _check_histogram(said: Mapping[str, Any], drafts: int, accepted: int, tokens: int) -> None:
-    """Refuse a histogram that says something else than the counts; its place is how many were accepted."""
-    histogram = said.get("acceptance_histogram")
+def _check_histogram(speculation: Mapping[str, Any], drafts: int, accepted: int, tokens: int) -> None:
+    """Refuse a histogram that contradicts the counts: steps by their number of accepted tokens."""
+    histogram = speculation.get("acceptance_histogram")
     if histogram is None:
         return
     if not isinstance(histogram, list) or not all(_is_count(each) for each in histogram):
-        raise _malformed(f"{_SPECULATION}.acceptance_histogram is not a list of whole numbers from 0")
+        raise _malformed(f"{_SPECULATION}.acceptance_histogram is not a list of integers from 0")
     if len(histogram) > tokens + 1 and any(histogram[tokens + 1 :]):
         raise _contradictory("acceptance_histogram has steps that accepted more than num_spec_tokens")
     if sum(histogram) != drafts:
         raise _contradictory("the sum of acceptance_histogram is not num_spec_steps")
-    if sum(place * steps for place, steps in enumerate(histogram)) != accepted:
+    if sum(position * steps for position, steps in enumerate(histogram)) != accepted:
         raise _contradictory("acceptance_histogram and num_accepted_draft_tokens differ")
 
 
-def _nothing_said() -> Mapping[str, Any]:
+def _raise_without_metrics() -> Mapping[str, Any]:
     raise RefusedError(
         Refusal.WITHOUT_METRICS,
-        f"has no {_SPECULATION}: the server says it of single sequences, with "
+        f"has no {_SPECULATION}: vLLM reports it for single sequences, with "
         "--enable-per-request-metrics and --per-request-spec-decode-metrics",
     )
 
 
-def _part(record: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any] | None:
-    found = record.get(key)
-    if found is None or isinstance(found, Mapping):
-        return found
-    raise _malformed(f"{path} is not an object with each of its keys once")
+def _member(record: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any] | None:
+    value = record.get(key)
+    if value is None or isinstance(value, Mapping):
+        return value
+    raise _malformed(f"{path} is not an object with unique keys")
 
 
 def _name(record: Mapping[str, Any], key: str) -> str:
-    found = record.get(key)
-    if found is None:
+    value = record.get(key)
+    if value is None:
         return ""
-    if not isinstance(found, str):
-        raise _malformed(f"{key} is not a text")
-    if len(found) > MOST_NAME:
-        raise _malformed(f"{key} has more than {MOST_NAME} characters")
-    if not found.isprintable():
-        raise _malformed(f"{key} has a character that cannot be printed")
-    return found
+    if not isinstance(value, str):
+        raise _malformed(f"{key} is not a string")
+    if len(value) > MAX_NAME_CHARACTERS:
+        raise _malformed(f"{key} has more than {MAX_NAME_CHARACTERS} characters")
+    if not value.isprintable():
+        raise _malformed(f"{key} has an unprintable character")
+    return value
 
 
 def _user(record: Mapping[str, Any]) -> str:
-    """Return a user; what is no text is none, since whoever sends it may not expect that it is read."""
-    found = record.get("user")
-    return found if isinstance(found, str) else ""
+    """Return the user; empty for another type, as the sender may not expect that the field is read."""
+    value = record.get("user")
+    return value if isinstance(value, str) else ""
 
 
 def _flag(record: Mapping[str, Any], key: str) -> bool | None:
-    found = record.get(key)
-    if found is None or isinstance(found, bool):
-        return found
+    value = record.get(key)
+    if value is None or isinstance(value, bool):
+        return value
     raise _malformed(f"{key} is neither true nor false")
 
 
-def _needed(said: Mapping[str, Any], key: str) -> int:
-    found = _count(said, key, f"{_SPECULATION}.{key}")
-    if found is None:
+def _required_count(speculation: Mapping[str, Any], key: str) -> int:
+    count = _count(speculation, key, f"{_SPECULATION}.{key}")
+    if count is None:
         raise _malformed(f"{_SPECULATION}.{key} is missing")
-    return found
+    return count
 
 
 def _count(record: Mapping[str, Any], key: str, path: str, missing: int | None = None) -> int | None:
-    found = record.get(key)
-    if found is None:
+    value = record.get(key)
+    if value is None:
         return missing
-    if not _is_count(found):
-        raise _malformed(f"{path} is not a whole number from 0")
-    return int(found)
+    if not _is_count(value):
+        raise _malformed(f"{path} is not an integer from 0")
+    return int(value)
 
 
 def _is_count(value: object) -> bool:
-    """Return whether something counts; what passes through other programs may come as 4.0."""
+    """Return whether a value is a count. 4.0 is one: some programs convert integers."""
     if isinstance(value, float):
-        return value.is_integer() and 0 <= value < _MOST_COUNT
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_COUNT
+        return value.is_integer() and 0 <= value < _MAX_COUNT
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
 
 
-def _number(record: Mapping[str, Any], key: str, path: str, most: float) -> float | None:
-    found = record.get(key)
-    if found is None:
+def _number(record: Mapping[str, Any], key: str, path: str, maximum: float) -> float | None:
+    value = record.get(key)
+    if value is None:
         return None
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    # Compared first: a whole number of a thousand digits is no float.
-    if not (is_number and 0 <= found <= most and isfinite(found)):
-        raise _malformed(f"{path} is not a number from 0 to {most:g}")
-    return float(found)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Compare first: an integer of a thousand digits does not convert to a float.
+    if not (is_number and 0 <= value <= maximum and isfinite(value)):
+        raise _malformed(f"{path} is not a number from 0 to {maximum:g}")
+    return float(value)
 
 
 def _malformed(detail: str) -> RefusedError:

@@ -6,13 +6,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import Effect
-from spec_decode_exporter.requests.request_record import MOST_NAME
+from spec_decode_exporter.requests.request_record import MAX_MILLISECONDS, MAX_NAME_CHARACTERS, Refusal
 from spec_decode_exporter.views.window_models import Estimated, View
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Name = Annotated[str, Field(max_length=MOST_NAME)]
+Name = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)]
 
 
 class SentSpeculation(BaseModel):
@@ -30,7 +29,7 @@ class SentSpeculation(BaseModel):
 class SentMetrics(BaseModel):
     """vLLM's own `metrics` of a response. Other keys are passed over."""
 
-    generation_time_ms: Annotated[float, Field(ge=0, le=1e12)] | None = Field(
+    generation_time_ms: Annotated[float, Field(ge=0, le=MAX_MILLISECONDS)] | None = Field(
         default=None, description="From the first token to the last."
     )
     speculative_decoding: SentSpeculation | None = Field(
@@ -47,7 +46,7 @@ class SentUsage(BaseModel):
 class SentRequest(BaseModel):
     """One request that a server has answered. Other keys are passed over and not kept: send no texts."""
 
-    model: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+    model: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
     metrics: SentMetrics
     usage: SentUsage | None = None
     request_type: Name | None = Field(default=None, description="What you call this kind of work.")

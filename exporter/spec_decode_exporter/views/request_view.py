@@ -7,8 +7,7 @@ from typing import Any
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.acceptance_histogram import BOUNDS
-from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.model_findings import BOUNDS
 from spec_decode_exporter.requests.request_findings import (
     GroupFindings,
     GroupKey,
@@ -22,6 +21,7 @@ from spec_decode_exporter.requests.request_findings import (
     UserFindings,
     WindowFindings,
 )
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_models import (
     HistogramView,
     PercentilesView,

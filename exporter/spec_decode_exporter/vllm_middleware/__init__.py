@@ -1,1 +1,1 @@
-"""What runs inside vLLM, in its Python: neither it nor the exporter imports anything of the other."""
+"""Middleware inside vLLM: one file that reports each request to the exporter."""

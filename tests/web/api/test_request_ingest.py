@@ -14,7 +14,7 @@ from spec_decode_exporter.config.request_settings import RequestSettings, Reques
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.requests.request import Refusal
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web.api import request_ingest
 from spec_decode_exporter.web.api.api_source import ApiSource

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request import Request
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.simulator.response_metrics import Answer
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 
 
-def request(answer: Answer, **changes: object) -> Request:
+def request(answer: Answer, **changes: object) -> RequestRecord:
     """Return a simulated response as the exporter keeps it."""
     metrics = answer["metrics"]
     said = metrics["speculative_decoding"]
@@ -27,7 +27,7 @@ def request(answer: Answer, **changes: object) -> Request:
         "completion_tokens": answer["usage"]["completion_tokens"],
         "decode_seconds": metrics["generation_time_ms"] / 1000,
     }
-    return Request(**{**kept, **changes})
+    return RequestRecord(**{**kept, **changes})
 
 
 async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,
@@ -22,6 +21,7 @@ from spec_decode_exporter.requests.request_findings import (
     Summary,
     WindowFindings,
 )
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.web.page import request_panel as module
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_batch import Batch
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
 
@@ -22,7 +22,7 @@ class Taker(Protocol):
         """Return what the body says, without what is above the rate."""
         ...
 
-    def turned_away(self, status: int) -> None:
+    def reject_body(self, status: int) -> None:
         """Count a body of which nothing was taken."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.requests.request_batch import MOST_REQUESTS
+from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
 from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
@@ -90,7 +90,9 @@ def _body(one: dict[str, Any]) -> dict[str, Any]:
     return {
         "required": True,
         "content": {
-            JSON: {"schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MOST_REQUESTS}]}},
+            JSON: {
+                "schema": {"anyOf": [one, {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}]}
+            },
             NDJSON: {"schema": lines},
         },
     }

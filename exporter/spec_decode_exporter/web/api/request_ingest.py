@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM
-from spec_decode_exporter.requests.record_reader import NotJsonError
-from spec_decode_exporter.requests.request import Refusal
-from spec_decode_exporter.requests.request_batch import Batch, TooManyError
+from spec_decode_exporter.requests.request_batch import Batch, NotJsonError, TooManyError
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_models import MistakeView, TakenView
 from spec_decode_exporter.views.request_view import head, lists, refused_view
 from spec_decode_exporter.web.api.problems import RequestError
@@ -81,7 +80,7 @@ def counted(handler: Handler) -> Handler:
         answer = await handler(request)
         taker = request.app[STATE].api.receiver()
         if taker is not None and answer.status in _TURNED_AWAY:
-            taker.turned_away(answer.status)
+            taker.reject_body(answer.status)
         return answer
 
     return handle

@@ -68,7 +68,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
         "drop",
         "Requests lose by speculation: {request_type}, temperature {temperature}, {speedup_ratio} as fast",
     ),
-    "requests_lose_no_longer": _Wording(
+    "requests_below_break_even_ended": _Wording(
         "recovery", "Requests lose no longer, or are too few: {request_type}, temperature {temperature}"
     ),
     "poll_crashed": _Wording("drop", "A defect of the exporter's in reading the page: see its log"),

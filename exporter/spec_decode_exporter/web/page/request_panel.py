@@ -9,7 +9,6 @@ from typing import Final
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.requests.request import Refusal
 from spec_decode_exporter.requests.request_advice import temperature
 from spec_decode_exporter.requests.request_findings import (
     Effect,
@@ -21,6 +20,7 @@ from spec_decode_exporter.requests.request_findings import (
     Summary,
     WindowFindings,
 )
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_text import why_unclear
 from spec_decode_exporter.web.page.charts import columns, range_bar
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag

@@ -1,0 +1,106 @@
+"""Sums of requests add up over groups; percentiles equal those of the standard library."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from dataclasses import astuple
+from math import isnan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.requests.group_totals import RequestGroup
+from spec_decode_exporter.requests.request_aggregate import RequestSums, add_sums, percentiles, sums
+from spec_decode_exporter.requests.request_findings import GroupKey
+from spec_decode_exporter.requests.request_record import RequestRecord
+from spec_decode_exporter.requests.stored_requests import StoredRequests
+
+COSTS = {
+    "": Cost(0.2, 0.1, CostSource.CONFIGURED, None),
+    "a": Cost(0.05, 0.0, CostSource.DEFAULT, None),
+    "b": None,
+}
+
+requests = st.builds(
+    lambda drafts, share, seconds, target: RequestRecord(
+        "llama",
+        drafts,
+        4 * drafts,
+        int(4 * drafts * share),
+        4,
+        completion_tokens=50,
+        decode_seconds=seconds,
+        target=target,
+    ),
+    st.integers(0, 300),
+    st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    st.none() | st.floats(0, 10),
+    st.sampled_from(sorted(COSTS)),
+)
+
+
+def sums_of(some):
+    stored, group = StoredRequests(10_000), RequestGroup(GroupKey("llama", "chat", "0"))
+    for request in some:
+        stored.add(request, group, 0.0)
+    return sums(stored.since(0.0), COSTS.get)
+
+
+@given(st.lists(st.lists(requests, max_size=30), max_size=5))
+def test_the_sums_of_parts_are_those_of_the_whole(parts):
+    whole = sums_of([request for part in parts for request in part])
+    added = add_sums([sums_of(part) for part in parts])
+    assert added.totals == whole.totals
+    assert list(added.ratios) == list(whole.ratios)
+    assert list(added.lengths) == list(whole.lengths)
+    assert list(added.seconds_per_token) == list(whole.seconds_per_token)
+    assert Counter(map(str, added.informative)) == Counter(map(str, whole.informative))
+    assert (added.rejected, added.repetitive) == (whole.rejected, whole.repetitive)
+    assert astuple(added.speedup) == pytest.approx(astuple(whole.speedup))
+
+
+def test_sums_of_no_requests_are_empty():
+    assert add_sums([]).totals == RequestSums().totals
+    assert sums_of([]).speedup == RequestSums().speedup
+
+
+def test_a_typical_cost_is_counted():
+    pay = sums_of(
+        [RequestRecord("llama", 10, 40, 20, 4, target=target) for target in ("", "a", "a", "b")]
+    ).speedup
+    assert (pay.requests, pay.default_costs) == (3, 2)
+    assert pay.costs / pay.drafts == pytest.approx((0.2 + 2 * 0.05) / 3)
+
+
+def test_a_request_of_few_tokens_is_not_informative():
+    some = [RequestRecord("llama", 10, 40, accepted, 4) for accepted in (21, 22)]
+    # Break-even is c0 + 4·c accepted tokens per draft.
+    assert sums_of(some).informative == [(4, 10, 40, 22, pytest.approx(0.9))]
+
+
+def test_break_even_is_nan_without_a_known_cost():
+    ((*counts, break_even),) = sums_of([RequestRecord("llama", 10, 40, 22, 4, target="b")]).informative
+    assert counts == [4, 10, 40, 22]
+    assert isnan(break_even)
+
+
+numbers = st.lists(st.floats(0, 100, allow_subnormal=False), min_size=2, max_size=200)
+
+
+@given(numbers)
+def test_percentiles_are_those_of_the_standard_library(values):
+    deciles = statistics.quantiles(values, n=10, method="inclusive")
+    found = percentiles(sorted(values))
+    assert (found.p10, found.p50, found.p90) == pytest.approx((deciles[0], deciles[4], deciles[8]))
+
+
+def test_one_value_is_equal_to_its_percentiles():
+    found = percentiles([0.4])
+    assert (found.p10, found.p50, found.p90) == (0.4, 0.4, 0.4)
+
+
+def test_no_values_have_no_percentiles():
+    assert percentiles([]) is None
