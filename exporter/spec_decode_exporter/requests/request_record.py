@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Final
 
 MAX_NAME_CHARACTERS: Final = 256
@@ -22,6 +22,8 @@ MAX_SECONDS: Final = 1e6
 MAX_MILLISECONDS: Final = 1000 * MAX_SECONDS
 """Limit of ``generation_time_ms``; the API documents the same."""
 _MAX_COUNT: Final = 2**63
+_MAX_NUMBER: Final = 1e12
+"""A number above this is malformed."""
 _MAX_TEMPERATURE: Final = 100.0
 _SPECULATION: Final = "metrics.speculative_decoding"
 
@@ -98,7 +100,7 @@ def parse_record(record: object, hash_user: Callable[[str], str]) -> RequestReco
     metrics = _member(record, "metrics", "metrics") or _raise_without_metrics()
     speculation = _member(metrics, "speculative_decoding", _SPECULATION) or _raise_without_metrics()
     usage = _member(record, "usage", "usage")
-    milliseconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", inf)
+    milliseconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", _MAX_NUMBER)
     completion_tokens = _count(usage, "completion_tokens", "usage.completion_tokens") if usage else None
     _check_possible("usage.completion_tokens", completion_tokens, MAX_STEPS)
     _check_possible("metrics.generation_time_ms", milliseconds, MAX_MILLISECONDS)
