@@ -99,7 +99,7 @@ fuzz: $(READY) ## attack the parsers: FUZZ_SECONDS each, by default a minute; FU
 docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
 	$(BIN)/python -m docs.generate.metrics docs/metrics.md
 	$(BIN)/python -m docs.generate.configuration docs/configuration.md docs/configuration.schema.json
-	$(BIN)/python -m spec_decode_exporter.monitor.log_events docs/log.md
+	$(BIN)/python -m docs.generate.log docs/log.md
 	$(BIN)/python -m config.prometheus.generate
 	$(BIN)/python -m helm.sync
 

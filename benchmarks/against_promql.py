@@ -131,7 +131,7 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
             (sample,) = page.samples.values()
             watch.observe(sample, float(second), float(second), 1.0, 10.0)
         if second % SCRAPE == 0:
-            _scrape(recorded, second, sample if simulation.serving else None, watch.findings(float(second)))
+            _scrape(recorded, second, sample if simulation.serving else None, watch.snapshot(float(second)))
         if second % SCRAPE == EVALUATED:
             accepted, drafted = (new - old for new, old in zip(counts[-1], counts[-31:][0], strict=True))
             if drafted > 0 <= accepted:

@@ -19,7 +19,7 @@ from benchmarks.coverage import MIXES, Array, Load, percent, table, trace, windo
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.experiment import Experiment, Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
 
 SECONDS = 300
 HOUR = 3600

@@ -32,9 +32,9 @@ from spec_decode_exporter.metrics.catalogue import enabled_metrics
 from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.views.target_status import TargetStatus
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server.listen import parse_listen_address, serve
 from tests.web.conftest import plain_state
@@ -74,7 +74,7 @@ class Engines:
         """Sum up all of them, as the exporter does at each scrape."""
         status = TargetStatus(True, "vllm", "python", "filtered", "0.32.0", 301, {}, 0.002, 2100, 1.0)
         engines = [
-            ({**name, "model_name": "meta-llama/Llama-3.3-70B-Instruct", "engine": "0"}, watch.findings(NOW))
+            ({**name, "model_name": "meta-llama/Llama-3.3-70B-Instruct", "engine": "0"}, watch.snapshot(NOW))
             for name, watch in zip(self._names, self._watches, strict=True)
         ]
         return Snapshot(engines, [(name, status) for name in self._names])

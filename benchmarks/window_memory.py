@@ -123,7 +123,7 @@ def main() -> None:
 
     watch = polled(positions, longest, histograms=True)
     now = watch.history.last_seen
-    findings = watch.findings(now)
+    findings = watch.snapshot(now)
     enabled = enabled_metrics(Metrics())
     collector = SnapshotCollector(lambda: Snapshot([(LABELS, findings)]), lambda: enabled)
     series = sum(len(family.samples) for family in collector.collect())
@@ -140,7 +140,7 @@ def main() -> None:
     print(
         f"| taking a poll's sample, with the watch for drops | {cost_of_a_poll(positions, longest):.0f} µs |"
     )
-    print(f"| all windows, for a page | {microseconds(lambda: watch.findings(now), 1000):.0f} µs |")
+    print(f"| all windows, for a page | {microseconds(lambda: watch.snapshot(now), 1000):.0f} µs |")
     collected = microseconds(lambda: list(collector.collect()), 200)
     print(f"| their {series} series, before they are written | {collected:.0f} µs |")
 

@@ -14,7 +14,7 @@ from spec_decode_exporter.app import reload as module
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.persistence.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address, parse_listen_address
@@ -342,7 +342,7 @@ def usual(file):
 async def test_an_engine_that_cannot_be_evaluated_is_served_with_what_was_counted(
     service, server, clock, until, monkeypatch
 ):
-    monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.Evaluator.evaluate", None)
+    monkeypatch.setattr("spec_decode_exporter.monitor.evaluator.Evaluator.evaluate", None)
     await polled(server, clock, until, 4)
     found = await samples(service)
     assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
 SAVER = """
 import sys
 from pathlib import Path
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
 file = StateFile(Path(sys.argv[1]))
 number = file.load().get("number", 0)

@@ -59,7 +59,8 @@ def told(e2e, tmp_path_factory):
     )
     try:
         e2e.eventually(
-            lambda: "requests_lose" in exporter.log and "mixed_workload_began" in exporter.log, 120
+            lambda: "requests_below_break_even" in exporter.log and "mixed_workload_began" in exporter.log,
+            120,
         )
         e2e.eventually(
             lambda: drafts(e2e, server) == samples(exporter)["spec_decode_request_drafts_total"], 60
@@ -168,7 +169,7 @@ def test_all_of_them_find_the_mix_and_say_who_loses(e2e, told):
         f'spec_decode_mixed_workload{{model_name="{model["model_name"]}",window="{LONG}"}} 1.0'
         in exporter.metrics()
     )
-    lost = [line for line in exporter.log.splitlines() if "event=requests_lose " in line]
+    lost = [line for line in exporter.log.splitlines() if "event=requests_below_break_even " in line]
     assert len(lost) == 1
     assert "request_type=creative" in lost[0]
     page = e2e.fetch(exporter.url)[2]

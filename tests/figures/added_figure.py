@@ -52,7 +52,7 @@ def snapshot():
     for row in rows:
         reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
         engine.observe(reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0)
-    return engine.findings(rows[-1]["t"])
+    return engine.snapshot(rows[-1]["t"])
 
 
 async def metrics_page(engine):

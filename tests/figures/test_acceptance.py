@@ -51,7 +51,7 @@ def recorded_fixture(make_sample):
     samples = finish(SampleReader().read(PAGE.read_bytes(), with_latencies=True)).samples
     # Of one server: without its creation time, which the page before lacks.
     watch.observe(samples[EngineName("tiny-llama", "0")], 1.0, 1e9 + 1, 1.0, 10.0)
-    return watch.findings(1.0).windows[0]
+    return watch.snapshot(1.0).windows[0]
 
 
 def test_a_recorded_page_of_n_gram_drafts(recorded):

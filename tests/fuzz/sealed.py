@@ -7,8 +7,8 @@ import json
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.checksummed_file import UnusableError
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
-from spec_decode_exporter.monitor.state_file import _SEAL, MOST_VALUES
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.state_file import _SEAL, MOST_VALUES
 from spec_decode_exporter.reports.reference import reference_file
 from tests.fuzz.harness import Harness, file_of, sane
 

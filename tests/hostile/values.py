@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.client import Answer
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
@@ -76,8 +76,8 @@ async def _watched(page: bytes) -> TargetMonitor:
         clock.now += 1  # so that histograms are due in each
         await watch.poll()
         if not watch.status().up:
-            raise RejectedError(watch.view().error)
-    for labels, findings in watch.findings(clock.monotonic()):
+            raise RejectedError(watch.status().error)
+    for labels, findings in watch.snapshots(clock.monotonic()):
         engine_view(labels, findings).model_dump_json()
     return watch
 
@@ -89,7 +89,7 @@ async def _read(page: bytes) -> object:
 async def _read_gauges(page: bytes) -> object:
     """Raise also for a gauge that is absent, though the page has it: its value is rejected, the page is not."""
     watch = await _watched(page)
-    for engine in watch._engines.values():
+    for engine in watch._engines.monitors.values():
         sample = engine.history.sample
         for name in _NAMES[Gauge]:
             gauge = MEANINGS[name.encode()].quantity

@@ -26,13 +26,13 @@ from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poller import Polled
-from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
@@ -70,7 +70,7 @@ def recorded_fixture(status):
     engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
     exporter = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, True, WALL, 4711)
     return Snapshot(
-        [(engine, watch.findings(rows[-1]["t"]))],
+        [(engine, watch.snapshot(rows[-1]["t"]))],
         [
             ({"target": "one", "team": "a", "zone": ""}, status),
             ({"target": 'tw"o', "team": "", "zone": "b"}, TargetStatus()),
@@ -295,7 +295,7 @@ class TestNamesOfEngines:
             watches.append(watch)
             reading = finish(SampleReader().read(page.encode(), with_latencies=True))
             finish(watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0)))
-            return [labels for labels, _ in watch.findings(clock.monotonic())]
+            return [labels for labels, _ in watch.snapshots(clock.monotonic())]
 
         yield labels_of
         for watch in watches:

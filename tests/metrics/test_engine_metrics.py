@@ -15,7 +15,7 @@ from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS, ENGINE_ME
 from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 
 # Written out on purpose: a changed name here changes for every user.
 CONTRACT = {

@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.monitor.engine_events import TOLD_AFTER, EngineChangeNotifier, drop_event
+from spec_decode_exporter.monitor.engine_events import LOGGED_AFTER, EngineChangeNotifier, drop_event
 
 FINDING = Finding(FindingName.CLIFF, Severity.WARNING, {}, "")
 
@@ -27,12 +27,12 @@ def notifier_fixture():
 
 
 def told(notifier, evaluation, now):
-    return [event.name for event in notifier.tell(evaluation, now)]
+    return [event.name for event in notifier.changes(evaluation, now)]
 
 
 class TestAVerdict:
     def test_is_told_with_what_was_found(self, notifier):
-        (event,) = notifier.tell(evaluated(), 0.0)
+        (event,) = notifier.changes(evaluated(), 0.0)
         assert (event.name, event.is_bad) == ("verdict_changed", False)
         assert event.fields == {
             "verdict": "healthy",
@@ -41,32 +41,32 @@ class TestAVerdict:
         }
 
     def test_is_told_once(self, notifier):
-        notifier.tell(evaluated(), 0.0)
+        notifier.changes(evaluated(), 0.0)
         assert told(notifier, evaluated(), 5.0) == told(notifier, evaluated(), 500.0) == []
 
     def test_that_is_another_one_is_told_when_it_has_stood_for_a_minute(self, notifier):
-        notifier.tell(evaluated(), 0.0)
+        notifier.changes(evaluated(), 0.0)
         assert told(notifier, evaluated(Verdict.HARMFUL), 5.0) == []
-        assert told(notifier, evaluated(Verdict.HARMFUL), 4.9 + TOLD_AFTER) == []
-        (event,) = notifier.tell(evaluated(Verdict.HARMFUL), 5.0 + TOLD_AFTER)
+        assert told(notifier, evaluated(Verdict.HARMFUL), 4.9 + LOGGED_AFTER) == []
+        (event,) = notifier.changes(evaluated(Verdict.HARMFUL), 5.0 + LOGGED_AFTER)
         assert (event.fields["verdict"], event.fields["before"], event.is_bad) == ("harmful", "healthy", True)
 
     def test_that_goes_back_and_forth_is_not_told(self, notifier):
-        notifier.tell(evaluated(), 0.0)
+        notifier.changes(evaluated(), 0.0)
         for second in range(0, 600, 10):
             verdict = Verdict.MARGINAL if second // 10 % 2 else Verdict.HEALTHY
             assert told(notifier, evaluated(verdict), 10.0 + second) == []
 
     def test_that_cannot_be_given_for_a_while_is_no_news(self, notifier):
-        notifier.tell(evaluated(), 0.0)
+        notifier.changes(evaluated(), 0.0)
         assert told(notifier, evaluated(Verdict.INSUFFICIENT), 5.0) == []
         assert told(notifier, evaluated(Verdict.INSUFFICIENT), 500.0) == []
         assert told(notifier, evaluated(), 505.0) == []
 
 
 def test_advice_is_told_when_it_is_another(notifier):
-    notifier.tell(evaluated(), 0.0)
-    (event,) = notifier.tell(evaluated(action=Action.DECREASE, tokens=3), 300.0)
+    notifier.changes(evaluated(), 0.0)
+    (event,) = notifier.changes(evaluated(action=Action.DECREASE, tokens=3), 300.0)
     assert (event.name, event.is_bad) == ("recommendation_changed", False)
     assert event.fields == {
         "recommendation": "decrease",
@@ -76,14 +76,14 @@ def test_advice_is_told_when_it_is_another(notifier):
     }
     assert told(notifier, evaluated(action=Action.COLLECT), 305.0) == []
     assert told(notifier, evaluated(action=Action.DECREASE, tokens=3), 310.0) == []
-    (event,) = notifier.tell(evaluated(action=Action.DECREASE, tokens=2), 900.0)
+    (event,) = notifier.changes(evaluated(action=Action.DECREASE, tokens=2), 900.0)
     assert (event.fields["before"], event.fields["recommended_tokens"]) == ("decrease", 2)
 
 
 def test_a_stall_is_told_when_it_begins_and_when_it_ends(notifier):
     insufficient = Verdict.INSUFFICIENT
     assert told(notifier, evaluated(insufficient), 0.0) == []
-    (event,) = notifier.tell(evaluated(insufficient, State.STALLED), 5.0)
+    (event,) = notifier.changes(evaluated(insufficient, State.STALLED), 5.0)
     assert (event.name, event.is_bad) == ("drafting_stalled", True)
     assert told(notifier, evaluated(insufficient, State.STALLED), 10.0) == []
     assert told(notifier, evaluated(insufficient, State.IDLE), 15.0) == ["drafting_no_longer_stalled"]
@@ -92,7 +92,7 @@ def test_a_stall_is_told_when_it_begins_and_when_it_ends(notifier):
 def test_another_state_is_told_with_the_one_before(notifier):
     insufficient = Verdict.INSUFFICIENT
     assert told(notifier, evaluated(insufficient, State.IDLE), 0.0) == []
-    (event,) = notifier.tell(evaluated(insufficient, State.ACTIVE), 5.0)
+    (event,) = notifier.changes(evaluated(insufficient, State.ACTIVE), 5.0)
     assert (event.name, event.is_bad) == ("state_changed", False)
     assert event.fields == {"state": "active", "before": "idle"}
     assert told(notifier, evaluated(insufficient, State.ACTIVE), 10.0) == []
@@ -106,58 +106,58 @@ class TestAnEngineThatIsGone:
     @pytest.mark.parametrize("is_bad", [True, False])
     def test_is_told_once_and_again_when_it_is_back(self, notifier, is_bad):
         told(notifier, evaluated(), 0.0)
-        (event,) = notifier.tell_gone(is_bad=is_bad)
+        (event,) = notifier.gone(is_bad=is_bad)
         assert (event.name, event.is_bad) == ("state_changed", is_bad)
         assert event.fields == {"state": "unreachable", "before": "active"}
-        assert notifier.tell_gone(is_bad=is_bad) == []
-        (event,) = notifier.tell(evaluated(), 60.0)
+        assert notifier.gone(is_bad=is_bad) == []
+        (event,) = notifier.changes(evaluated(), 60.0)
         assert (event.name, event.is_bad) == ("state_changed", False)
         assert event.fields == {"state": "active", "before": "unreachable"}
-        assert len(notifier.tell_gone(is_bad=is_bad)) == 1
+        assert len(notifier.gone(is_bad=is_bad)) == 1
 
     def test_before_anything_was_known_of_it_is_told_too(self, notifier):
-        (event,) = notifier.tell_gone(is_bad=True)
+        (event,) = notifier.gone(is_bad=True)
         assert event.fields == {"state": "unreachable", "before": ""}
 
     def test_no_longer_counts_as_stalled_and_is_told_again_if_it_still_is(self, notifier):
         assert told(notifier, evaluated(Verdict.INSUFFICIENT, State.STALLED), 0.0) == ["drafting_stalled"]
-        (event,) = notifier.tell_gone(is_bad=True)
+        (event,) = notifier.gone(is_bad=True)
         assert (event.name, event.fields["before"]) == ("state_changed", "stalled")
-        (event,) = notifier.tell(evaluated(Verdict.INSUFFICIENT, State.STALLED), 60.0)
+        (event,) = notifier.changes(evaluated(Verdict.INSUFFICIENT, State.STALLED), 60.0)
         assert (event.name, event.fields["before"]) == ("drafting_stalled", "unreachable")
 
 
 class TestTheConfiguredTokens:
     def tell(self, notifier, now, *tokens_and_beginnings):
-        return [event.fields for event in notifier.tell(evaluated(), now, *tokens_and_beginnings)[:1]]
+        return [event.fields for event in notifier.changes(evaluated(), now, *tokens_and_beginnings)[:1]]
 
     def test_are_told_when_windows_began_again_because_of_them(self, notifier):
-        notifier.tell(evaluated(), 0.0, 5, 0)
-        assert notifier.tell(evaluated(), 5.0, 5, 0) == []
-        (event,) = notifier.tell(evaluated(), 10.0, 3, 1)
+        notifier.changes(evaluated(), 0.0, 5, 0)
+        assert notifier.changes(evaluated(), 5.0, 5, 0) == []
+        (event,) = notifier.changes(evaluated(), 10.0, 3, 1)
         assert (event.name, event.is_bad) == ("configured_tokens_changed", False)
         assert event.fields == {"configured_tokens": 3, "before": 5}
-        assert notifier.tell(evaluated(), 15.0, 3, 1) == []
+        assert notifier.changes(evaluated(), 15.0, 3, 1) == []
 
     def test_that_a_server_shows_one_by_one_are_no_news(self, notifier):
         for second, tokens in enumerate((0, 1, 2, 5)):
-            assert [event.name for event in notifier.tell(evaluated(), second, tokens, 0)] in (
+            assert [event.name for event in notifier.changes(evaluated(), second, tokens, 0)] in (
                 [],
                 ["verdict_changed"],
             )
 
     def test_are_remembered_over_a_restart_until_the_first_draft(self, notifier):
         for second, tokens in enumerate((5, 0, 0)):
-            notifier.tell(evaluated(), second, tokens, 0)
+            notifier.changes(evaluated(), second, tokens, 0)
         assert self.tell(notifier, 10.0, 3, 1) == [{"configured_tokens": 3, "before": 5}]
 
     def test_that_stay_the_same_with_another_method_are_no_news(self, notifier):
-        notifier.tell(evaluated(), 0.0, 5, 0)
-        assert notifier.tell(evaluated(), 5.0, 5, 1) == []
+        notifier.changes(evaluated(), 0.0, 5, 0)
+        assert notifier.changes(evaluated(), 5.0, 5, 1) == []
         assert self.tell(notifier, 10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
 
     def test_of_an_engine_that_speculates_no_more_are_none(self, notifier):
-        notifier.tell(evaluated(), 0.0, 5, 0)
+        notifier.changes(evaluated(), 0.0, 5, 0)
         assert self.tell(notifier, 5.0, 0, 1) == [{"configured_tokens": 0, "before": 5}]
         assert self.tell(notifier, 10.0, 4, 2) == [{"configured_tokens": 4, "before": 0}]
 
@@ -167,7 +167,7 @@ class TestTheConfiguredTokens:
     [
         (True, False, "acceptance_dropped"),
         (False, False, "acceptance_recovered"),
-        (False, True, "acceptance_baseline_learnt_anew"),
+        (False, True, "acceptance_baseline_reset"),
     ],
 )
 def test_a_drop_is_told_with_its_numbers(dropped, learned_again, name):

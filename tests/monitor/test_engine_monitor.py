@@ -1,7 +1,8 @@
-"""One engine, watched: events, checks that two polls confirm, and findings of one moment."""
+"""Monitor of one engine: events, checks that two polls confirm, and snapshots."""
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from dataclasses import replace
 from math import inf
 
@@ -17,6 +18,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Reset
@@ -25,7 +27,7 @@ WALL = 1_790_000_000.0
 
 
 class Watched:
-    """A watch that is polled every second, with histograms each time."""
+    """Engine monitor that is polled every second, with histograms each time."""
 
     def __init__(self, windows=(30.0, 300.0)) -> None:
         self.watch = EngineMonitor(windows)
@@ -35,8 +37,8 @@ class Watched:
         self.moment += after
         return self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)
 
-    def findings(self, later=0.0):
-        return self.watch.findings(self.moment + later)
+    def snapshot(self, later=0.0):
+        return self.watch.snapshot(self.moment + later)
 
 
 @pytest.fixture(name="watched")
@@ -62,7 +64,7 @@ class TestChecks:
     def test_a_single_page_that_breaks_a_check_may_be_torn(self, watched, good, torn):
         for n, page in enumerate((good, torn, good, torn, good)):
             assert watched.poll(page(n)) == []
-        assert watched.findings().broken == frozenset()
+        assert watched.snapshot().broken == frozenset()
 
     def test_two_successive_polls_break_it_and_the_log_says_which_numbers(self, watched, good, torn):
         watched.poll(good(1))
@@ -76,7 +78,7 @@ class TestChecks:
             "accepted_tokens": 48,
             "accepted_by_position": [27, 12, 6, 0],
         }
-        assert watched.findings().broken == {Check.POSITIONS_ADD_UP}
+        assert watched.snapshot().broken == {Check.POSITIONS_ADD_UP}
 
     def test_it_is_said_once_and_once_when_it_holds_again(self, watched, good, torn):
         for n in (1, 2):
@@ -88,26 +90,26 @@ class TestChecks:
             "positions_add_up",
             False,
         )
-        assert watched.findings().broken == frozenset()
+        assert watched.snapshot().broken == frozenset()
 
     def test_two_polls_that_break_different_checks_confirm_neither(self, watched, make_sample):
         watched.poll(make_sample(10, 40, 20, positions=(9, 5, 2, 0)))
         watched.poll(make_sample(10, 40, 20, positions=(9, 5, 5, 6)))
-        assert watched.findings().broken == {Check.POSITIONS_ADD_UP}
+        assert watched.snapshot().broken == {Check.POSITIONS_ADD_UP}
         watched.poll(make_sample(11, 44, 25, positions=(9, 5, 5, 6)))
-        assert watched.findings().broken == {Check.POSITIONS_DECREASE}
+        assert watched.snapshot().broken == {Check.POSITIONS_DECREASE}
 
     def test_alternating_creation_times_are_several_servers_at_once(self, watched, good):
         for n in range(2):
             watched.poll(good(n, created=WALL - 5 - n))
         events = watched.poll(good(2, created=WALL - 5))
         assert [event.name for event in events] == ["engine_reset", "check_broken"]
-        assert watched.findings().broken == {Check.ONE_SERVER}
+        assert watched.snapshot().broken == {Check.ONE_SERVER}
 
     def test_nothing_is_repaired(self, watched, torn):
         for n in (1, 2, 3):
             watched.poll(torn(n))
-        window = watched.findings().windows[0]
+        window = watched.snapshot().windows[0]
         assert window[Counter.ACCEPTED_TOKENS] == 30
         assert window.positions == (18, 8, 4, 0)
 
@@ -127,7 +129,7 @@ class TestResets:
         (event,) = watched.poll(good(1, created=created))
         assert (event.name, event.is_bad) == ("engine_reset", False)
         assert event.fields == {"cause": cause, "counted_since_restart": counted}
-        assert watched.findings().totals.resets[Reset(cause)] == 1
+        assert watched.snapshot().totals.resets[Reset(cause)] == 1
 
     def test_an_ordinary_poll_is_no_event(self, watched, good):
         assert [watched.poll(good(n, created=WALL)) for n in range(20)] == [[]] * 20
@@ -137,23 +139,23 @@ class TestFindings:
     def test_they_have_every_window_ascending(self, watched, good):
         for n in range(400):
             watched.poll(good(n))
-        short, long = watched.findings().windows
+        short, long = watched.snapshot().windows
         assert (short.length, short[Counter.DRAFTS]) == (30.0, 300)
         assert (long.length, long[Counter.DRAFTS]) == (300.0, 3000)
 
     def test_later_polls_do_not_change_them(self, watched, good):
         for n in range(5):
             watched.poll(good(n))
-        findings = watched.findings()
-        before = (findings.windows, findings.totals.counters, dict(findings.totals.resets))
+        snapshot = watched.snapshot()
+        before = (snapshot.windows, snapshot.totals.counters, dict(snapshot.totals.resets))
         watched.poll(good(0))
-        assert (findings.windows, findings.totals.counters, findings.totals.resets) == before
+        assert (snapshot.windows, snapshot.totals.counters, snapshot.totals.resets) == before
 
     def test_after_too_long_without_a_poll_only_counters_and_checks_stay(self, watched, torn):
         for n in range(4):
             watched.poll(torn(n))
-        assert watched.findings(later=10.0).windows
-        gone = watched.findings(later=10.5)
+        assert watched.snapshot(later=10.0).windows
+        gone = watched.snapshot(later=10.5)
         assert (gone.windows, gone.latencies, gone.reported) == ((), {}, None)
         assert gone.totals.counters[Counter.DRAFTS] == 30
         assert gone.broken == {Check.POSITIONS_ADD_UP}
@@ -161,7 +163,7 @@ class TestFindings:
     def test_the_increments_of_single_polls_are_in_the_windows(self, watched, good):
         for n in range(3):
             watched.poll(good(n))
-        increments = watched.findings().windows[0].increments
+        increments = watched.snapshot().windows[0].increments
         assert increments.counter(Counter.DRAFT_TOKENS) == [40, 40]
         assert increments.counter(Counter.ACCEPTED_TOKENS) == [15, 15]
 
@@ -169,20 +171,20 @@ class TestFindings:
         for n in range(100):
             watched.poll(good(n))
         watched.watch.keep((10.0,))
-        (window,) = watched.findings().windows
+        (window,) = watched.snapshot().windows
         assert (window.length, window[Counter.DRAFTS]) == (10.0, 100)
 
     def test_histograms_are_over_the_longest_window(self, watched, make_sample):
         for n in range(400):
             buckets = Buckets((1.0, inf), (n, 2 * n))
             watched.poll(make_sample(latencies={Latency.QUEUE: buckets}))
-        assert watched.findings().latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
+        assert watched.snapshot().latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
 
     def test_a_poll_without_histograms_changes_nothing_of_them(self, watched, make_sample):
         for n in range(3):
             watched.poll(make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))}))
         watched.poll(make_sample())
-        assert watched.findings().latencies[Latency.QUEUE].counts == (2,)
+        assert watched.snapshot().latencies[Latency.QUEUE].counts == (2,)
 
     def test_histograms_come_no_faster_than_polls(self, make_sample):
         # Every 20 s, though they were wanted every 10: half of *that* is what a window allows for.
@@ -191,7 +193,7 @@ class TestFindings:
             sample = make_sample(latencies={Latency.QUEUE: Buckets((inf,), (n,))})
             moment = 20.0 * n - (6.0 if n == 4 else 0.0)
             watch.observe(sample, moment, WALL + moment, 20.0, 10.0)
-        assert watch.findings(380.0).latencies[Latency.QUEUE].counts == (15,)
+        assert watch.snapshot(380.0).latencies[Latency.QUEUE].counts == (15,)
 
 
 class TestServersThatCountTokensAsSteps:
@@ -217,7 +219,7 @@ class TestServersThatCountTokensAsSteps:
 
     @staticmethod
     def steps(watched):
-        return watched.findings().windows[-1][Counter.DECODE_STEPS]
+        return watched.snapshot().windows[-1][Counter.DECODE_STEPS]
 
     def test_one_is_recognised_after_a_whole_long_window(self, page):
         watched = Watched((10.0, 60.0))
@@ -226,8 +228,8 @@ class TestServersThatCountTokensAsSteps:
             assert self.steps(watched) == 30 * n
         watched.poll(page(60, per_token=True, created=WALL - 9))
         assert self.steps(watched) is None
-        assert watched.findings().windows[-1][Counter.DECODE_NANOSECONDS] == 60 * 10**9
-        assert watched.findings().latencies == {}
+        assert watched.snapshot().windows[-1][Counter.DECODE_NANOSECONDS] == 60 * 10**9
+        assert watched.snapshot().latencies == {}
 
     def test_a_server_that_counts_steps_never_is(self, page):
         watched = Watched((10.0, 60.0))
@@ -263,13 +265,13 @@ class TestServersThatCountTokensAsSteps:
 class TestEvaluation:
     @pytest.fixture(name="evaluated")
     def evaluated_fixture(self, watched, monkeypatch):
-        """The moments at which the watch judged."""
+        """The moments of the evaluations."""
         moments = []
         evaluator = watched.watch._evaluator.evaluate
 
-        def noted(facts, now):
+        def noted(windows, inputs, now):
             moments.append(now)
-            return evaluator(facts, now)
+            return evaluator(windows, inputs, now)
 
         monkeypatch.setattr(watched.watch._evaluator, "evaluate", noted)
         return moments
@@ -279,71 +281,151 @@ class TestEvaluation:
             watched.poll(good(n))
         assert evaluated == [1.0, 6.0, 11.0]
 
-    def test_is_made_again_for_whoever_asks_and_only_once_a_poll(self, watched, good, evaluated):
+    def test_is_computed_once_a_poll_for_all_readers(self, watched, good, evaluated):
         for n in range(3):
             watched.poll(good(n))
-        assert watched.findings().evaluation is watched.findings().evaluation
+        assert watched.snapshot().evaluation is watched.snapshot().evaluation
         assert evaluated == [1.0, 3.0]
         watched.poll(good(4))
         assert evaluated == [1.0, 3.0]
 
-    def test_may_be_some_seconds_behind_for_who_does_not_mind(self, watched, good, evaluated):
-        for n in range(3):
-            watched.poll(good(n))
-        now = watched.watch.history.last_seen
-        watched.watch.findings(now, most_behind=2.0)
-        assert evaluated == [1.0]
-        watched.watch.findings(now, most_behind=1.9)
-        assert evaluated == [1.0, 3.0]
-
-    def test_is_told_to_the_log_however_often_others_ask(self, watched, good):
-        tell, told = watched.watch._notifier.tell, []
-        watched.watch._notifier.tell = lambda evaluation, now, *more: (
-            told.append(now) or tell(evaluation, now, *more)
+    def test_emits_events_independently_of_readers(self, watched, good):
+        changes, moments = watched.watch._notifier.changes, []
+        watched.watch._notifier.changes = lambda evaluation, now, *more: (
+            moments.append(now) or changes(evaluation, now, *more)
         )
         for n in range(12):
             watched.poll(good(n))
-            watched.findings()
-        assert told == [6.0, 11.0], "there is nothing to tell of the empty window after the first poll"
+            watched.snapshot()
+        assert moments == [6.0, 11.0], "the empty window after the first poll has no events"
 
-    def test_tells_the_log_of_another_state_and_another_number_of_draft_tokens(
+    def test_emits_events_of_another_state_and_another_number_of_draft_tokens(
         self, watched, good, make_sample
     ):
         events = [event for n in range(12) for event in watched.poll(good(n))]
         assert {event.name for event in events}.isdisjoint({"state_changed", "configured_tokens_changed"})
         restarted = [make_sample(0, 0, 0, positions=(0, 0)) for _ in range(60)]
         events = [event for page in restarted for event in watched.poll(page)]
-        told = {event.name: event.fields for event in events}
-        assert told["configured_tokens_changed"] == {"configured_tokens": 2, "before": 4}
-        assert told["state_changed"] == {"state": "idle", "before": "active"}
+        fields = {event.name: event.fields for event in events}
+        assert fields["configured_tokens_changed"] == {"configured_tokens": 2, "before": 4}
+        assert fields["state_changed"] == {"state": "idle", "before": "active"}
 
-    def test_of_an_engine_that_is_gone_is_that_nobody_knows(self, watched, good):
+    def test_of_an_engine_that_is_gone_is_unreachable(self, watched, good):
         watched.poll(good(1))
-        assert watched.findings().evaluation.state is State.IDLE
-        assert watched.findings(later=11.0).evaluation == UNREACHABLE
+        assert watched.snapshot().evaluation.state is State.IDLE
+        assert watched.snapshot(later=11.0).evaluation == UNREACHABLE
 
-    def test_is_by_what_is_assumed_now(self, watched, good):
+    def test_uses_the_present_assumptions(self, watched, good):
         for n in range(20):
             watched.poll(good(n))
-        assert watched.findings().evaluation.cost is None
+        assert watched.snapshot().evaluation.cost is None
         watched.watch.assume(Assumptions(cost=CostSettings(draft_cost_ratio=0.1)))
         watched.poll(good(20))
-        assert watched.findings().evaluation.cost.draft_cost_ratio == 0.1
+        assert watched.snapshot().evaluation.cost.draft_cost_ratio == 0.1
 
-    def test_knows_the_tokens_that_are_configured(self, watched, good):
+    def test_uses_the_configured_tokens(self, watched, good):
         watched.watch.assume(Assumptions(Speculation(tokens=6)))
         for n in range(5):
             watched.poll(good(n))
-        assert watched.findings().tokens == 6
-        assert watched.findings().windows[0].positions == (36, 16, 8, 0, 0, 0)
+        assert watched.snapshot().tokens == 6
+        assert watched.snapshot().windows[0].positions == (36, 16, 8, 0, 0, 0)
 
 
-class TestDefects:
-    """Whatever raises in the analysis, the polls count and what was counted is shown."""
+class TestSnapshot:
+    @pytest.fixture(name="counted")
+    def counted_fixture(self, watched, monkeypatch):
+        """Count the calls of everything that a snapshot is computed of."""
+        calls = Counts()
+
+        def count(owner, name):
+            method = getattr(owner, name)
+            monkeypatch.setattr(owner, name, lambda *args: calls.update([name]) or method(*args))
+
+        history = watched.watch.history
+        for owner, names in (
+            (history, ("window", "totals", "latencies")),
+            (watched.watch._evaluator, ("evaluate",)),
+            (watched.watch._learned, ("drops", "costs")),
+        ):
+            for name in names:
+                count(owner, name)
+        return calls
+
+    def test_is_computed_once_a_poll_and_shared_by_all_readers(self, watched, good, counted):
+        for n in range(3):
+            watched.poll(good(n))
+        counted.clear()
+        snapshots = {id(watched.snapshot(later=second)) for second in (0.0, 0.1, 0.9) for _ in range(5)}
+        assert len(snapshots) == 1
+        assert watched.snapshot().windows is watched.watch.windows(watched.moment)
+        # Of two windows; latencies and drops are inputs of the evaluation, and parts of the snapshot.
+        assert counted == {
+            "window": 2,
+            "totals": 1,
+            "latencies": 2,
+            "evaluate": 1,
+            "drops": 2,
+            "costs": 1,
+        }
+
+    def test_is_not_computed_without_a_reader(self, watched, good, counted):
+        for n in range(5):
+            watched.poll(good(n))
+        counted.clear()
+        watched.poll(good(5))  # the next evaluation of the schedule is due at 6 s, which is this poll
+        assert (counted["evaluate"], counted["totals"]) == (1, 0)
+        counted.clear()
+        watched.poll(good(6))
+        assert not counted
+
+    def test_uses_the_evaluation_of_the_schedule(self, watched, good, counted):
+        for n in range(6):
+            watched.poll(good(n))
+        counted.clear()
+        watched.snapshot()
+        assert (counted["evaluate"], counted["window"]) == (0, 0)
+
+    def test_of_a_later_poll_is_another_and_leaves_the_earlier_one_unchanged(self, watched, good):
+        for n in range(3):
+            watched.poll(good(n))
+        before = watched.snapshot()
+        watched.poll(good(3))
+        assert watched.snapshot() is not before
+        assert before.windows[0][Counter.DRAFTS] == 20
+        assert watched.snapshot().windows[0][Counter.DRAFTS] == 30
+
+    def test_of_an_engine_that_is_gone_is_computed_once_too(self, watched, good, counted):
+        watched.poll(good(1))
+        counted.clear()
+        assert watched.snapshot(later=11.0) is watched.snapshot(later=60.0)
+        assert counted == {"totals": 1, "drops": 1}
+
+    def test_has_new_windows_and_assumptions_at_once(self, watched, good):
+        for n in range(3):
+            watched.poll(good(n))
+        assert watched.snapshot().speculation.method == ""
+        watched.watch.assume(Assumptions(Speculation("mtp")))
+        assert watched.snapshot().speculation.method == "mtp"
+        watched.watch.keep((60.0, 600.0))
+        assert [window.length for window in watched.snapshot().windows] == [60.0, 600.0]
+
+    def test_is_not_computed_again_for_the_same_results_of_experiments(self, watched, good, counted):
+        steps = [StepTimes()]
+        watched.watch.use_experiments(steps, None)
+        watched.poll(good(1))
+        watched.snapshot()
+        counted.clear()
+        watched.watch.use_experiments(steps, None)
+        watched.snapshot()
+        assert not counted
+
+
+class TestInternalErrors:
+    """After an internal error in the analysis the counters are still correct."""
 
     @pytest.fixture(name="broken")
     def broken_fixture(self, monkeypatch):
-        """Make a method raise from now on, and count how often it is tried."""
+        """Make a method raise from now on, and count its calls."""
 
         def broken(owner, method):
             tried = []
@@ -361,75 +443,75 @@ class TestDefects:
     def polls(watched, pages):
         return [event for page in pages for event in watched.poll(page)]
 
-    def test_an_evaluation_that_fails_leaves_the_plain_state_and_is_told_once(self, watched, good, broken):
+    def test_an_evaluation_that_fails_leaves_the_state_and_has_one_event(self, watched, good, broken):
         self.polls(watched, map(good, range(3)))
         broken(watched.watch._evaluator, "evaluate")
         (event,) = self.polls(watched, map(good, range(3, 30)))
-        assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "judgement")
-        assert watched.findings().evaluation == Evaluation(State.ACTIVE)
-        assert watched.findings().windows[0][Counter.DRAFTS] == 290
+        assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "evaluation")
+        assert watched.snapshot().evaluation == Evaluation(State.ACTIVE)
+        assert watched.snapshot().windows[0][Counter.DRAFTS] == 290
 
-    def test_the_state_without_an_evaluation_is_what_the_counters_say(self, good, make_sample, broken):
+    def test_the_state_without_an_evaluation_follows_from_the_counters(self, good, make_sample, broken):
         for page, state in ((good(1), State.IDLE), (make_sample(), State.DISABLED)):
             watched = Watched()
             broken(watched.watch._evaluator, "evaluate")
             watched.poll(page)
             watched.poll(page)
-            assert watched.findings().evaluation == Evaluation(state)
+            assert watched.snapshot().evaluation == Evaluation(state)
 
-    def test_an_evaluation_that_fails_is_not_tried_again_before_the_next_poll(self, watched, good, broken):
+    def test_an_evaluation_that_fails_is_not_repeated_before_the_next_poll(self, watched, good, broken):
         watched.poll(good(0))
         tried = broken(watched.watch._evaluator, "evaluate")
         watched.poll(good(1))
         for _ in range(5):
-            assert watched.findings().evaluation.verdict is Verdict.INSUFFICIENT
+            assert watched.snapshot().evaluation.verdict is Verdict.INSUFFICIENT
         assert len(tried) == 1
         watched.poll(good(2))
-        watched.findings()
+        watched.snapshot()
         assert len(tried) == 2
 
-    def test_a_failure_that_somebody_who_asked_met_is_told_with_the_next_poll(self, watched, good, broken):
+    def test_a_failure_during_a_read_has_its_event_at_the_next_poll(self, watched, good, broken):
         self.polls(watched, map(good, range(2)))
         broken(watched.watch._evaluator, "evaluate")
-        watched.findings()
+        watched.snapshot()
         assert [event.name for event in watched.poll(good(2))] == ["analysis_failed"]
 
-    def test_the_evaluation_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
+    def test_an_evaluation_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
         self.polls(watched, map(good, range(2)))
         with monkeypatch.context() as patch:
             patch.setattr(watched.watch._evaluator, "evaluate", None)
             watched.poll(good(2))
-            assert watched.findings().evaluation.bounds == ()
+            assert watched.snapshot().evaluation.bounds == ()
         watched.poll(good(3))
-        assert len(watched.findings().evaluation.bounds) == 2
+        assert len(watched.snapshot().evaluation.bounds) == 2
         events = self.polls(watched, map(good, range(4, 100)))
         assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
 
     def test_without_an_evaluation_no_stall_ends(self, watched, good, broken, monkeypatch):
         monkeypatch.setattr(watched.watch._evaluator, "evaluate", lambda *_: Evaluation(State.STALLED))
-        told = [event.name for event in self.polls(watched, map(good, range(7)))]
-        assert told == ["drafting_stalled"]
+        names = [event.name for event in self.polls(watched, map(good, range(7)))]
+        assert names == ["drafting_stalled"]
         broken(watched.watch._evaluator, "evaluate")
         assert [event.name for event in self.polls(watched, map(good, range(7, 20)))] == ["analysis_failed"]
 
-    def test_a_watch_for_drops_that_fails_loses_no_other_event(self, watched, good, torn, broken):
+    def test_a_drop_detector_that_fails_loses_no_other_event(self, watched, good, torn, broken):
         self.polls(watched, map(good, range(2)))
-        broken(watched.watch._experience._drops, "observe")
+        broken(watched.watch._learned._drops, "observe")
         events = self.polls(watched, [torn(2), torn(3)])
         assert [event.name for event in events] == ["analysis_failed", "check_broken"]
         assert events[0].fields["part"] == "learning"
-        assert watched.findings().windows[0][Counter.DRAFTS] == 30
+        assert watched.snapshot().windows[0][Counter.DRAFTS] == 30
 
-    def test_a_status_of_drops_that_fails_is_absent_its_counts_too(self, watched, good, broken):
+    def test_a_drop_status_that_fails_is_absent_with_its_counts(self, watched, good, broken):
         self.polls(watched, map(good, range(2)))
-        broken(watched.watch._experience._drops, "status")
-        assert watched.findings().drops == DropStatus(drops={})
-        assert watched.findings(later=60.0).drops == DropStatus(drops={})
+        broken(watched.watch._learned._drops, "status")
+        assert watched.snapshot().drops == DropStatus(drops={})
+        assert watched.snapshot(later=60.0).drops == DropStatus(drops={})
 
-    def test_what_cannot_be_saved_is_nothing_new(self, watched, good, broken):
+    def test_state_that_cannot_be_saved_is_absent(self, watched, good, broken):
         self.polls(watched, map(good, range(5)))
         assert watched.watch.learned() is not None
-        broken(watched.watch._experience._drops, "saved")
+        broken(watched.watch._learned._drops, "saved")
         assert watched.watch.learned() is None
 
 
@@ -439,7 +521,7 @@ def _with_accepted(sample, accepted):
     return tuple(counters)
 
 
-class TestWhatExperimentsSee:
+class TestExperimentInputs:
     @pytest.mark.parametrize("method", ["eagle3", ""])
     def test_an_engine_that_speculates_has_its_method_as_far_as_it_is_known(self, watched, good, method):
         watched.watch.assume(Assumptions(Speculation(method)))
@@ -524,12 +606,12 @@ class TestWhatExperimentsSee:
                     running_requests=8.0,
                 )
             )
-        drafting.watch.compare([plain.watch.step_times], None)
+        drafting.watch.use_experiments([plain.watch.step_times], None)
         drafting.poll(working(60, 400, 0.028))
         cost = drafting.watch.evaluate().cost
         # 28 ms a step against 20 ms, for four tokens.
         assert (cost.source, cost.draft_cost_ratio) == ("measured", pytest.approx(0.1))
-        drafting.watch.compare((), None)
+        drafting.watch.use_experiments((), None)
         assert drafting.watch.evaluate().cost is None, "though nothing was polled since"
         drafting.poll(working(61, 400, 0.028))
         assert drafting.watch.evaluate().cost is None

@@ -13,7 +13,7 @@ RESET = Event("engine_reset", {"cause": "decrease"})
 
 @pytest.fixture
 def log():
-    return EventLog("1", most=10 * BURST)
+    return EventLog("1", capacity=10 * BURST)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,6 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.event_log import EventLog, UnknownEventError
-from spec_decode_exporter.views.engine_view import engine_id
-from spec_decode_exporter.views.models import EventView
 
 WALL = 1_790_000_000.0
 
@@ -39,17 +38,16 @@ def test_an_event_is_kept_as_it_is_logged():
             ("m", "0"),
         )
     (event,) = log.since().events
-    assert event == EventView(
-        id="a1-1",
-        time=WALL,
-        type="acceptance_dropped",
-        bad=True,
-        target="one",
-        model_name="m",
-        engine="0",
-        engine_id=engine_id("one", "m", "0"),
-        fields={"kind": "sudden", "seconds": 5.5},
-    )
+    assert asdict(event) == {
+        "id": "a1-1",
+        "time": WALL,
+        "type": "acceptance_dropped",
+        "bad": True,
+        "target": "one",
+        "model_name": "m",
+        "engine": "0",
+        "fields": {"kind": "sudden", "seconds": 5.5},
+    }
     assert lines == [
         {
             "event": event.type,
@@ -68,7 +66,7 @@ def test_an_event_of_a_target_has_no_engine():
     with capture_logs() as lines:
         log.record(Event("target_recovered", {"failed_polls": 3}), WALL, "one")
     (event,) = log.since().events
-    assert (event.model_name, event.engine, event.engine_id) == (None, None, None)
+    assert (event.model_name, event.engine) == (None, None)
     line = {"event_id": "a1-1", "target": "one", "failed_polls": 3}
     assert lines == [{"event": "target_recovered", "log_level": "info", **line}]
 
@@ -78,16 +76,15 @@ def test_lists_are_kept_and_what_json_cannot_hold_is_written_out():
     log.record(Event("check_broken", {"numbers": [1, 2], "odd": {1}, "nothing": None}), WALL, "one")
     (event,) = log.since().events
     assert event.fields == {"numbers": (1, 2), "odd": "{1}", "nothing": None}
-    assert EventView.model_validate_json(event.model_dump_json()) == event
 
 
 def test_the_text_of_a_defect_of_ours_stays_in_the_log():
     log = EventLog("a1")
     error = ValueError("password=secret")
     log.record(
-        Event("analysis_failed", {"part": "judgement", "error": repr(error), "exc_info": error}), WALL, "one"
+        Event("analysis_failed", {"part": "evaluation", "error": repr(error), "exc_info": error}), WALL, "one"
     )
-    assert log.since().events[0].fields == {"part": "judgement"}
+    assert log.since().events[0].fields == {"part": "evaluation"}
 
 
 def test_only_the_newest_are_kept():

@@ -13,8 +13,7 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
-from spec_decode_exporter.monitor.experiment_tracker import ExperimentTracker
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor, ExperimentTracker
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.simulator.front_end import FrontEnd
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
@@ -219,7 +218,7 @@ async def test_a_reload_adds_an_experiment_and_takes_it_away(fleet_of):
     assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="measured") == []
 
 
-async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(monkeypatch):
+async def test_an_experiment_that_fails_is_logged_once_and_the_others_are_compared(monkeypatch):
     one, two = (
         ExperimentSettings.model_validate(
             {"name": name, "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": "a"}
@@ -230,7 +229,7 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
 
     def broken(tracker, *rest):
         if tracker.settings is one:
-            raise ZeroDivisionError("a defect")
+            raise ZeroDivisionError("injected")
         return compare(tracker, *rest)
 
     monkeypatch.setattr(ExperimentTracker, "compare", broken)
@@ -239,11 +238,13 @@ async def test_a_defect_in_one_experiment_is_told_once_and_leaves_the_others(mon
     with capture_logs() as logs:
         await compared.compare([], (30.0,), 1000.0)
         await compared.compare([], (30.0,), 1005.0)
-    assert [(entry["event"], entry["part"]) for entry in logs] == [("analysis_failed", "experiment one")]
+    assert [(entry["event"], entry["part"], entry["experiment"]) for entry in logs] == [
+        ("internal_error", "comparison", "one")
+    ]
     assert {labels["experiment"] for labels, _ in compared.findings()} == {"two"}
 
 
-async def test_a_reload_that_leaves_an_experiment_as_it_is_does_not_make_it_begin_again(monkeypatch):
+async def test_a_reload_keeps_the_state_of_an_unchanged_experiment(monkeypatch):
     one, changed = (
         ExperimentSettings.model_validate(
             {"name": "one", "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": baseline}

@@ -11,37 +11,12 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.fleet import EVALUATED_AGAIN, Fleet
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from tests.conftest import settle, until
 from tests.fixtures.simulated import Server
-
-
-class Watch:
-    """Stands in for the watch over a target, and keeps what it is asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def findings(self, now, most_behind):
-        self.asked.append((now, most_behind))
-        return iter(())
-
-
-@pytest.mark.parametrize(
-    ("targets", "most_behind"), [(1, 0.0), (EVALUATED_AGAIN, 0.0), (EVALUATED_AGAIN + 1, EVALUATED_EVERY)]
-)
-def test_only_a_large_fleet_is_not_evaluated_again_for_every_question(clock, targets, most_behind):
-    fleet = Fleet(Config(), clock, RememberedEngines(), EventLog("1"))
-    watches = {(f"http://{number}", ""): Watch() for number in range(targets)}
-    fleet._watches = watches
-    assert not list(fleet.engines())
-    assert {asked for watch in watches.values() for asked in watch.asked} == {
-        (clock.monotonic(), most_behind)
-    }
 
 
 @pytest.fixture

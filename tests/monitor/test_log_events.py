@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.monitor.log_events import (
-    COMMON_FIELDS,
-    EVENT_TYPES,
-    LOG_EVENTS,
-    About,
-    main,
-    markdown,
-    replaced,
-)
+from docs.generate.log import main, markdown, with_tables
+from spec_decode_exporter.monitor.log_events import COMMON_FIELDS, EVENT_TYPES, LOG_EVENTS, About
 from spec_decode_exporter.monitor.summary_log import _NAMES
 
 CHECKOUT = Path(__file__).parents[2]
@@ -192,7 +185,7 @@ def one(part, is_so):
 
 def test_the_document_has_the_table_as_it_is():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert text == replaced(text), "run `make docs`"
+    assert text == with_tables(text), "run `make docs`"
     assert all(f"\n| `{word}` | " in text for word in TABLE)
 
 

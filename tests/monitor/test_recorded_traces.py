@@ -118,7 +118,7 @@ def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(trace, eng
     replay = Replay(f"{trace}.jsonl.gz", engine)
     for newest in replay.polls():
         increments = replay.increments()
-        for window in replay.watch.findings(newest).windows:
+        for window in replay.watch.snapshot(newest).windows:
             inside = [one for one in increments if one[0] >= newest - window.length - 0.5]
             assert window.polls == len(inside)
             assert window.seconds == pytest.approx(sum(end - begin for begin, end, *_ in inside))
@@ -149,7 +149,7 @@ def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing()
     assert totals.resets == {Reset.RESTART: 1, Reset.DECREASE: 0}
     assert totals.covered_seconds == pytest.approx(49.131 - 0.001 + 187.402 - CREATED, abs=1e-6)
     assert replay.watch.history.tokens == 5
-    assert replay.watch.findings(187.402).broken == frozenset()
+    assert replay.watch.snapshot(187.402).broken == frozenset()
 
 
 def test_during_the_outage_windows_vanish_and_counters_stay():
@@ -157,8 +157,8 @@ def test_during_the_outage_windows_vanish_and_counters_stay():
     for moment in replay.polls():
         if moment == 49.131:
             break
-    assert replay.watch.findings(59.1).windows
-    gone = replay.watch.findings(59.2)
+    assert replay.watch.snapshot(59.1).windows
+    gone = replay.watch.snapshot(59.2)
     assert gone.windows == ()
     assert gone.totals.counters[Counter.DRAFTS] == 3146
 
@@ -166,7 +166,7 @@ def test_during_the_outage_windows_vanish_and_counters_stay():
 def test_the_window_over_the_second_process_is_what_its_responses_say():
     replay = Replay("restart_k3_k5.jsonl.gz", "0")
     replay.run()
-    long = replay.watch.findings(187.402).windows[-1]
+    long = replay.watch.snapshot(187.402).windows[-1]
     responses = [
         one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 5
     ]
@@ -203,7 +203,7 @@ def test_histograms_over_the_long_window_are_what_the_pages_give(trace, engine):
     newest = replay.run()
     pages = [page for _, page, histograms in replay.pages if histograms]
     restarted = trace == "restart_k3_k5"
-    found = replay.watch.findings(newest).latencies
+    found = replay.watch.snapshot(newest).latencies
     assert set(found) == set(Latency)
     for latency, name in BUCKETS.items():
         before = {} if restarted else pages[0][name]

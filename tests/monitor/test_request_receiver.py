@@ -266,6 +266,6 @@ async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events
         clock.now += 60
     (event,) = events.since().events
     assert (event.type, event.target, event.model_name) == ("mixed_workload_began", "", "llama")
-    assert (event.engine, event.engine_id, event.bad) == (None, None, True)
+    assert (event.engine, event.bad) == (None, True)
     (line,) = logged
     assert (line["event_id"], line["model_name"], "target" in line) == ("a1-1", "llama", False)

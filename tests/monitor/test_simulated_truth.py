@@ -42,7 +42,7 @@ def watched(scenario, seconds, *, cost):
 )
 def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
     scenario = load_scenario(name)
-    findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).findings(float(seconds))
+    findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).snapshot(float(seconds))
     evaluation = findings.evaluation
     for window, cost in zip(findings.windows, evaluation.costs, strict=True):
         true = speedup(scenario, seconds - window.length, seconds, seed=3)
@@ -55,7 +55,7 @@ def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, s
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
     scenario = load_scenario("dynamic")
-    findings = watched(scenario, 720, cost=None).findings(720.0)
+    findings = watched(scenario, 720, cost=None).snapshot(720.0)
     cost = findings.evaluation.cost
     assert cost is not None
     assert cost.source is CostSource.MEASURED

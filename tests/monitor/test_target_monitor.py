@@ -6,15 +6,16 @@ from collections import Counter as Counts
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.evaluation import Evaluator
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineMonitor
+from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.event_budget import BURST, EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.remembered_engines import Key, RememberedEngines
-from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, FORGOTTEN_AFTER, TargetMonitor
+from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
+from spec_decode_exporter.monitor.target_engines import FORGOTTEN_AFTER
+from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, TargetMonitor
 from spec_decode_exporter.scrape.http.client import Answer
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.layout_map import (
@@ -26,6 +27,7 @@ from spec_decode_exporter.scrape.page.layout_map import (
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import REASONS, PollError, StatusError
 from spec_decode_exporter.views.engine_view import engine_id
+from spec_decode_exporter.views.target_view import target_view
 
 URL = "http://user@vllm:8000/metrics?token=secret"
 
@@ -107,7 +109,8 @@ async def polls(watch, clock, number: int, interval: float = 1) -> None:
 def findings(watch, clock):
     """The findings of each engine, by model and number."""
     return {
-        (labels["model_name"], labels["engine"]): found for labels, found in watch.findings(clock.monotonic())
+        (labels["model_name"], labels["engine"]): found
+        for labels, found in watch.snapshots(clock.monotonic())
     }
 
 
@@ -122,7 +125,7 @@ async def test_an_engine_has_the_labels_of_its_target_and_its_own(watch, clock, 
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 1)
     assert watch.labels == {"target": "one", "team": "a"}
-    assert [labels for labels, _ in watch.findings(clock.monotonic())] == [
+    assert [labels for labels, _ in watch.snapshots(clock.monotonic())] == [
         {"target": "one", "model_name": "m", "engine": "0", "team": "a"},
         {"target": "one", "model_name": "m", "engine": "1", "team": "a"},
     ]
@@ -405,7 +408,7 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, c
     assert server.closed == 1
     await clock.advance(1)
     await polls(watch, clock, 1)
-    [(labels, found)] = watch.findings(clock.monotonic())
+    [(labels, found)] = watch.snapshots(clock.monotonic())
     assert labels["team"] == "b"
     assert [window.length for window in found.windows] == [10, 60]
     assert drafts(found) == [100, 600]
@@ -424,7 +427,7 @@ async def test_longer_windows_fill_up_from_the_change_on(watch, clock):
 
 async def test_only_other_windows_take_the_advice_back(watch, clock, monkeypatch):
     await polls(watch, clock, 3)
-    (engine,) = watch._engines.values()
+    (engine,) = watch._engines.monitors.values()
     kept = []
     monkeypatch.setattr(engine, "keep", kept.append)
     await watch.change(target(labels=()), config(timeout="1s"))
@@ -467,7 +470,7 @@ async def test_the_status_says_how_the_polls_go(watch, clock, server):
 async def test_the_view_shows_neither_user_nor_query(watch, clock, server):
     server.failure = PollError("refused", "no")
     await polls(watch, clock, 1)
-    view = watch.view()
+    view = target_view(watch.status())
     assert (view.target, view.address, view.up, view.error, view.engines) == (
         "one",
         "vllm:8000/metrics",
@@ -492,7 +495,7 @@ async def test_an_engine_that_comes_to_have_the_labels_of_another_takes_its_plac
     await polls(watch, clock, 3)
     server.engines = {("one", "0"): 100}
     await polls(watch, clock, 2)
-    shown = [labels for labels, _ in watch.findings(clock.now)]
+    shown = [labels for labels, _ in watch.snapshots(clock.now)]
     assert shown == [{"target": "one", "model_name": "one", "engine": "0", "team": "a"}]
     assert findings(watch, clock)["one", "0"].windows[0].polls == 1
 
@@ -514,17 +517,16 @@ async def test_another_front_end_behind_the_same_address_is_read_as_what_it_is(w
 async def test_an_engine_that_cannot_be_evaluated_costs_the_others_nothing(watch, clock, server, monkeypatch):
     server.engines = {("m", str(number)): 0 for number in range(3)}
     await polls(watch, clock, 3)
-    spoilt = watch._engines["m", "1"]
-    for owner, method in ((spoilt._evaluator, "evaluate"), (spoilt._experience._drops, "observe")):
+    spoilt = watch._engines.monitors["m", "1"]
+    for owner, method in ((spoilt._evaluator, "evaluate"), (spoilt._learned._drops, "observe")):
         monkeypatch.setattr(owner, method, None)
     await clock.advance(1)
     with capture_logs() as logs:
         await polls(watch, clock, 20)
     assert [(log["event"], log["engine"], log["part"], log["log_level"]) for log in logs] == [
         ("analysis_failed", "1", "learning", "warning"),
-        ("analysis_failed", "1", "judgement", "warning"),
+        ("analysis_failed", "1", "evaluation", "warning"),
     ]
-    watch.evaluate()
     found = findings(watch, clock)
     assert [drafts(one) for one in found.values()] == [[220, 220]] * 3
     assert [len(one.evaluation.bounds) for one in found.values()] == [2, 0, 2]
@@ -541,7 +543,7 @@ async def test_what_an_engine_cannot_hand_over_leaves_what_was_kept(server, cloc
     before = {number: baselines.known(Key("one", "m", number)) for number in ("0", "1")}
     await clock.advance(1)
     await polls(watch, clock, 3)
-    monkeypatch.setattr(watch._engines["m", "0"]._experience, "saved", None)
+    monkeypatch.setattr(watch._engines.monitors["m", "0"]._learned, "saved", None)
     watch.remember()
     assert baselines.known(Key("one", "m", "0")) == before["0"]
     assert baselines.known(Key("one", "m", "1")) != before["1"]
@@ -552,7 +554,7 @@ async def test_what_an_engine_cannot_hand_over_leaves_what_was_kept(server, cloc
 
 async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(watch, clock, server):
     await polls(watch, clock, 100)
-    baselines = watch._baselines
+    baselines = watch._remembered
     watch.remember()
     learned = baselines.known(Key("one", "m", "0"))
     again = TargetMonitor(target(), config(), clock, baselines, EventLog("1"))
@@ -572,17 +574,17 @@ async def test_of_an_engine_that_never_drafted_nothing_is_kept(watch, clock, ser
     server.page = lambda: page().replace("spec_decode", "other")
     await polls(watch, clock, 10)
     watch.remember()
-    assert watch._baselines.saved(clock.wall()) == {"engines": []}
+    assert watch._remembered.saved(clock.wall()) == {"engines": []}
 
 
 # What JSON says of a target.
 
 
 async def test_a_target_is_shown_with_how_its_polls_go(watch, clock, server):
-    view = watch.view()
+    view = target_view(watch.status())
     assert (view.up, view.polls, view.engines, view.last_success_timestamp_seconds) == (None, 0, (), None)
     await polls(watch, clock, 3)
-    view = watch.view()
+    view = target_view(watch.status())
     assert (view.target, view.labels) == ("one", {"target": "one", "team": "a"})
     assert view.address == "vllm:8000/metrics", "no user, no password and no query"
     assert (view.up, view.error, view.polls, view.version) == (True, "", 3, "0.32.0")
@@ -594,7 +596,7 @@ async def test_a_target_is_shown_with_how_its_polls_go(watch, clock, server):
 async def test_a_target_that_fails_is_shown_with_the_reason(watch, clock, server):
     server.failure = StatusError(503)
     await polls(watch, clock, 2)
-    view = watch.view()
+    view = target_view(watch.status())
     assert (view.up, view.error) == (False, "status: status 503 Service Unavailable")
     assert view.poll_failures == {**dict.fromkeys(REASONS, 0), "status": 2}
 
@@ -636,9 +638,9 @@ async def test_engines_that_are_met_together_are_not_evaluated_together_ever_aft
     server.engines = {("m", str(number)): 0 for number in range(20)}
     evaluated, evaluator = [], Evaluator.evaluate
 
-    def counted(self, facts, moment):
+    def counted(self, windows, inputs, moment):
         evaluated.append(moment)
-        return evaluator(self, facts, moment)
+        return evaluator(self, windows, inputs, moment)
 
     monkeypatch.setattr(Evaluator, "evaluate", counted)
     await polls(watch, clock, 26)
@@ -750,7 +752,7 @@ async def test_an_engine_that_cannot_be_counted_keeps_no_other_from_being_counte
 ):
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 3)
-    bad, observe = watch._engines["m", "0"], EngineMonitor.observe
+    bad, observe = watch._engines.monitors["m", "0"], EngineMonitor.observe
 
     def fails(engine, *args):
         if engine is bad:

@@ -75,7 +75,7 @@ def test_the_end_is_emitted_even_if_the_model_has_no_requests(emitted):
 
 def test_requests_below_break_even_are_emitted_by_type_and_temperature(emitted):
     ((model, event),) = emitted(findings_of(effect=Effect.LOSES), 0.0, PERSISTENCE_SECONDS)
-    assert (model, event.name, event.is_bad) == ("llama", "requests_lose", True)
+    assert (model, event.name, event.is_bad) == ("llama", "requests_below_break_even", True)
     assert event.fields == {
         "request_type": "chat",
         "temperature": "above 1",

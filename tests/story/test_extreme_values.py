@@ -26,10 +26,11 @@ from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.summary_log import Summaries
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import Paint
@@ -39,11 +40,12 @@ from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, G
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MOST_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.group_totals import group_view, grouped
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.models import ObservationView
 from spec_decode_exporter.views.request_view import lists
-from spec_decode_exporter.views.target_status import ExporterStatus
+from spec_decode_exporter.views.target_view import target_view
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import together
@@ -196,10 +198,10 @@ class Chain:
         self.scripts = [Script(pages) for pages in servers]
         for number, script in enumerate(self.scripts):
             target = Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
-            more = self.fleet.config, self.clock, self.fleet._baselines, self.events
+            more = self.fleet.config, self.clock, self.fleet._remembered, self.events
             with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: script):  # noqa: B023  called here
                 watch = TargetMonitor(target, *more, errors=self.errors)
-            self.fleet._watches[target.key] = watch
+            self.fleet._monitors[target.key] = watch
         self.experiments = ExperimentMonitor()
         self.experiments.adopt(CONFIG.experiments)
         settings = RequestSettings(ingest=True)
@@ -220,7 +222,7 @@ class Chain:
         for script, watch in zip(self.scripts, self.fleet, strict=True):
             script.place = place
             await watch.poll()
-            assert watch.status().up, watch.view().error
+            assert watch.status().up, watch.status().error
 
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
@@ -240,7 +242,7 @@ class Chain:
         for target in self.overview.api().targets():
             _check_json(target.model_dump_json())
         for event in self.events.since().events:
-            _check_json(event.model_dump_json())
+            _check_json(event_view(event).model_dump_json())
         for labels, findings in taken.engines:
             _check_json(json.dumps(self.summaries.next(labels, findings)))
             measure(findings.windows[-1], findings.latencies) if findings.windows else None
@@ -267,11 +269,11 @@ class Chain:
             time=self.clock.wall(),
             version="1",
             engines=tuple(
-                engine_view(*found) for watch in self.fleet for found in watch.findings_over(7.0, now)
+                engine_view(*found) for watch in self.fleet for found in watch.snapshots_over(7.0, now)
             ),
             seconds=7.0,
-            targets=tuple(watch.view() for watch in self.fleet),
-            events=self.events.since().events,
+            targets=tuple(target_view(watch.status()) for watch in self.fleet),
+            events=tuple(map(event_view, self.events.since().events)),
         )
         _check_json(seen.model_dump_json())
         observation_status(seen)
@@ -317,7 +319,7 @@ async def told(passed, servers):
                 await chain.publish()
         await chain.publish()
         chain.fleet.remember()
-        json.dumps(chain.fleet._baselines.saved(chain.clock.wall()), allow_nan=False)
+        json.dumps(chain.fleet._remembered.saved(chain.clock.wall()), allow_nan=False)
         chain.clock.now += 60.0
         await chain.publish()  # of engines that are gone
     check(logs)

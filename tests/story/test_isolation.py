@@ -106,7 +106,7 @@ def bad_samples(_metric, labels, view):
 
 INJECTIONS = {
     "engine: summing up": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.findings", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.snapshot", bad_object
     ),
     "engine: its windows": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.windows", bad_object
@@ -114,9 +114,7 @@ INJECTIONS = {
     "engine: taking a sample": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.observe", bad_object
     ),
-    "engine: judging": failing(
-        "spec_decode_exporter.analysis.evaluation.Evaluator.evaluate", lambda *_: True
-    ),
+    "engine: judging": failing("spec_decode_exporter.monitor.evaluator.Evaluator.evaluate", lambda *_: True),
     "engine: its method": reading(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.method", bad_object
     ),
@@ -125,7 +123,7 @@ INJECTIONS = {
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learned", bad_object
     ),
     "engine: that it is gone": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.gone", bad_object
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.gone_events", bad_object
     ),
     "engine: its JSON": failing("spec_decode_exporter.web.api.responses.engine_view", bad_labels),
     "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
@@ -150,9 +148,12 @@ INJECTIONS = {
     "target: its status": failing(
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch
     ),
-    "target: its JSON": failing("spec_decode_exporter.monitor.target_monitor.TargetMonitor.view", bad_watch),
+    "target: its JSON": failing(
+        "spec_decode_exporter.app.fleet_snapshot.target_view", lambda status: status.name == BAD
+    ),
     "target: its engines": failing(
-        "spec_decode_exporter.monitor.target_monitor.TargetMonitor._seen_last", bad_watch
+        "spec_decode_exporter.monitor.target_engines.TargetEngines.labelled",
+        lambda engines: engines.target_labels["target"] == BAD,
     ),
     "target: its row": failing(
         "spec_decode_exporter.web.page.target_list._row", lambda target, *_: target.target == BAD
@@ -169,7 +170,7 @@ INJECTIONS = {
         lambda view: isinstance(view, EventView) and view.target == BAD,
     ),
     "experiment: comparing": failing(
-        "spec_decode_exporter.monitor.experiment_tracker.ExperimentTracker.compare",
+        "spec_decode_exporter.monitor.experiment_monitor.ExperimentTracker.compare",
         lambda tracker, *_: tracker.settings.name == "bad",
     ),
     "experiment: what engines learn": failing(
@@ -252,7 +253,7 @@ async def running(tmp_path, clock, network):
             groups = service._receiver._store._groups.items()
             BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
-            BAD_OBJECTS.update(watches[-1]._engines.values())
+            BAD_OBJECTS.update(watches[-1]._engines.monitors.values())
             yield running
         finally:
             BAD_OBJECTS.clear()

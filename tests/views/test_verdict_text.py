@@ -114,8 +114,8 @@ def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
         windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
         return verdict_text(replace(busy, windows=windows, evaluation=unsure))
 
-    assert said(1).endswith("(too few requests passed to say how sure that is).")
-    assert said(None).endswith("(how sure that is cannot be said).")
+    assert said(1).endswith("(too few requests passed for bounds).")
+    assert said(None).endswith("(its bounds are unknown).")
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ RULES = (
     _broken(
         FindingName.BROKEN_POSITIONS_ADD_UP,
         Check.POSITIONS_ADD_UP,
-        "In two successive polls the accepted tokens of all positions did not add up to the accepted tokens: do "
-        f"not trust figures by position. {_LOG}",
+        "In two successive polls the accepted tokens of all positions did not add up to the accepted tokens: "
+        f"do not trust figures by position. {_LOG}",
     ),
     _broken(
         FindingName.BROKEN_POSITIONS_DECREASE,
@@ -74,17 +74,17 @@ RULES = (
     _broken(
         FindingName.BROKEN_ONE_SERVER,
         Check.ONE_SERVER,
-        "Creation times of the counters alternate: several servers answer at this address, and their counters "
-        "mix. Configure each server as its own target.",
+        "Creation times of the counters alternate: several servers answer at this address, and their "
+        "counters mix. Configure each server as its own target.",
     ),
     Rule(
         FindingName.SUDDEN_DROP,
         Severity.WARNING,
         always,
         acceptance.dropped(DropKind.SUDDEN),
-        "Acceptance dropped suddenly: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. "
-        "The verdict and the advice cover a longer time and do not include it yet. Look for a change: the "
-        "requests, their temperature, a release.",
+        "Acceptance dropped suddenly: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} "
+        "now. The verdict and the advice cover a longer time and do not include it yet. Look for a change: "
+        "the requests, their temperature, a release.",
     ),
     Rule(
         FindingName.SLOW_DROP,
@@ -125,10 +125,10 @@ RULES = (
         Severity.WARNING,
         acceptance.accepting,
         acceptance.cliff,
-        "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, compared with "
-        "{acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters usually "
-        "have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, its "
-        "maximum context).",
+        "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, compared "
+        "with {acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters "
+        "usually have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, "
+        "its maximum context).",
     ),
     Rule(
         FindingName.ABOVE_CROSSOVER,
@@ -195,9 +195,9 @@ RULES = (
         Severity.INFO,
         acceptance.accepting,
         server.trimmed_tokens,
-        "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end of "
-        "an answer. The acceptance length is too high by them; use the effective tokens per step instead. With "
-        "such short answers, draft fewer tokens.",
+        "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end "
+        "of an answer. The acceptance length is too high by them; use the effective tokens per step instead. "
+        "With such short answers, draft fewer tokens.",
     ),
     Rule(
         FindingName.FASTER_METHOD,
@@ -223,8 +223,8 @@ RULES = (
         acceptance.accepting,
         acceptance.low_first_position,
         "Position 0 is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the drafter "
-        "often misses the very next token. Another number of draft tokens does not help; a drafter trained for "
-        "this target model and these texts does.",
+        "often misses the very next token. Another number of draft tokens does not help; a drafter trained "
+        "for this target model and these texts does.",
     ),
     Rule(
         FindingName.HIGH_FIRST_POSITION,
@@ -281,8 +281,8 @@ RULES = (
         Severity.INFO,
         drafting,
         cost.cost_out_of_range,
-        "The cost of drafting is known for {known_at:.1f} running requests, and {running:.1f} run. It is valid "
-        "between half and twice its load, so the verdict is never harmful: measure it at this load too "
+        "The cost of drafting is known for {known_at:.1f} running requests, and {running:.1f} run. It is "
+        "valid between half and twice its load, so the verdict is never harmful: measure it at this load too "
         "(cost.loads).",
     ),
     Rule(
@@ -290,8 +290,8 @@ RULES = (
         Severity.INFO,
         covered,
         acceptance.too_few_drafts,
-        "{drafts:.0f} drafts are fewer than the {threshold:.0f} that a verdict needs. Wait for more requests, "
-        "or configure a longer window.",
+        "{drafts:.0f} drafts are fewer than the {threshold:.0f} that a verdict needs. Wait for more "
+        "requests, or configure a longer window.",
     ),
     Rule(
         FindingName.FEW_REQUESTS,
@@ -307,8 +307,8 @@ RULES = (
         Severity.INFO,
         drafting,
         acceptance.too_unsure,
-        "The acceptance length of {length:.2f} is between {lower:.2f} and {upper:.2f}, too wide for a verdict: "
-        "the requests differ much. Wait for more of them, or configure a longer window.",
+        "The acceptance length of {length:.2f} is between {lower:.2f} and {upper:.2f}, too wide for a "
+        "verdict: the requests differ much. Wait for more of them, or configure a longer window.",
     ),
 )
 

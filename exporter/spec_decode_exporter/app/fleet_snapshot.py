@@ -1,4 +1,4 @@
-"""What there is to say at a moment: one view of the fleet for the metrics, the JSON API and the page."""
+"""Consistent snapshot of the fleet, shared by /metrics, the JSON API and the page."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.target_status import ExporterStatus
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
-from spec_decode_exporter.views.target_status import ExporterStatus
+from spec_decode_exporter.views.target_view import target_view
 from spec_decode_exporter.web.api.api_source import ApiSource
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
 
 
 class FleetSnapshots:
-    """Takes down what the fleet, the experiments and the exporter have to say."""
+    """Collects the snapshots of engines, experiments, requests and the exporter."""
 
     def __init__(
         self,
@@ -43,17 +45,17 @@ class FleetSnapshots:
         self._events = events
         self._clock = clock
         self._status = status
-        self._taken = Snapshot()
+        self._newest = Snapshot()
 
     def snapshot(self) -> Snapshot:
-        """Return what was taken down last: whoever reads it sees all of one moment."""
-        return self._taken
+        """Return the newest snapshot; all its parts are of one moment."""
+        return self._newest
 
     async def take(self) -> None:
-        """Judge every engine by its newest poll and take down what there is to say.
+        """Take a snapshot of the fleet.
 
-        The polls go on in between: a thousand engines take a second. What is said of one engine, and of one
-        target, is all of the same poll.
+        It yields to the event loop after each engine: evaluating a thousand engines takes a second. All
+        values of one engine, or of one target, are of the same poll.
         """
         last_event = self._events.last
         requests = await self._receiver.findings()
@@ -62,11 +64,11 @@ class FleetSnapshots:
             engines.append(engine)
             await asyncio.sleep(0)
         names = self._own_labels()
-        # Every series of a metric has the same labels; a target without one has it empty.
+        # All series of a metric have the same label names; a target without such a label has it empty.
         empty = dict.fromkeys(names, "")
-        self._taken = Snapshot(
-            [({**empty, **labels}, findings) for labels, findings in engines],
-            list(self._fleet.each("targets", lambda watch: ({**empty, **watch.labels}, watch.status()))),
+        self._newest = Snapshot(
+            [({**empty, **labels}, snapshot) for labels, snapshot in engines],
+            list(self._fleet.each("targets", lambda each: ({**empty, **each.labels}, each.status()))),
             list(self._errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
             list(self._experiments.findings()),
             last_event,
@@ -74,7 +76,7 @@ class FleetSnapshots:
         )
 
     def api(self) -> ApiSource:
-        """Return what the JSON API asks."""
+        """Return the data source of the JSON API."""
         return ApiSource(
             now=self._clock.wall,
             labels=lambda: [*ENGINE_LABELS, *self._own_labels()],
@@ -83,36 +85,36 @@ class FleetSnapshots:
             histories=self._histories,
             targets=self._targets,
             events=self._events,
-            requests=lambda: self._taken.requests,
+            requests=lambda: self._newest.requests,
             receiver=lambda: self._receiver if self._receiver.is_open else None,
         )
 
     def page(self) -> PageData:
-        """Return what the page at ``/`` shows."""
+        """Return the data of the page at ``/``."""
         now = self._clock.monotonic()
         return PageData(
             self._clock.wall(),
-            (self._shown(*engine, now) for engine in self._taken.engines),
+            (self._shown(*engine, now) for engine in self._newest.engines),
             self._targets(),
-            self._events.since().events,
-            self._taken.requests,
+            [event_view(event) for event in self._events.since().events],
+            self._newest.requests,
             self._errors,
         )
 
     def _shown(
-        self, labels: Mapping[str, str], findings: EngineSnapshot, now: float
+        self, labels: Mapping[str, str], snapshot: EngineSnapshot, now: float
     ) -> ShownEngine | OmittedEngine:
-        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, findings, now))
+        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now))
         return shown or OmittedEngine(labels)
 
     def _targets(self) -> list[TargetView]:
-        return list(self._fleet.each("targets", lambda watch: watch.view()))
+        return list(self._fleet.each("targets", lambda monitor: target_view(monitor.status())))
 
     def _own_labels(self) -> list[str]:
-        """Return the names of the labels that any target has of its own."""
-        return sorted({name for watch in self._fleet for name, _ in watch.target.labels})
+        """Return the names of all labels of targets."""
+        return sorted({name for monitor in self._fleet for name, _ in monitor.target.labels})
 
     def _histories(self) -> Histories:
         offset = self._clock.wall() - self._clock.monotonic()
-        engines = [engine for watch in self._fleet for engine in watch.histories()]
+        engines = [engine for monitor in self._fleet for engine in monitor.histories()]
         return Histories(offset, self._fleet.config.windows[-1], engines)

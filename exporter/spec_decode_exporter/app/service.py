@@ -30,11 +30,11 @@ from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persister import StatePersister
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.persister import StatePersister
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
-from spec_decode_exporter.views.target_status import ExporterStatus
+from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
@@ -70,8 +70,8 @@ class Service:
         self._preparing = SingleFlight(self._prepare, clock.monotonic)
         self._server: Server | None = None
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
-        self._experiments = ExperimentMonitor()
         self._errors = errors = InternalErrors(clock.monotonic)
+        self._experiments = ExperimentMonitor(errors)
         self._reloader = ConfigReloader(read_config, options.watched, self, clock)
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""

@@ -400,6 +400,14 @@ FIGURES: tuple[Figure, ...] = (
 """All figures of a window, in the order of the JSON fields."""
 
 
+_SCALARS: Final = {figure.key: figure for figure in FIGURES if isinstance(figure, ScalarFigure)}
+
+
+def scalar(key: str) -> ScalarFigure:
+    """Return the row of a figure of one number."""
+    return _SCALARS[key]
+
+
 def shown() -> tuple[Figure, ...]:
     """Return the figures with a metric and a JSON field."""
     return tuple(figure for figure in FIGURES if figure.group is not None)

@@ -11,6 +11,7 @@ from spec_decode_exporter.figures.decode_work import DraftCost
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import ListFigure, ScalarFigure, WindowBounds
 from spec_decode_exporter.figures.poll_spread import Spread, spread
+from spec_decode_exporter.figures.table import scalar
 from spec_decode_exporter.window.ledger import Window
 
 PERCENTILES: Final = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
@@ -55,6 +56,14 @@ class WindowFigures:
     def bounds(self, figure: ScalarFigure) -> Estimate | None:
         """Return the bounds of a figure; None if it has none, or too few requests pass the window."""
         return None if self._bounds is None or figure.bounds is None else figure.bounds(self._bounds)
+
+    def value(self, key: str) -> float | None:
+        """Return the value of a figure of one number by its key."""
+        return self.number(scalar(key))
+
+    def estimate(self, key: str) -> Estimate | None:
+        """Return the bounds of a figure of one number by its key."""
+        return self.bounds(scalar(key))
 
     def spread(self) -> Spread | None:
         """Return the spread of the acceptance rate over the window's polls."""

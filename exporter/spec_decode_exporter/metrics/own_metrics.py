@@ -6,9 +6,9 @@ from functools import partial
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.metrics.metric import Metric, MetricKind
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
 from spec_decode_exporter.scrape.poll_errors import REASONS
-from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
 _target: partial[Metric[TargetStatus]] = partial(Metric, kind=MetricKind.GAUGE, group=Group.EXPORTER)
 _own: partial[Metric[ExporterStatus]] = partial(Metric, kind=MetricKind.GAUGE, group=Group.EXPORTER)

@@ -1,4 +1,4 @@
-"""Admit the engines of one target, as many as there are places for."""
+"""Admission of the engines of one target within the fleet's capacity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spec_decode_exporter.window.increments import first
 
 
 class Admission:
-    """Chooses the engines of a target that are watched, and those that are forgotten for others."""
+    """Selects the monitored engines of a target, and those to evict."""
 
     def __init__(self, capacity: Capacity, columns: Callable[[EngineName], int]) -> None:
         """Take places from ``capacity``; ``columns`` returns the draft positions of an engine so far."""
@@ -22,41 +22,41 @@ class Admission:
         self._label_bytes = 0
 
     def label(self, values: Sequence[str]) -> None:
-        """Take the values of the labels that every engine of the target has."""
+        """Set the values of the labels that every engine of the target has."""
         self._label_bytes = _bytes(values)
 
     def admitted(
         self,
         target: Hashable,
         samples: Mapping[EngineName, Sample],
-        watched: Sequence[EngineName],
+        monitored: Sequence[EngineName],
         tokens: int = 0,
     ) -> Mapping[EngineName, Sample]:
-        """Return the samples of the engines that have a place; those that are watched come first.
+        """Return the samples of the engines that have a place; monitored engines come first.
 
-        Engines that the page no longer shows make room for new ones.
+        Engines that the page no longer shows free their places for new ones.
 
         Args:
-            target: The target's key.
-            samples: The engines of the page.
-            watched: The engines that are watched.
-            tokens: K as far as the server or the configuration says it, else 0.
+            target: Key of the target.
+            samples: Engines of the page.
+            monitored: Engines that are monitored already.
+            tokens: K by the server or the configuration, else 0.
         """
-        taken = {name: self._places_of(name) for name in watched}
+        required = {name: self._places_of(name) for name in monitored}
         for name, sample in samples.items():
-            # Of an engine that is watched, the windows know the positions.
-            positions = tokens if name in taken else max(tokens, first(sample, 0.0, 0.0).tokens)
-            taken[name] = self._places_of(name, positions)
-        demand, least = sum(taken.values()), min(taken.values(), default=0)
-        self._places = self._capacity.places(target, min(demand, MOST_ENGINES), least)
+            # The windows of a monitored engine know its positions.
+            positions = tokens if name in required else max(tokens, first(sample, 0.0, 0.0).tokens)
+            required[name] = self._places_of(name, positions)
+        demand, smallest = sum(required.values()), min(required.values(), default=0)
+        self._places = self._capacity.places(target, min(demand, MOST_ENGINES), smallest)
         if demand <= self._places:
             return samples
-        known = frozenset(watched)
+        known = frozenset(monitored)
         by_rank = sorted(samples, key=lambda name: name not in known)
-        return {name: samples[name] for name in _fitting(by_rank, taken, self._places)}
+        return {name: samples[name] for name in _fitting(by_rank, required, self._places)}
 
     def surplus(self, by_age: Sequence[EngineName]) -> int:
-        """Return how many of the first engines exceed the places, or the limit on characters of names."""
+        """Return the number of the oldest engines that exceed the places or the characters of names."""
         places, characters = self._places, MOST_NAMES_TOGETHER
         for kept, name in enumerate(reversed(by_age)):
             characters -= sum(map(len, name))
@@ -71,12 +71,12 @@ class Admission:
 
 
 def _fitting(
-    names: Sequence[EngineName], taken: Mapping[EngineName, int], places: int
+    names: Sequence[EngineName], required: Mapping[EngineName, int], places: int
 ) -> Iterator[EngineName]:
     """Yield the first engines that fit into the ``places``."""
     for name in names:
-        if taken[name] <= places:
-            places -= taken[name]
+        if required[name] <= places:
+            places -= required[name]
             yield name
 
 

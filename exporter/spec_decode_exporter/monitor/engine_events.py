@@ -1,4 +1,4 @@
-"""What happens to an engine and belongs into the log: each is said once, when it begins and when it ends."""
+"""Events of one engine: each is emitted once, when a condition begins and when it ends."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Counts, PollStep
 
-TOLD_AFTER = 60.0
-"""Seconds for which a verdict must stand before the log tells it: at a threshold it may go back and forth."""
+LOGGED_AFTER = 60.0
+"""Seconds for which a verdict must last before its event: at a threshold it may alternate."""
 
 
-def reset_events(taken: PollStep) -> list[Event]:
-    """Tell that the server's counters began anew."""
-    if taken.reset is None:
+def reset_events(step: PollStep) -> list[Event]:
+    """Return the event of a reset of the server's counters."""
+    if step.reset is None:
         return []
-    fields = {"cause": str(taken.reset), "counted_since_restart": taken.increment is not None}
+    fields = {"cause": str(step.reset), "counted_since_restart": step.increment is not None}
     return [Event("engine_reset", fields)]
 
 
 def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
-    """Tell that an identity of the counters is broken, or holds again, with the numbers."""
+    """Return the event of an identity of the counters that breaks or holds again, with its numbers."""
     fields: dict[str, object] = {
         "check": str(check),
         "drafts": counts.counters[Counter.DRAFTS],
@@ -38,7 +38,7 @@ def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
 
 
 def drop_event(change: DropChange) -> Event:
-    """Tell that the acceptance dropped, or recovered."""
+    """Return the event of a drop that begins or ends."""
     fields: dict[str, object] = {
         "kind": str(change.kind),
         "baseline_acceptance_length": round(change.baseline_length, 3),
@@ -47,47 +47,49 @@ def drop_event(change: DropChange) -> Event:
     }
     name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
     if change.learned_again:
-        name = "acceptance_baseline_learnt_anew"
+        name = "acceptance_baseline_reset"
     return Event(name, fields, is_bad=change.dropped)
 
 
 class EngineChangeNotifier:
-    """Tells what changes in the judgements of one engine."""
+    """Detects changes between the evaluations of one engine."""
 
     def __init__(self) -> None:
-        self._verdict: Debounce[Verdict] = Debounce(TOLD_AFTER)
-        self._told: Verdict | None = None
+        self._debounce: Debounce[Verdict] = Debounce(LOGGED_AFTER)
+        self._verdict: Verdict | None = None
         self._advice: tuple[Action, int | None] | None = None
         self._state: State | None = None
         self._tokens = 0
         self._beginnings = 0
 
-    def tell(self, evaluation: Evaluation, now: float, tokens: int = 0, beginnings: int = 0) -> list[Event]:
-        """Return what the log has not been told yet.
+    def changes(
+        self, evaluation: Evaluation, now: float, tokens: int = 0, beginnings: int = 0
+    ) -> list[Event]:
+        """Return the events of the changes since the last call.
 
         Args:
-            evaluation: Of a window that is not empty.
+            evaluation: Evaluation of a window that is not empty.
             now: Monotonic, in seconds.
-            tokens: K, 0 where it is not known.
-            beginnings: How often windows began anew because K, or the method, became another.
+            tokens: K; 0 if unknown.
+            beginnings: Number of resets of the windows by another K or method.
         """
         return [
-            *self._tell_tokens(tokens, beginnings),
-            *self._tell_state(evaluation),
-            *self._tell_verdict(evaluation, now),
-            *self._tell_advice(evaluation),
+            *self._token_events(tokens, beginnings),
+            *self._state_events(evaluation),
+            *self._verdict_events(evaluation, now),
+            *self._advice_events(evaluation),
         ]
 
-    def tell_gone(self, *, is_bad: bool) -> list[Event]:
-        """Tell once that the engine was not seen for too long, until ``tell`` says what it does again."""
+    def gone(self, *, is_bad: bool) -> list[Event]:
+        """Return the event of an engine that is gone, once until ``changes`` reports its state again."""
         before, self._state = self._state, State.UNREACHABLE
         if before is State.UNREACHABLE:
             return []
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         return [Event("state_changed", fields, is_bad=is_bad)]
 
-    def _tell_state(self, evaluation: Evaluation) -> list[Event]:
-        """Tell another state than the last; the first one is news only if it is a fault."""
+    def _state_events(self, evaluation: Evaluation) -> list[Event]:
+        """Return the event of a new state; the first state is an event only if it is a fault."""
         state, before = evaluation.state, self._state
         self._state = state
         stalled = state is State.STALLED
@@ -97,24 +99,24 @@ class EngineChangeNotifier:
         ended = "drafting_no_longer_stalled" if before is State.STALLED else "state_changed"
         return [Event("drafting_stalled" if stalled else ended, fields, is_bad=stalled)]
 
-    def _tell_tokens(self, tokens: int, beginnings: int) -> list[Event]:
-        """Tell another K. It is no news that a server shows more of its positions: then no window began."""
+    def _token_events(self, tokens: int, beginnings: int) -> list[Event]:
+        """Return the event of another K; more visible positions alone, which reset no window, are none."""
         before, self._tokens = self._tokens, tokens or self._tokens
         if beginnings == self._beginnings:
             return []
         self._beginnings, self._tokens = beginnings, tokens
-        if tokens == before:  # the method is another
+        if tokens == before:  # the method changed
             return []
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
-    def _tell_verdict(self, evaluation: Evaluation, now: float) -> list[Event]:
-        """Tell another verdict than the last one; that nothing can be said for a while is no news."""
+    def _verdict_events(self, evaluation: Evaluation, now: float) -> list[Event]:
+        """Return the event of another verdict; ``insufficient`` is none."""
         if evaluation.verdict is Verdict.INSUFFICIENT:
             return []
-        verdict = self._verdict.offer(evaluation.verdict, now)
-        if verdict is self._told or verdict is not evaluation.verdict:
+        verdict = self._debounce.offer(evaluation.verdict, now)
+        if verdict is self._verdict or verdict is not evaluation.verdict:
             return []
-        before, self._told = self._told, verdict
+        before, self._verdict = self._verdict, verdict
         fields: dict[str, object] = {
             "verdict": str(verdict),
             "before": str(before or ""),
@@ -122,8 +124,8 @@ class EngineChangeNotifier:
         }
         return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
 
-    def _tell_advice(self, evaluation: Evaluation) -> list[Event]:
-        """Tell other advice than the last; that there is none for a while is no news."""
+    def _advice_events(self, evaluation: Evaluation) -> list[Event]:
+        """Return the event of other advice; the absence of advice is none."""
         depth = evaluation.recommended
         advice = evaluation.action, None if depth is None else depth.tokens
         if evaluation.action is Action.COLLECT or advice == self._advice:

@@ -1,4 +1,4 @@
-"""One engine, watched: its history, and what must be remembered to judge it."""
+"""Monitor of one engine: its history, evaluations and learned state, and the snapshot that readers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.evaluation import (
     Assumptions,
     Evaluation,
     EvaluationInputs,
-    Evaluator,
+    evaluate,
 )
 from spec_decode_exporter.analysis.experiments.faster_method import OFF, FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
@@ -24,13 +24,14 @@ from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State,
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.monitor.containment import Containment
+from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
     check_event,
     drop_event,
     reset_events,
 )
+from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
@@ -41,28 +42,28 @@ from spec_decode_exporter.window.increments import Counts, Increment
 from spec_decode_exporter.window.ledger import Window
 
 EVALUATED_EVERY = 5.0
-"""Seconds from one judgement to the next, where nobody asks in between."""
+"""Seconds between evaluations without a reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSnapshot:
-    """What is to be said of one engine at one moment. Later polls do not change it."""
+    """Immutable state of one engine after a poll."""
 
     totals: EngineTotals
     broken: frozenset[Check]
     windows: tuple[Window, ...]
-    """Ascending by length; empty where there was no successful poll for too long."""
+    """Windows, ascending by length; empty if the engine is gone."""
     latencies: dict[Latency, Buckets]
-    """The histograms over the longest window."""
+    """Histograms over the longest window."""
     reported: Sample | None
-    """The newest sample, where what it reports is still of now."""
+    """Newest sample; None if the engine is gone."""
     speculation: Speculation
     tokens: int
-    """K; 0 where it is not known."""
+    """K; 0 if unknown."""
     evaluation: Evaluation
     drops: DropStatus
     reference_acceptance_ratio: float | None
-    """The acceptance rate that it is held against, at this K."""
+    """Acceptance rate of the reference at this K."""
     figures: tuple[WindowFigures, ...] = field(init=False, repr=False, compare=False)
     """The figures of each window, computed once for all readers."""
 
@@ -75,125 +76,116 @@ class EngineSnapshot:
 
 
 class EngineMonitor:
-    """Feeds an engine's history, judges it now and then, and watches for drops and broken identities.
+    """Takes the samples of one engine, evaluates them, and detects drops and broken identities.
 
-    A defect of ours in the judgement or in what is learnt leaves everything else as it is: what was counted
-    is shown, and so are the other engines.
+    After an internal error in the evaluation or in learning, the counters and other engines stay correct.
     """
 
     def __init__(
         self, windows: Sequence[float], assumptions: Assumptions | None = None, phase: float = 0.0
     ) -> None:
-        """Watch over windows of the given lengths in seconds, ascending; see ``EngineHistory``.
+        """Monitor an engine.
 
-        ``phase``, 0 to 1, says where in every ``JUDGED_EVERY`` seconds it is judged.
+        Args:
+            windows: Lengths of the windows in seconds, ascending.
+            assumptions: Knowledge of the engine besides its counters.
+            phase: Position of its evaluations in every ``EVALUATED_EVERY`` seconds, 0 to 1.
         """
-        assumptions = assumptions or Assumptions()
+        self._assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
-        self._windows = tuple(windows)
-        self._evaluator = Evaluator(assumptions, longest=windows[-1])
+        self._lengths = tuple(windows)
+        self._evaluator = Evaluator(windows[-1])
         self._evaluation = UNREACHABLE
         self._evaluated_at = -inf
-        self._telling = Throttle(EVALUATED_EVERY, phase)
+        self._present_windows: tuple[Window, ...] | None = None
+        self._snapshots: dict[bool, EngineSnapshot] = {}
+        """Snapshots of the newest poll, by whether the engine is gone."""
+        self._throttle = Throttle(EVALUATED_EVERY, phase)
         self._notifier = EngineChangeNotifier()
-        self._containment = Containment()
-        self._experience = LearnedState(assumptions)
+        self._errors = AnalysisErrors()
+        self._learned = LearnedState(self._assumptions)
         self._baseline: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
-        self.assume(assumptions)
+        self.assume(self._assumptions)
 
     def keep(self, windows: Sequence[float]) -> None:
         """Change the windows; longer ones fill up from now on."""
-        self._windows = tuple(windows)
+        self._lengths = tuple(windows)
         self.history.keep(windows[-1])
         self._evaluator.keep(windows[-1])
+        self._invalidate()
 
     def assume(self, assumptions: Assumptions) -> None:
-        """Judge by other assumptions from now on."""
-        self._evaluator.assumptions = assumptions
-        if self._experience.assume(assumptions):  # no window may mix what two methods did
+        """Replace the assumptions; the next evaluation uses them."""
+        self._assumptions = assumptions
+        if self._learned.assume(assumptions):  # no window may mix two methods
             self.history.begin_again()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
+        self._invalidate()
 
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
     ) -> list[Event]:
         """Take a poll's sample; intervals, in seconds, are those of polls and of polls with histograms."""
         history = self.history
-        taken = history.observe(sample, moment, wall, interval)
+        step = history.observe(sample, moment, wall, interval)
         if sample.latencies is not None:
             history.observe_latencies(sample, moment, max(interval, latency_interval))
-            self._recognise_steps(self._windows[-1])
-        changes = self._experienced(taken.increment, sample) if taken.increment else ()
+            self._recognise_steps(self._lengths[-1])
+        self._invalidate()
+        changes = self._learn(step.increment, sample) if step.increment else ()
         return [
-            *reset_events(taken),
-            *self._check(taken.counts),
+            *reset_events(step),
+            *self._check(step.counts),
             *map(drop_event, changes),
             *self._evaluate_in_time(moment),
-            *self._containment.events(),
+            *self._errors.events(),
         ]
 
-    def gone(self, now: float, *, is_bad: bool) -> list[Event]:
-        """Return what is to be told of an engine that was not seen for too long at ``now`` (monotonic).
+    def gone_events(self, now: float, *, is_bad: bool) -> list[Event]:
+        """Return the event of an engine that is gone at ``now`` (monotonic), once.
 
-        That it is back is told by the polls that show it.
+        The polls that show the engine again report its return.
         """
-        return self._notifier.tell_gone(is_bad=is_bad) if self.history.is_gone(now) else []
+        return self._notifier.gone(is_bad=is_bad) if self.history.is_gone(now) else []
 
-    def evaluate(self, most_behind: float = 0.0) -> Evaluation:
-        """Judge by the newest poll; it takes a millisecond, and nothing if that was judged already.
+    def evaluate(self) -> Evaluation:
+        """Return the evaluation of the newest poll; compute it once per poll, in about a millisecond.
 
-        Nothing either if what was judged is at most ``most_behind`` seconds older. If judging fails, the
-        judgement says what is plain without one, until there is another poll to judge by.
+        After an internal error the evaluation has only the state, until the next poll.
         """
         moment = self.history.last_seen
-        if self._evaluated_at < moment - most_behind:
-            evaluation = self._containment.attempt(
-                "judgement", moment, lambda: self._evaluator.evaluate(self._facts(self._present()), moment)
-            )
+        if self._evaluated_at < moment:
+            evaluation = self._errors.attempt("evaluation", moment, lambda: self._evaluated(moment))
             self._evaluation = evaluation or Evaluation(self._plain_state())
             self._evaluated_at = moment
         return self._evaluation
 
-    def findings(self, now: float, most_behind: float = 0.0) -> EngineSnapshot:
-        """Sum up the engine at ``now`` (monotonic), judged as ``judge`` does it."""
-        history = self.history
-        gone, drops = history.is_gone(now), self._drops()
-        return EngineSnapshot(
-            totals=history.totals(),
-            broken=self._broken,
-            windows=self.windows(now),
-            latencies={} if gone else history.latencies(),
-            reported=None if gone else history.sample,
-            speculation=self._evaluator.assumptions.speculation,
-            tokens=history.tokens,
-            evaluation=UNREACHABLE if gone else self.evaluate(most_behind),
-            drops=DropStatus(drops=drops.drops) if gone else drops,
-            reference_acceptance_ratio=self._reference(),
-        )
+    def snapshot(self, now: float) -> EngineSnapshot:
+        """Return the snapshot at ``now`` (monotonic); readers between two polls share one."""
+        gone = self.history.is_gone(now)
+        if gone not in self._snapshots:
+            self._snapshots[gone] = self._taken(gone=gone)
+        return self._snapshots[gone]
 
-    def findings_over(self, seconds: float, now: float) -> EngineSnapshot:
-        """Sum up the engine at ``now`` (monotonic), judged by its last ``seconds`` and nothing before.
+    def snapshot_over(self, seconds: float, now: float) -> EngineSnapshot:
+        """Return a snapshot whose evaluation covers only the last ``seconds``, at most the longest window.
 
-        They are a window of their own, no longer than the longest one; advice takes no more than that it is
-        whole, since nothing was advised before. An engine that is gone is judged by what it showed.
+        The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
         """
         history, gone = self.history, self.history.is_gone(now)
         self._recognise_steps(WHOLE_WINDOW * seconds)
-        lengths = (*(length for length in self._windows if length < seconds), seconds)
+        self._invalidate()
+        lengths = (*(length for length in self._lengths if length < seconds), seconds)
         windows = tuple(map(history.window, lengths))
-        evaluation = self._containment.attempt(
-            "judgement",
-            history.last_seen,
-            lambda: Evaluator(self._evaluator.assumptions, seconds).evaluate(
-                self._facts(windows), history.last_seen
-            ),
+        evaluation = self._errors.attempt(
+            "evaluation", history.last_seen, lambda: evaluate(windows, self._inputs())
         )
         evaluation = evaluation or Evaluation(self._plain_state())
         return replace(
-            self.findings(now),
+            self.snapshot(now),
             windows=windows,
             latencies=history.latencies(),
             evaluation=replace(evaluation, state=State.UNREACHABLE) if gone else evaluation,
@@ -201,55 +193,94 @@ class EngineMonitor:
 
     @property
     def cost(self) -> Cost | None:
-        """What speculation cost in the longest window, as it was judged last."""
+        """Cost of speculation in the longest window, by the last evaluation."""
         return self._evaluation.cost
 
     @property
     def is_cost_sure(self) -> bool:
-        """Whether that is known well enough, and for the present load, to call something harmful by it."""
+        """Whether that cost is certain enough, at the present load, for ``harmful``."""
         return self._evaluation.is_cost_sure
 
     @property
     def method(self) -> str:
-        """The method of speculation; ``off`` of an engine that does not speculate, empty where unknown."""
-        history, known = self.history, self._evaluator.assumptions.speculation.method
-        # A server that creates its counters with the first draft may be about to do what it is configured to.
+        """Method of speculation; ``off`` of an engine that does not speculate, empty if unknown."""
+        history, known = self.history, self._assumptions.speculation.method
+        # A server that creates its counters with the first draft may be about to use its configured method.
         return known if history.speculates or (known and history.late_steps) else OFF
 
     @property
     def step_times(self) -> StepTimes:
-        """How long decode steps took, by load; it goes on to change."""
-        return self._experience.step_times
+        """Times of decode steps by load; the object changes with later polls."""
+        return self._learned.step_times
 
     def windows(self, now: float) -> tuple[Window, ...]:
-        """Return the windows; none if the engine was not seen for too long at ``now`` (monotonic)."""
+        """Return the windows; empty if the engine is gone at ``now`` (monotonic)."""
         return () if self.history.is_gone(now) else self._present()
 
-    def compare(self, baseline: Sequence[StepTimes], faster: FasterMethod | None) -> None:
-        """Judge from now on by what experiments show.
+    def use_experiments(self, baseline: Sequence[StepTimes], faster: FasterMethod | None) -> None:
+        """Use the results of experiments in evaluations.
 
-        ``baseline`` are the steps of engines that serve the same model without speculation, ``rival`` is
-        another method that is faster.
+        Args:
+            baseline: Step times of engines that serve the same model without speculation.
+            faster: Another method that is faster.
         """
         if (bool(baseline), bool(faster)) != (bool(self._baseline), bool(self._faster)):
-            self._evaluated_at = -inf  # what was judged with them no longer holds without, nor the other way
+            self._evaluated_at = -inf  # the last evaluation used other results
+            self._snapshots.clear()
         self._baseline, self._faster = baseline, faster
 
     def learned(self) -> dict[str, Any] | None:
-        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold.
-
-        None where there is nothing new: then what was kept before is still the best that is known.
-        """
-        return self._containment.attempt("saving", self.history.last_seen, self._experience.saved)
+        """Return the state to persist as plain values for JSON; None if nothing was learned."""
+        return self._errors.attempt("saving", self.history.last_seen, self._learned.saved)
 
     def remember(self, learned: Mapping[str, Any]) -> None:
-        """Go on with what ``learnt`` returned before a restart of the exporter."""
-        self._experience.remember(learned)
+        """Continue with the persisted state of an earlier process of the exporter."""
+        self._learned.remember(learned)
+
+    def _invalidate(self) -> None:
+        self._present_windows = None
+        self._snapshots.clear()
+
+    def _present(self) -> tuple[Window, ...]:
+        if self._present_windows is None:
+            self._present_windows = tuple(map(self.history.window, self._lengths))
+        return self._present_windows
+
+    def _taken(self, *, gone: bool) -> EngineSnapshot:
+        history, drops, reference = self.history, self._drops(), self._assumptions.reference
+        return EngineSnapshot(
+            totals=history.totals(),
+            broken=self._broken,
+            windows=() if gone else self._present(),
+            latencies={} if gone else history.latencies(),
+            reported=None if gone else history.sample,
+            speculation=self._assumptions.speculation,
+            tokens=history.tokens,
+            evaluation=UNREACHABLE if gone else self.evaluate(),
+            drops=DropStatus(drops=drops.drops) if gone else drops,
+            reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
+        )
+
+    def _evaluated(self, moment: float) -> Evaluation:
+        return self._evaluator.evaluate(self._present(), self._inputs(), moment)
+
+    def _inputs(self) -> EvaluationInputs:
+        history = self.history
+        return EvaluationInputs(
+            assumptions=self._assumptions,
+            latencies=history.latencies(),
+            broken=self._broken,
+            speculates=history.speculates,
+            drafted_before=history.drafts_in_process > 0,
+            costs=self._learned.costs(self._baseline),
+            drops=self._drops(),
+            faster=self._faster,
+        )
 
     def _recognise_steps(self, seconds: float) -> None:
-        """Judge what this process observes, once a whole window holds nothing of an earlier one.
+        """Detect whether this process counts decode steps by tokens, once a window contains no earlier one.
 
-        A server that publishes its steps late is not judged: what it holds back looks the same.
+        A server that publishes its steps late is excluded: late steps look the same.
         """
         history = self.history
         if history.counts_tokens_as_steps or history.late_steps or history.process_seconds < seconds:
@@ -258,64 +289,41 @@ class EngineMonitor:
         if is_whole(window):
             history.counts_tokens_as_steps = counts_tokens_as_steps(window)
 
-    def _present(self) -> tuple[Window, ...]:
-        return tuple(map(self.history.window, self._windows))
-
-    def _facts(self, windows: tuple[Window, ...]) -> EvaluationInputs:
-        history = self.history
-        return EvaluationInputs(
-            windows=windows,
-            latencies=history.latencies(),
-            broken=self._broken,
-            speculates=history.speculates,
-            drafted_before=history.drafts_in_process > 0,
-            costs=self._experience.costs(self._baseline),
-            drops=self._drops(),
-            faster=self._faster,
-        )
-
-    def _experienced(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
+    def _learn(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
         """Learn from an increment; return the drops that begin or end with it."""
-        changes = self._containment.attempt(
-            "learning", increment.end, lambda: self._experience.observe(increment, sample, self.history)
+        changes = self._errors.attempt(
+            "learning", increment.end, lambda: self._learned.observe(increment, sample, self.history)
         )
         return changes or ()
 
-    def _reference(self) -> float | None:
-        reference = self._evaluator.assumptions.reference
-        return None if reference is None else reference.at(self.history.tokens)
-
     def _drops(self) -> DropStatus:
-        """Return how acceptance stands; where that fails not even what was counted: 0 would be a reset."""
-        drops = self._containment.attempt("drops", self.history.last_seen, self._experience.drops)
+        """Return the status of drops; without counts after an internal error, since 0 would be a reset."""
+        drops = self._errors.attempt("drops", self.history.last_seen, self._learned.drops)
         return drops or DropStatus(drops={})
 
     def _plain_state(self) -> State:
-        """Return what the counters alone say: whether it speculates, and drafts; not that it should."""
-        history = self.history
-        if not history.speculates:
+        """Return the state by the counters alone."""
+        if not self.history.speculates:
             return State.DISABLED
-        return State.ACTIVE if history.window(self._windows[-1])[Counter.DRAFTS] else State.IDLE
+        return State.ACTIVE if self._present()[-1][Counter.DRAFTS] else State.IDLE
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:
-        """Judge every few seconds, however often others ask, and return what is new in it."""
-        if not self._telling.is_due(moment):
+        """Evaluate every few seconds, independent of readers, and return the events."""
+        if not self._throttle.is_due(moment):
             return []
-        self._telling.done(moment)
+        self._throttle.done(moment)
         evaluation = self.evaluate()
-        history = self.history
-        # An empty window, as it is after a start, would only tell that the engine is idle.
-        empty = not history.window(self._windows[-1]).polls
-        if empty or self._containment.failed("judgement", moment):
+        # An empty window, as after a start, would only report an idle engine.
+        if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
             return []
-        return self._notifier.tell(evaluation, moment, history.tokens, history.beginnings)
+        return self._notifier.changes(evaluation, moment, self.history.tokens, self.history.beginnings)
 
     def _check(self, counts: Counts) -> list[Event]:
-        """Find what is broken: what two successive polls say is, since a single page can be torn."""
-        found = broken_checks(counts, self.history.tokens)
-        confirmed = found & self._suspected
+        """Return the checks that break or hold again, by two successive polls: one page can be torn."""
+        broken = broken_checks(counts, self.history.tokens)
+        confirmed = broken & self._suspected
         if self.history.alternates:
             confirmed |= {Check.ONE_SERVER}
         changed = confirmed ^ self._broken
-        self._suspected, self._broken = found, confirmed
+        self._suspected, self._broken = broken, confirmed
         return [check_event(check, counts, broken=check in confirmed) for check in sorted(changed)]

@@ -1,4 +1,4 @@
-"""The targets that are watched: as others are found, new ones join and old ones leave."""
+"""Fleet of target monitors: discovery adds and removes targets."""
 
 from __future__ import annotations
 
@@ -18,127 +18,121 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineSnapshot
+from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.resolver import CONFIGURED, THREADS_OF_A_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 
 _log = structlog.get_logger()
 
-EVALUATED_AGAIN = 200
-"""The engines of so many targets are judged by their newest poll when somebody asks.
-
-Of more, what was judged when it was its turn is good enough, ``JUDGED_EVERY`` seconds ago at most: to judge a
-thousand anew takes more than a second.
-"""
-
-_MOST_LINES: Final = 60
+_MAX_LINES: Final = 60
 _LINE_EVERY: Final = 60.0
-"""Lines of the log about changes of the targets at once, and the seconds after which there may be another."""
-_EVENTS_OF_AN_ENGINE: Final = 4
+"""Log lines about changes of targets: burst, and seconds for one more."""
+_EVENTS_PER_ENGINE: Final = 4
 _LIST_EVENT_EVERY: Final = 1.0
-"""Events of the targets of one list: at once for each engine that is watched, then seconds for one more."""
+"""Events of the targets of one list: burst per engine, and seconds for one more."""
 
 Key = tuple[str, str]
 T = TypeVar("T")
 
 
 class Fleet:
-    """A watch over each of the targets, with a task that polls it."""
+    """Monitors of all targets, each with a task that polls it."""
 
     def __init__(
         self,
         config: Config,
         clock: Clock,
-        baselines: RememberedEngines,
+        remembered: RememberedEngines,
         events: EventLog,
         errors: InternalErrors | None = None,
     ) -> None:
         self._errors = errors or InternalErrors(clock.monotonic)
         self.config = config
-        """By which targets are watched that are followed from now on."""
+        """Configuration of the targets that are followed from now on."""
         self._clock = clock
-        self._baselines = baselines
+        self._remembered = remembered
         self._events = events
-        self._watches: dict[Key, TargetMonitor] = {}
+        self._monitors: dict[Key, TargetMonitor] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._found: Sequence[Target] = ()
+        self._wanted: Sequence[Target] = ()
         self._changes = asyncio.Lock()
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
         self._budget = PollBudget(clock, self._capacity.most)
         self.not_watched = 0
-        """The number of targets that were found and are not watched, since the limit is reached."""
+        """Discovered targets beyond the limit."""
         self._background = Background()
         self._lists: dict[str, _Shared] = {}
-        self._lines = TokenBucket(_MOST_LINES, _LINE_EVERY, clock.monotonic)
+        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic)
         self._unlogged = Counter[str]()
 
     def __iter__(self) -> Iterator[TargetMonitor]:
-        return iter(list(self._watches.values()))
+        return iter(list(self._monitors.values()))
 
     def engines(self) -> Iterator[tuple[Mapping[str, str], EngineSnapshot]]:
-        """Yield the labels and findings of each engine, as they are when it is its turn."""
-        most_behind = EVALUATED_EVERY if len(self._watches) > EVALUATED_AGAIN else 0.0
-        for watch in self:
-            yield from watch.findings(self._clock.monotonic(), most_behind)
+        """Yield the labels and the snapshot of each engine."""
+        for monitor in self:
+            yield from monitor.snapshots(self._clock.monotonic())
 
     def follow(self, targets: Sequence[Target]) -> None:
-        """Watch just these targets, as soon as earlier changes are done.
+        """Monitor exactly these targets, once earlier changes are complete.
 
-        Beyond ``limits.engines``, those of the configuration come first. Lists, DNS names and namespaces
-        share the rest evenly, so that a long list takes no place from another one.
+        Beyond ``limits.engines``, configured targets come first. Lists, DNS names and namespaces share the
+        rest evenly, so that a long list takes no place from another one.
         """
         self._capacity.most = self.config.limits.engines or self._default_limit
-        watched = _within(targets, self._capacity.most)
-        self._budget.engines, self._budget.targets = self._capacity.most, len(watched)
-        self._note_not_watched(len(targets) - len(watched))
-        self._found = watched
-        self._background.start(self._follow(watched))
+        admitted = _within(targets, self._capacity.most)
+        self._budget.engines, self._budget.targets = self._capacity.most, len(admitted)
+        self._note_not_watched(len(targets) - len(admitted))
+        self._wanted = admitted
+        self._background.start(self._follow(admitted))
 
     def remember(self) -> None:
-        """Hand what the engines have learnt to the baselines."""
-        for watch in self:
-            self._errors.attempt("saving", watch.item, watch.remember)
+        """Hand over the learned state of the engines for persistence."""
+        for monitor in self:
+            self._errors.attempt("saving", monitor.item, monitor.remember)
 
     def each(self, part: str, work: Callable[[TargetMonitor], T]) -> Iterator[T]:
-        """Yield the result of ``work`` for each target; one for which it raises is omitted in that part."""
-        return self._errors.each(part, self, lambda watch: watch.item, work)
+        """Yield the result of ``work`` for each target; omit a target for which it raises."""
+        return self._errors.each(part, self, lambda monitor: monitor.item, work)
 
     async def stop(self) -> None:
-        """Poll no longer; connections stay until ``close``."""
+        """Stop polling; connections stay open until ``close``."""
         await self._background.cancel()
         async with self._changes:
             await cancel(self._tasks.values())
 
     async def close(self) -> None:
         """Close every connection."""
-        for watch in self:
-            await self._errors.attempt_async("closing", watch.close, watch.item)
+        for monitor in self:
+            await self._errors.attempt_async("closing", monitor.close, monitor.item)
 
     async def _follow(self, targets: Sequence[Target]) -> None:
-        """Watch just these targets: those that are watched already go on with their windows."""
+        """Monitor exactly these targets; monitored ones keep their windows."""
         async with self._changes:
-            if targets is not self._found:
-                return  # a later list is on its way
+            if targets is not self._wanted:
+                return  # a later list replaces this one
             wanted = {target.key: target for target in targets}
-            added, gone = wanted.keys() - self._watches.keys(), self._watches.keys() - wanted.keys()
+            added, gone = wanted.keys() - self._monitors.keys(), self._monitors.keys() - wanted.keys()
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():
-                await self._errors.attempt_async("target", partial(self._watch, key, target), _item(target))
+                await self._errors.attempt_async(
+                    "target", partial(self._follow_one, key, target), _item(target)
+                )
                 await asyncio.sleep(0)  # a list may bring ten thousand targets at once
             self._note_changed(len(wanted), len(added), len(gone))
 
     async def _leave(self, key: Key) -> None:
         await cancel([self._tasks.pop(key, None)])
-        watch = self._watches.pop(key)
+        monitor = self._monitors.pop(key)
         self._capacity.release(key)
-        self._errors.attempt("saving", watch.item, watch.remember)
-        await self._errors.attempt_async("closing", watch.close, watch.item)
+        self._errors.attempt("saving", monitor.item, monitor.remember)
+        await self._errors.attempt_async("closing", monitor.close, monitor.item)
 
     def _note_changed(self, targets: int, added: int, removed: int) -> None:
         self._unlogged.update(added=added, removed=removed)
@@ -156,26 +150,28 @@ class Fleet:
             )
         self.not_watched = number
 
-    async def _watch(self, key: Key, target: Target) -> None:
-        """Watch a target; go on with the one that is watched already, as it is or with other settings."""
-        watch = self._watches.get(key)
-        if watch is None:
-            watch = self._new_watch(target)
-            self._watches[key] = watch
-        elif key in self._tasks and watch.fits(target, self.config):
+    async def _follow_one(self, key: Key, target: Target) -> None:
+        """Monitor a target; keep a monitor that exists, and change its settings if they differ."""
+        monitor = self._monitors.get(key)
+        if monitor is None:
+            monitor = self._new_monitor(target)
+            self._monitors[key] = monitor
+        elif key in self._tasks and monitor.fits(target, self.config):
             return
         else:
             await cancel([self._tasks.pop(key, None)])
-            await watch.change(target, self.config)
-        self._tasks[key] = spawn(keep_running("polling", watch.run, self._errors, self._clock, watch.item))
+            await monitor.change(target, self.config)
+        self._tasks[key] = spawn(
+            keep_running("polling", monitor.run, self._errors, self._clock, monitor.item)
+        )
 
-    def _new_watch(self, target: Target) -> TargetMonitor:
+    def _new_monitor(self, target: Target) -> TargetMonitor:
         shared = self._shared(target)
         return TargetMonitor(
             target,
             self.config,
             self._clock,
-            self._baselines,
+            self._remembered,
             shared.events,
             capacity=self._capacity,
             budget=self._budget,
@@ -188,11 +184,11 @@ class Fleet:
         if not target.found_by:
             return _Shared(self._events, CONFIGURED)
         if target.found_by not in self._lists:
-            # A list may name others at every look, each of which begins with a budget of its own.
+            # A list may have other targets at every refresh; each would begin with a full budget.
             budget = EventBudget(
                 self._events,
                 self._clock.monotonic,
-                burst=_EVENTS_OF_AN_ENGINE * self._capacity.most,
+                burst=_EVENTS_PER_ENGINE * self._capacity.most,
                 every=_LIST_EVENT_EVERY,
                 discovery=target.discovery,
             )
@@ -202,7 +198,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """Event budget and resolver of one list: its targets take nothing from the targets of other lists."""
+    """Event budget and resolver of one list; other lists have their own."""
 
     events: EventLog | EventBudget
     resolver: Resolver
@@ -216,8 +212,8 @@ def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
     for target in targets:
         by_way.setdefault(target.found_by, []).append(target)
     configured = by_way.pop("", [])[:places]
-    taken = shared_evenly(by_way, places - len(configured)) if places > len(configured) else {}
-    keys = {target.key for chosen in (configured, *taken.values()) for target in chosen}
+    shared = shared_evenly(by_way, places - len(configured)) if places > len(configured) else {}
+    keys = {target.key for chosen in (configured, *shared.values()) for target in chosen}
     return [target for target in targets if target.key in keys]
 
 

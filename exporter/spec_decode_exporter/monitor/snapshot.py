@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.views.target_status import ExporterStatus, TargetStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,10 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.acceptance import (
-    acceptance_length_tokens,
-    draft_acceptance_ratio,
     mean_acceptance_length,
 )
-from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.latency import time_per_output_token_seconds
 from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.figures.window_figures import window_label
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.engine_history import EngineTotals
@@ -178,34 +173,22 @@ def _window(findings: EngineSnapshot) -> Fields:
     )
     if not findings.windows:
         return fields
-    window, cost = findings.windows[-1], evaluation.cost
-    bounds = evaluation.bounds[-1] if evaluation.bounds else None
+    window = findings.figures[-1]
     return {
         **fields,
-        "window": window_label(window),
-        **_sure(
-            "acceptance_length_tokens",
-            acceptance_length_tokens(window),
-            bounds.acceptance_length if bounds else None,
-        ),
-        **_sure(
-            "draft_acceptance_ratio",
-            draft_acceptance_ratio(window),
-            bounds.acceptance_ratio if bounds else None,
-        ),
-        **_sure(
-            "estimated_speedup_ratio",
-            None if cost is None else estimated_speedup_ratio(window, cost),
-            bounds.speedup if bounds else None,
-        ),
-        **_known(time_per_output_token_seconds=time_per_output_token_seconds(window)),
+        "window": window.label,
+        **_sure("acceptance_length_tokens", window),
+        **_sure("draft_acceptance_ratio", window),
+        **_sure("estimated_speedup_ratio", window),
+        **_known(time_per_output_token_seconds=window.value("time_per_output_token_seconds")),
     }
 
 
-def _sure(name: str, value: float | None, estimate: Estimate | None) -> Fields:
-    """Return a value and its 95 % bounds, as far as there are any."""
+def _sure(key: str, window: WindowFigures) -> Fields:
+    """Return a figure and its 95 % bounds, if it has some."""
+    estimate = window.estimate(key)
     lower, upper = (estimate.lower, estimate.upper) if estimate else (None, None)
-    return _known(**{name: value, f"{name}_lower": lower, f"{name}_upper": upper})
+    return _known(**{key: window.value(key), f"{key}_lower": lower, f"{key}_upper": upper})
 
 
 def _known(**fields: object) -> Fields:

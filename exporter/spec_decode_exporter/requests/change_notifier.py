@@ -96,7 +96,7 @@ def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, sta
         "requests": group.summary.totals.requests if group else 0,
         "speedup_ratio": _rounded(speedup.value if speedup else None),
     }
-    name = "requests_lose" if started else "requests_below_break_even_ended"
+    name = "requests_below_break_even" if started else "requests_below_break_even_ended"
     return Event(name, fields, is_bad=started)
 
 

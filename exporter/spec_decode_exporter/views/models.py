@@ -10,6 +10,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.monitor.event_log import Plain
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
 from spec_decode_exporter.views.engine_models import (
     BucketView,
@@ -59,9 +60,6 @@ __all__ = [
     "View",
     "WindowView",
 ]
-
-Plain = bool | int | float | str | None
-"""A value of an event that JSON can hold."""
 
 
 class GroupView(View):

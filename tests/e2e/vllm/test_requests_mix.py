@@ -93,7 +93,7 @@ class Mix:
         says = {
             "metric": mixed(self.watching.page()) == [1.0],
             "event": "event=mixed_workload_began " in log,
-            "event of the requests that lose": "event=requests_lose " in log,
+            "event of the requests that lose": "event=requests_below_break_even " in log,
             "alert": firing(self.prometheus) != [],
         }
         for who in (who for who, so in says.items() if so):
@@ -234,7 +234,7 @@ def test_the_finding_is_in_the_metrics_the_api_and_the_log(mix, remark):
     assert any("Serve creative requests at temperature up to 1" in advice for advice in model["advice"])
     events = {event["type"]: event for event in mix.api("events")["events"]}
     assert events["mixed_workload_began"]["model_name"] == MODEL
-    assert events["requests_lose"]["fields"]["request_type"] == "creative"
+    assert events["requests_below_break_even"]["fields"]["request_type"] == "creative"
     remark(f"mix: {model['advice']}")
 
 

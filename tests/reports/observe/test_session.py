@@ -315,7 +315,7 @@ class TestInternalErrors:
         watches = []
         self.fails(
             monkeypatch,
-            (EngineMonitor, "findings_over"),
+            (EngineMonitor, "snapshot_over"),
             lambda engine, *_: watches.append(engine) or engine is not watches[0],
         )
         seen = await observed(clock, 30, told("steady"), told("steady", "b:1"))

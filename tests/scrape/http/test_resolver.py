@@ -12,7 +12,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.scrape.http.resolver import CONFIGURED, Resolver
 
 

@@ -58,7 +58,7 @@ def engines(watched):
 
 @pytest.fixture
 def events():
-    log = EventLog("a1", most=50)
+    log = EventLog("a1", capacity=50)
     for n in range(5):
         log.record(Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, "chat", ("llama", "0"))
     log.record(Event("target_failing", {"reason": "refused", "error": "no"}, is_bad=True), NOW + 9, "code")
@@ -95,7 +95,7 @@ def source(engines, events):
         labels=lambda: ["target", "model_name", "engine", "zone"],
         windows=lambda: ["30s", "5m"],
         snapshot=lambda: Snapshot(
-            [(own, watch.findings(moment)) for own, watch in engines], last_event=events.last
+            [(own, watch.snapshot(moment)) for own, watch in engines], last_event=events.last
         ),
         histories=lambda: Histories(
             NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]

@@ -34,7 +34,7 @@ FROZEN_SECONDS: Final = 1800.0
 MIN_VARIANCE: Final = 0.25
 """Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
 SIZES: Final = (1, 2)
-"""Sizes of drops that the sums detect fastest, in units of the policy's. The second detects large drops sooner.
+"""Sizes of drops that the sums detect fastest, in units of the policy's. The second finds large ones sooner.
 Most false alarms of one sum are also those of the other. Both are rarer than the formula states."""
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from spec_decode_exporter.monitor.event_log import Plain
 from spec_decode_exporter.reports.parts import Note, Tone
-from spec_decode_exporter.views.models import EventView, Plain
+from spec_decode_exporter.views.models import EventView
 
 Fields = Mapping[str, Plain | tuple[Plain, ...]]
 
@@ -64,7 +65,7 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "engine_reset": _reset,
     "acceptance_dropped": _drop,
     "acceptance_recovered": lambda fields: f"The {fields['kind']} drop of acceptance is over.",
-    "acceptance_baseline_learnt_anew": lambda _: "Acceptance stayed low: its baseline was reset.",
+    "acceptance_baseline_reset": lambda _: "Acceptance stayed low: its baseline was reset.",
     "configured_tokens_changed": lambda fields: (
         f"{fields['configured_tokens']} tokens are drafted at a time, not {fields['before']} as before: the "
         "window was reset."

@@ -22,11 +22,13 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.static_targets import static_targets
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
+from spec_decode_exporter.views.target_view import target_view
 
 LabelledSnapshots = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
 """Labels and snapshot of each engine."""
@@ -101,11 +103,9 @@ class Observation:
         return ObservedFleet(
             self._clock.wall(),
             seconds,
-            tuple(engine for monitor in self._monitors for engine in monitor.findings_over(seconds, now)),
-            tuple(
-                self._errors.each("report", self._monitors, lambda monitor: monitor.item, TargetMonitor.view)
-            ),
-            self._events.since().events,
+            tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
+            tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view)),
+            tuple(map(event_view, self._events.since().events)),
             self._errors,
         )
 
@@ -117,6 +117,10 @@ class Observation:
     def _length(self, now: float) -> float:
         """Return the window's length: as planned, or the whole seconds of an observation that ended early."""
         return min(self._max_window, float(max(1, round(now - self._began))))
+
+
+def _target_view(monitor: TargetMonitor) -> TargetView:
+    return target_view(monitor.status())
 
 
 async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:

@@ -13,6 +13,7 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.monitor.event_log import EventLog, Since, UnknownEventError
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.models import EventView
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
 from spec_decode_exporter.web.server.client_address import client_address
@@ -110,7 +111,7 @@ class _Reader(NamedTuple):
 
     def written(self, since: Since, seen: str) -> bytes:
         """Write events, after a ``gap`` if some are missing; the reader ends up with the last id."""
-        chosen = [event for event in since.events if self.query.selects(event)]
+        chosen = list(filter(self.query.selects, map(event_view, since.events)))
         gap = [f"event: gap\ndata: {json.dumps({'since': seen})}\n\n"] if since.gap else []
         told = self.errors.each("events", chosen, lambda event: {"target": event.target}, _message)
         is_last = bool(chosen) and chosen[-1].id == since.last

@@ -16,6 +16,7 @@ from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import UnknownEventError
 from spec_decode_exporter.views.engine_view import engine_view, id_of
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.group_totals import group_view, grouped
 from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
@@ -127,7 +128,7 @@ async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse
         since = state.api.events.since(query.since)
     except UnknownEventError as error:
         raise wrong_parameter("since", "is not the id of an event") from error
-    found = tuple(filter(query.selects, since.events))
+    found = tuple(filter(query.selects, map(event_view, since.events)))
     more = query.since is not None and len(found) > query.limit
     shown = found[: query.limit] if query.since is not None else found[-query.limit :]
     last = shown[-1].id if more else since.last

@@ -36,7 +36,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
         "{baseline_acceptance_length} is usual",
     ),
     "acceptance_recovered": _Wording("recovery", "Acceptance is back: {acceptance_length} tokens a draft"),
-    "acceptance_baseline_learnt_anew": _Wording(
+    "acceptance_baseline_reset": _Wording(
         "recovery", "It stayed so for so long that it is usual now: {acceptance_length} tokens a draft"
     ),
     "engine_reset": _Wording("reset", "The server's counters began anew: {cause}"),
@@ -64,7 +64,7 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
         "drop", "A mixed workload: {requests} requests, of which the mean hides that they differ"
     ),
     "mixed_workload_ended": _Wording("recovery", "No mixed workload any more, or too few requests to say"),
-    "requests_lose": _Wording(
+    "requests_below_break_even": _Wording(
         "drop",
         "Requests lose by speculation: {request_type}, temperature {temperature}, {speedup_ratio} as fast",
     ),

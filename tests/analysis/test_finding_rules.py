@@ -1,4 +1,4 @@
-"""Findings: each at its edge, and what is said of it."""
+"""Findings: each at its threshold, with its text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis import finding_context as evidence_of
+from spec_decode_exporter.analysis.acceptance_conditions import accepting
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
-from spec_decode_exporter.analysis.finding import RULES, FindingName, Severity, findings
-from spec_decode_exporter.analysis.finding_context import FindingContext
+from spec_decode_exporter.analysis.finding import FindingName, Severity
+from spec_decode_exporter.analysis.finding_context import FindingContext, drafting
+from spec_decode_exporter.analysis.finding_rules import RULES, findings
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
@@ -53,14 +54,14 @@ def tail(p99, observations=1000):
     return Buckets((0.1, 0.2, p99, inf), (half, most, observations * 99 // 100, observations))
 
 
-@pytest.fixture(scope="module", name="evidence")
-def evidence_fixture(make_window):
-    """What is known of an engine of which there is nothing to say, but for what is given.
+@pytest.fixture(scope="module", name="context")
+def context_fixture(make_window):
+    """Return the context of an engine without findings, with changes.
 
     1000 drafts of 4 tokens; rate 0.5, length 3.0, every step with a draft, nothing lost.
     """
 
-    def evidence(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accepted=None, **more):
+    def context(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accepted=None, **more):
         accepted = sum(positions) if accepted is None else accepted
         draft_tokens = drafts * len(positions) if draft_tokens is None else draft_tokens
         counters = {
@@ -82,18 +83,18 @@ def evidence_fixture(make_window):
         }
         return FindingContext(window, length=rest.pop("estimate"), **rest)
 
-    return evidence
+    return context
 
 
 @pytest.fixture(scope="module", name="found")
-def found_fixture(evidence):
+def found_fixture(context):
     def found(**more):
-        return {finding.name: finding for finding in findings(evidence(**more))}
+        return {finding.name: finding for finding in findings(context(**more))}
 
     return found
 
 
-def test_of_an_ordinary_engine_there_is_nothing_to_say(found):
+def test_an_ordinary_engine_has_no_findings(found):
     assert found() == {}
 
 
@@ -160,7 +161,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("name", FindingName)
-def test_every_finding_is_found_on_one_side_of_its_edge(found, name):
+def test_every_finding_holds_on_one_side_of_its_threshold(found, name):
     beyond, at = EDGES[name]
     assert name in found(**beyond)
     assert name not in found(**at)
@@ -179,7 +180,7 @@ def test_faults_come_first():
 
 
 @pytest.mark.parametrize("name", FindingName)
-def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
+def test_a_text_has_all_its_numbers_and_a_remedy(found, name):
     finding = found(**EDGES[name][0])[name]
     rule = next(rule for rule in RULES if rule.name is name)
     fields = {field: spec for _, field, spec, _ in Formatter().parse(rule.text) if field}
@@ -197,7 +198,7 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
         (
             "sudden_drop",
             {"baseline": 2.1, "length": 1.4},
-            "Acceptance dropped suddenly: a draft gave 2.10 tokens, and gives 1.40 now. ",
+            "Acceptance dropped suddenly: the acceptance length was 2.10 tokens, and is 1.40 now. ",
         ),
         (
             "low_first_position",
@@ -207,12 +208,12 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
         (
             "cliff",
             {"position": 1, "acceptance": 319 / 800, "position_before": 0, "acceptance_before": 0.8},
-            "Of the drafts that get to position 1, 0.399 are accepted there, against 0.800 at position 0: ",
+            "Of the drafts that reach position 1, 0.399 are accepted there, compared with 0.800 at position 0: ",
         ),
         (
             "low_coverage",
             {"coverage": 1000 / 2001, "threshold": 0.5, "length": 3.0, "effective_tokens": 4001 / 2001},
-            "0.500 of the decode steps had a draft, less than 0.5. The acceptance length of 3.00 is that ",
+            "0.500 of the decode steps had a draft, less than 0.5. The acceptance length of 3.00 covers ",
         ),
         (
             "kv_pressure",
@@ -227,7 +228,7 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
         (
             "another_depth",
             {"tokens": 4, "recommended_tokens": 3, "speedup": 2.25, "present_speedup": 3.0 / 1.45},
-            "3 draft tokens instead of 4 should make decoding 2.25 times as fast as without speculation, and ",
+            "3 draft tokens instead of 4 should make decoding 2.25 times as fast as without speculation, ",
         ),
         (
             "faster_method",
@@ -237,26 +238,26 @@ def test_a_text_has_all_its_numbers_and_says_what_to_do(found, name):
         (
             "trimmed_tokens",
             {"lost": 151, "counted": 3000, "share": 151 / 3000},
-            "151 of 3000 tokens, 0.050, came to nothing: ",
+            "151 of 3000 tokens, 0.050, were discarded: ",
         ),
         (
             "few_requests",
             {"requests": 6.875, "threshold": 7, "least": 2.0},
-            "6.9 requests passed through the window one after the other. It takes 7 to say how sure ",
+            "6.9 requests passed through the window one after the other. Bounds need 7; ",
         ),
     ],
 )
-def test_numbers_are_those_it_was_found_by(found, name, values, text):
+def test_the_text_has_the_numbers_of_the_condition(found, name, values, text):
     finding = found(**EDGES[name][0])[name]
     assert finding.values == pytest.approx(values)
     assert finding.text.startswith(text)
 
 
-class TestHowMuchIsNeeded:
+class TestPreconditions:
     @pytest.mark.parametrize(
-        "name", [rule.name for rule in RULES if rule.given in (evidence_of.drafting, evidence_of.accepting)]
+        "name", [rule.name for rule in RULES if rule.precondition in (drafting, accepting)]
     )
-    def test_what_is_said_of_drafts_takes_some(self, found, name):
+    def test_findings_about_drafts_need_enough_of_them(self, found, name):
         beyond = EDGES[name][0]
         many = Policy(min_drafts=1000)
         few = Policy(min_drafts=1001)
@@ -269,47 +270,47 @@ class TestHowMuchIsNeeded:
         "name",
         [name for name in FindingName if not name.startswith("broken_") and not name.endswith("_drop")],
     )
-    def test_nothing_is_said_of_a_partial_window(self, found, name):
+    def test_a_partial_window_has_no_findings(self, found, name):
         assert name not in found(**EDGES[name][0], length=300.0, seconds=149.0)
 
     @pytest.mark.parametrize("kind", DropKind)
-    def test_but_a_drop_is_evaluated_by_more_than_the_window(self, found, kind):
+    def test_a_drop_is_a_finding_of_a_partial_window_too(self, found, kind):
         assert f"{kind}_drop" in found(**EDGES[f"{kind}_drop"][0], length=300.0, seconds=149.0)
 
     @pytest.mark.parametrize("check", Check)
-    def test_but_what_contradicts_itself_does_so_in_any_window(self, found, check):
+    def test_a_broken_identity_is_a_finding_of_a_partial_window_too(self, found, check):
         assert set(found(broken={check}, length=300.0, seconds=1.0)) == {f"broken_{check}"}
 
-    def test_of_a_drafter_that_does_not_work_nothing_else_is_said(self, found):
+    def test_a_dead_drafter_has_no_other_finding(self, found):
         assert set(found(positions=(9, 0, 0, 0))) == {"drafter_dead"}
 
-    def test_an_engine_without_speculation_can_still_be_short_of_memory(self, found):
+    def test_an_engine_without_speculation_can_have_a_full_cache(self, found):
         nothing = {"drafts": 0, "positions": (), "state": State.DISABLED, "estimate": None}
         assert set(found(**nothing, kv_cache_usage=0.95, preemptions=3)) == {"kv_pressure"}
         assert found(**nothing) == {}
 
-    def test_a_single_draft_is_one(self, found):
+    def test_a_single_draft_is_too_few(self, found):
         assert found(drafts=1, positions=(1,), estimate=None)["few_drafts"].values["drafts"] == 1
         assert found(drafts=0, positions=(0,), estimate=None) == {}
 
-    def test_an_engine_that_counts_nothing_has_nothing(self, make_window, evidence):
-        assert findings(replace(evidence(), window=make_window(), state=State.DISABLED)) == ()
+    def test_an_engine_without_counters_has_no_findings(self, make_window, context):
+        assert findings(replace(context(), window=make_window(), state=State.DISABLED)) == ()
 
     @pytest.mark.parametrize("positions", [(), (0, 0, 0, 0)])
-    def test_nothing_is_said_of_positions_that_are_not_told(self, found, positions):
+    def test_unknown_positions_have_no_findings(self, found, positions):
         assert found(positions=positions, draft_tokens=4000, accepted=2000) == {}
 
 
 class TestCliff:
-    def test_the_first_one_is_named(self, found):
+    def test_is_at_the_first_such_position(self, found):
         finding = found(positions=(900, 800, 300, 100))["cliff"]
         assert finding.values["position"] == 2
         assert "Draft 2 tokens" in finding.text
 
-    def test_what_never_survives_is_one(self, found):
+    def test_is_at_a_position_that_is_never_accepted(self, found):
         assert found(positions=(800, 600, 0, 0))["cliff"].values["position"] == 2
 
-    def test_too_few_got_there_to_tell(self, found):
+    def test_needs_enough_drafts_that_reach_the_position(self, found):
         assert found(positions=(200, 100, 5))["cliff"].values["position"] == 2
         assert "cliff" not in found(positions=(198, 99, 5))
 
@@ -317,7 +318,7 @@ class TestCliff:
         for positions in ((900, 850, 780, 700), (800, 650, 500, 350), (740, 540, 410, 300, 220, 160)):
             assert "cliff" not in found(positions=positions)
 
-    def test_drafts_that_ended_before_prove_nothing(self, found):
+    def test_ignores_drafts_that_may_have_ended_before(self, found):
         # A thousand drafts of 4 tokens or fewer; at most 400 of them end before the third.
         assert "cliff" in found(positions=(900, 800, 300, 200), draft_tokens=4000)
         assert "cliff" not in found(positions=(900, 800, 300, 200), draft_tokens=3200)
@@ -334,14 +335,14 @@ class TestDepths:
 
     def test_the_present_depth_is_named_too(self, found):
         text = found(cost=cost(), depth=depth(3))["another_depth"].text
-        assert "as without speculation, and not 2.07 times (num_speculative_tokens)." in text
+        assert "as without speculation, instead of 2.07 times (num_speculative_tokens)." in text
 
-    def test_one_that_is_as_good_is_not_worth_a_change(self, found):
+    def test_an_equally_fast_depth_is_not_worth_a_change(self, found):
         # 3.0 / 1.45 = 2.069 as it runs; 2.133 is 3 % more.
         assert found(cost=cost(), depth=depth(3, 2.132)) == {}
         assert set(found(cost=cost(), depth=depth(3, 2.134))) == {"another_depth"}
 
-    def test_any_that_pays_is_worth_leaving_a_harmful_one(self, found):
+    def test_any_depth_that_pays_is_worth_leaving_a_harmful_one(self, found):
         harmful = {"positions": (600, 200, 100, 50), "verdict": Verdict.HARMFUL}
         assert "another_depth" in found(**harmful, cost=cost(), depth=depth(1, 1.01))
         assert "another_depth" not in found(**harmful, cost=cost(), depth=depth(4, 1.01))
@@ -355,11 +356,11 @@ class TestCoverage:
         assert set(found(**self.FEW, speculation=Speculation(method))) == {"drafting_paused"}
 
     @pytest.mark.parametrize("method", ["ngram", "[ngram]", "ngram_gpu", "suffix", ""])
-    def test_a_search_finds_what_it_finds(self, found, method):
+    def test_a_drafter_that_searches_has_low_coverage(self, found, method):
         assert set(found(**self.FEW, speculation=Speculation(method))) == {"low_coverage"}
 
     @pytest.mark.parametrize("method", ["eagle3", "ngram", ""])
-    def test_what_is_told_to_draft_nothing_at_times_does_so(self, found, method):
+    def test_a_schedule_with_pauses_has_no_finding(self, found, method):
         off, less = BatchSchedule((1, 32), (4, 0)), BatchSchedule((1, 32), (4, 1))
         assert found(**self.FEW, speculation=Speculation(method, schedule=off)) == {}
         assert len(found(**self.FEW, speculation=Speculation(method, schedule=less))) == 1
@@ -387,61 +388,61 @@ class TestLastPosition:
         assert "room_for_longer_draft" not in found(positions=(800, 600, 400, 301), verdict=verdict)
 
 
-class TestWhatIsUnknown:
-    def test_of_accepted_tokens_that_are_not_counted_nothing_is_said(self, make_window, evidence):
+class TestUnknownValues:
+    def test_unknown_accepted_tokens_have_no_findings(self, make_window, context):
         window = make_window(1000, 4000, positions=(0,) * 4)
-        assert findings(replace(evidence(), window=window)) == ()
+        assert findings(replace(context(), window=window)) == ()
 
     @pytest.mark.parametrize("name", ["decode_steps", "generation_tokens", "first_tokens"])
-    def test_coverage_takes_all_that_it_is_shown_with(self, found, name):
+    def test_coverage_needs_all_its_counters(self, found, name):
         assert found(**{**EDGES["low_coverage"][0], name: None}) == {}
 
     @pytest.mark.parametrize("name", ["decode_steps", "generation_tokens", "first_tokens"])
-    def test_so_do_trimmed_tokens(self, found, name):
+    def test_trimmed_tokens_need_all_their_counters(self, found, name):
         assert found(**{**EDGES["trimmed_tokens"][0], name: None}) == {}
 
     def test_more_tokens_than_counted_are_not_trimmed(self, found):
         assert found(generation_tokens=9999) == {}
 
     @pytest.mark.parametrize("unknown", [{"running": None}, {"first_tokens": None}])
-    def test_few_requests_are_those_that_are_counted(self, found, unknown):
+    def test_few_requests_need_known_requests(self, found, unknown):
         assert "few_requests" not in found(**{"estimate": None, **BUSY, **unknown})
 
-    def test_time_in_which_nothing_ran_says_nothing_of_requests(self, found):
+    def test_idle_time_does_not_count_for_requests(self, found):
         # As many as eight at a time in half of the window are sixteen then.
         half = [{"generation_tokens": 206 * (second % 2)} for second in range(30)]
         few = found(estimate=None, first_tokens=100, increments=half)["few_requests"]
         assert few.values["requests"] == pytest.approx(6.25)
         assert "few_requests" not in found(**{"estimate": None, **BUSY, "first_tokens": 100})
 
-    def test_a_load_that_is_not_known_is_beyond_nothing(self, found):
+    def test_an_unknown_load_exceeds_no_limit(self, found):
         assert found(running=None, cost=BAD_COST, crossover=1.0) == {}
 
     def test_a_cost_without_a_load_holds_for_all(self, found):
         assert found(cost=cost(), running=1000.0) == {}
 
-    def test_a_full_cache_without_preemptions_is_well_used(self, found):
+    def test_a_full_cache_without_preemptions_is_no_finding(self, found):
         assert found(kv_cache_usage=1.0) == {}
         assert found(kv_cache_usage=1.0, preemptions=None) == {}
         assert found(kv_cache_usage=None, preemptions=9) == {}
 
     @pytest.mark.parametrize("latency", [Latency.TIME_PER_OUTPUT_TOKEN, Latency.DECODE_STEP])
-    def test_a_tail_takes_a_hundred_observations(self, found, latency):
+    def test_a_tail_needs_a_hundred_observations(self, found, latency):
         assert len(found(latencies={latency: tail(1.0, 100)})) == 1
         assert found(latencies={latency: tail(1.0, 99)}) == {}
         assert found(latencies={latency: Buckets((), ())}) == {}
 
-    def test_a_median_of_nothing_has_no_tail(self, found):
+    def test_a_median_of_0_has_no_tail(self, found):
         instant = Buckets((0.0, 1.0, inf), (900, 1000, 1000))
         assert found(latencies={Latency.DECODE_STEP: instant}) == {}
 
-    def test_other_latencies_have_their_tails_elsewhere(self, found):
+    def test_other_latencies_have_no_tail_finding(self, found):
         others = (Latency.TIME_TO_FIRST_TOKEN, Latency.END_TO_END, Latency.QUEUE)
         assert found(latencies=dict.fromkeys(others, tail(9.0))) == {}
 
 
 class TestRepetition:
-    def test_it_takes_a_whole_window(self, found):
+    def test_needs_a_whole_window(self, found):
         again = {"positions": (990, 300), "length": 300.0}
         assert "repetition" in found(**again, seconds=255.0)
         assert "repetition" not in found(**again, seconds=254.0)
@@ -471,7 +472,7 @@ def test_thresholds_are_configured(found, key):
     assert set(found(**more, policy=policy)) == {name}
 
 
-def test_where_a_draft_may_grow_is_configured(found):
+def test_the_threshold_of_a_longer_draft_is_configured(found):
     policy = Policy.model_validate({"depth": {"increase_above": 0.19}})
     assert set(found(policy=policy)) == {"room_for_longer_draft"}
 
@@ -498,7 +499,7 @@ COUNTS = st.none() | st.integers(0, 10**7)
     verdict=st.sampled_from(Verdict),
     p99=st.floats(0.3, 50),
 )
-def test_whatever_a_server_counts_has_findings_that_are_numbers(
+def test_findings_of_any_counters_have_finite_numbers(
     found, counts, counters, gauges, tokens, source, missing, verdict, p99
 ):
     drafts, *positions = counts

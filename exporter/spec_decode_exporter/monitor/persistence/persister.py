@@ -11,8 +11,8 @@ import structlog
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
-from spec_decode_exporter.monitor.remembered_engines import RememberedEngines
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
 _log = structlog.get_logger()
 

@@ -1,16 +1,16 @@
-"""What the exporter's own metrics are read from."""
+"""Plain records of the status of a target and of the exporter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spec_decode_exporter.scrape.poll_errors import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class TargetStatus:
-    """How the polls of one target go. What is not known yet is None or empty."""
+    """Status of one target and of its polls. An unknown value is None or empty."""
 
     up: bool | None = None
     engine_kind: str = ""
@@ -20,26 +20,37 @@ class TargetStatus:
     version: str = ""
     polls: int = 0
     failures: Mapping[Reason, int] | None = None
+    """Failed polls by reason."""
     poll_seconds: float | None = None
     poll_bytes: int | None = None
     interval: float = 0.0
-    """The effective poll interval in seconds."""
+    """Effective poll interval in seconds."""
     last_success: float | None = None
     """Unix time."""
     engines_forgotten: int = 0
     engines_not_watched: int = 0
-    """Engines on the newest page that are not watched, since the limit is reached."""
+    """Engines of the newest page beyond the limit."""
+    name: str = ""
+    address: str = ""
+    """``host:port/path``, without user, password and query."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of its metrics, ``target`` included."""
+    discovery: str = ""
+    error: str = ""
+    """Reason and message of the newest poll's failure."""
+    engines: tuple[tuple[str, str], ...] = ()
+    """Labels ``model_name`` and ``engine`` of its engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterStatus:
-    """The exporter itself."""
+    """Status of the exporter itself."""
 
     version: str
     revision: str
     python_version: str
     targets: Mapping[str, int]
-    """How many targets each kind of discovery found."""
+    """Number of targets by kind of discovery."""
     reload_successful: bool
     reload_success_timestamp: float
     """Unix time."""
@@ -47,4 +58,4 @@ class ExporterStatus:
     web_reload_successful: bool | None = None
     """None without a web configuration."""
     targets_not_watched: int = 0
-    """Targets that were found and are not watched, since the limit is reached."""
+    """Discovered targets beyond the limit."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.state_file import LARGEST, MOST_VALUES, StateFile
+from spec_decode_exporter.monitor.persistence.state_file import LARGEST, MOST_VALUES, StateFile
 
 STATE = {"chat": {"m": 2.1, "drafts": 2**60, "positions": [0.1, 1 / 3], "model": "é\ud800"}, "none": None}
 
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, lo
 
 def test_a_file_of_just_the_largest_size_is_read(path, log, monkeypatch):
     StateFile(path).save(STATE)
-    monkeypatch.setattr("spec_decode_exporter.monitor.state_file.LARGEST", path.stat().st_size)
+    monkeypatch.setattr("spec_decode_exporter.monitor.persistence.state_file.LARGEST", path.stat().st_size)
     assert StateFile(path).load() == STATE
 
 
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_read_is_set_aside_too(path, log, monkeypatch):
         raise denied
 
     with monkeypatch.context() as patch:
-        patch.setattr("spec_decode_exporter.monitor.state_file.read_bounded", refuse)
+        patch.setattr("spec_decode_exporter.monitor.persistence.state_file.read_bounded", refuse)
         assert StateFile(path).load() == {}
     assert events(log) == [("state_file_set_aside", "Permission denied")]
     assert names(path) == ["state.json.corrupt"]

@@ -7,7 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.remembered_engines import (
+from spec_decode_exporter.monitor.persistence.remembered_engines import (
     MOST_KEPT,
     MOST_NAME,
     MOST_OF_TARGET,
@@ -15,7 +15,7 @@ from spec_decode_exporter.monitor.remembered_engines import (
     Key,
     RememberedEngines,
 )
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
 KEY = Key("one", "llama", "0")
 

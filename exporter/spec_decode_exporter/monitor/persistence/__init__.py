@@ -1,0 +1,1 @@
+"""Persistence: learned state of engines over restarts of the exporter."""

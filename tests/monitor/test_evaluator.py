@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.monitor.evaluator import Evaluator
+from tests.fixtures.evaluations import POOR
+
+
+class Evaluated:
+    """Evaluator with a longest window of 300 s, at a given cost of a draft token."""
+
+    def __init__(self, cost):
+        self.evaluator = Evaluator(300.0)
+        self.assumptions = Assumptions(
+            Speculation("eagle3", "configured"), CostSettings(draft_cost_ratio=cost)
+        )
+
+    def evaluate(self, case, now):
+        inputs = replace(case.inputs, assumptions=self.assumptions)
+        return self.evaluator.evaluate(case.windows, inputs, now)
+
+
+@pytest.fixture(name="evaluator_at")
+def evaluator_at_fixture():
+    return Evaluated
+
+
+class TestAdvice:
+    def test_changes_only_after_a_whole_longest_window(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        assert evaluator.evaluate(case(), 1000.0).recommended.tokens == 4
+        for moment in (1005.0, 1300.0):
+            evaluation = evaluator.evaluate(case(POOR), moment)
+            assert (evaluation.recommended.tokens, evaluation.action) == (4, Action.KEEP)
+        evaluation = evaluator.evaluate(case(POOR), 1305.0)
+        assert (evaluation.recommended.tokens, evaluation.action) == (1, Action.DECREASE)
+
+    def test_is_absent_without_enough_drafts_and_then_returns(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        evaluator.evaluate(case(), 1000.0)
+        evaluation = evaluator.evaluate(case(drafts=0, survival=(0.0,) * 4), 1005.0)
+        assert (evaluation.action, evaluation.recommended) == (Action.COLLECT, None)
+        evaluation = evaluator.evaluate(case(POOR), 1010.0)
+        assert (evaluation.action, evaluation.recommended.tokens) == (Action.KEEP, 4)
+
+    def test_begins_again_after_a_whole_window_without_enough_drafts(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        evaluator.evaluate(case(), 1000.0)
+        for moment in (1005.0, 1305.0):
+            evaluator.evaluate(case(drafts=0, survival=(0.0,) * 4), moment)
+        assert evaluator.evaluate(case(POOR), 1310.0).recommended.tokens == 1
+
+    def test_to_disable_ends_with_its_bad_verdict(self, case, evaluator_at):
+        evaluator = evaluator_at(0.5)
+        assert evaluator.evaluate(case(POOR), 1000.0).action is Action.DISABLE
+        evaluation = evaluator.evaluate(case(), 1005.0)
+        assert (evaluation.verdict, evaluation.action) == (Verdict.MARGINAL, Action.DECREASE)
+        assert evaluation.recommended.tokens == 1
+
+    def test_begins_again_with_another_longest_window(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        evaluator.evaluate(case(), 1000.0)
+        evaluator.evaluator.keep(600.0)
+        assert evaluator.evaluate(case(POOR), 1005.0).recommended.tokens == 1
