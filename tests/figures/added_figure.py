@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.figures import table
+from spec_decode_exporter.figures import series, table
 from spec_decode_exporter.figures.acceptance import rejected_tokens
 from spec_decode_exporter.figures.figure import GroupSum, ReportLine, ScalarFigure, Unit, of_window
 from spec_decode_exporter.figures.ratio import ratio
@@ -24,7 +24,7 @@ ROW = ScalarFigure(
     label="Rejected tokens of a draft",
     description="Mean rejected tokens of a draft in the window.",
     unit=Unit.TOKENS,
-    source=(table.DRAFT_TOKENS, table.ACCEPTED, table.DRAFTS),
+    source=(series.DRAFT_TOKENS, series.ACCEPTED, series.DRAFTS),
     group=Group.ACCEPTANCE,
     formula=of_window(lambda window: ratio(rejected_tokens(window), window[Counter.DRAFTS])),
     numerator=CounterTerm(Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS),

@@ -13,15 +13,15 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.figures import table
+from spec_decode_exporter.figures import series
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 
-_DECODING = (table.GENERATED, table.FIRST, table.STEPS)
-_ECONOMICS = (*_DECODING, table.DRAFTS, table.DRAFT_TOKENS)
-_LENGTH = (table.ACCEPTED, table.DRAFTS)
+_DECODING = (series.GENERATED, series.FIRST, series.STEPS)
+_ECONOMICS = (*_DECODING, series.DRAFTS, series.DRAFT_TOKENS)
+_LENGTH = (series.ACCEPTED, series.DRAFTS)
 
 Read = Callable[[EngineSnapshot], Values]
 Numbers = Iterator[tuple[tuple[str, ...], float | None]]
@@ -98,14 +98,14 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_configured_tokens",
         help="K, the number of tokens that the engine is configured to draft.",
-        source=("configuration", table.POSITIONS),
+        source=("configuration", series.POSITIONS),
         read=lambda snapshot: [((), snapshot.tokens or None)],
     ),
     _pay(
         "spec_decode_draft_cost_ratio",
         help="Cost of one more draft token in plain decode steps of the target model, by source of the cost.",
         labels=("source",),
-        source=("configuration", table.STEP_SECONDS, "default of the method"),
+        source=("configuration", series.STEP_SECONDS, "default of the method"),
         read=_draft_cost,
     ),
 )
@@ -124,28 +124,28 @@ _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
         labels=("window", "position"),
         # spec_decode_depth_speedup_ratio has the same information in a form that is easier to read: decision 6.
         default=False,
-        source=(table.POSITIONS,),
+        source=(series.POSITIONS,),
         read=_marginal_benefits,
     ),
     _pay(
         "spec_decode_depth_speedup_ratio",
         help="Estimated speed-up with this number of draft tokens, by the acceptance in the longest window.",
         labels=("window", "tokens", "basis"),
-        source=(table.POSITIONS,),
+        source=(series.POSITIONS,),
         read=_depth_speedups,
     ),
     _pay(
         "spec_decode_recommended_tokens",
         help="Smallest number of draft tokens that is as good as the best, by the longest window; 0: no speculation.",
         labels=("basis",),
-        source=(table.POSITIONS,),
+        source=(series.POSITIONS,),
         read=_recommended_tokens,
     ),
     _pay(
         "spec_decode_state",
         help="State of speculation in the longest window: 1 for the present state, 0 for the others.",
         labels=("state",),
-        source=(table.DRAFTS, "vllm:num_requests_running"),
+        source=(series.DRAFTS, "vllm:num_requests_running"),
         read=_one_of(State, lambda evaluation: evaluation.state),
     ),
     _pay(

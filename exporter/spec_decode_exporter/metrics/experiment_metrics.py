@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.figures import table
+from spec_decode_exporter.figures import series
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
 
 ARM_LABELS: Final = ("experiment", "arm", "baseline")
@@ -22,9 +22,9 @@ _TIMES: Final = (
     "vllm:inter_token_latency_seconds",
     "vllm:e2e_request_latency_seconds",
     "vllm:num_requests_running",
-    table.GENERATED,
+    series.GENERATED,
 )
-_WORK: Final = ("vllm:num_requests_running", table.FIRST, "vllm:prompt_tokens_total", table.GENERATED)
+_WORK: Final = ("vllm:num_requests_running", series.FIRST, "vllm:prompt_tokens_total", series.GENERATED)
 
 Read = Callable[[ArmFindings], Values]
 
@@ -93,14 +93,14 @@ EXPERIMENT_METRICS: tuple[Metric[ArmFindings], ...] = (
     _row(
         "spec_decode_experiment_acceptance_length_tokens",
         help="Mean tokens that a draft of the arm gives in the window, the bonus token included.",
-        source=(table.ACCEPTED, table.DRAFTS),
+        source=(series.ACCEPTED, series.DRAFTS),
         labels=("window",),
         read=_each_window(lambda window: window.acceptance_length),
     ),
     _row(
         "spec_decode_experiment_requests",
         help="Requests that began on the engines of the arm in the window.",
-        source=(table.FIRST,),
+        source=(series.FIRST,),
         labels=("window",),
         read=_each_window(lambda window: window.requests),
     ),

@@ -1,4 +1,4 @@
-"""From what came of experiments to what JSON says of them."""
+"""Build the JSON models of experiments."""
 
 from __future__ import annotations
 
