@@ -297,7 +297,7 @@ def samples_of(findings, enabled=None):
 
 
 def test_an_engine_with_8_positions_and_two_windows_has_at_most_190_series(busy):
-    """Decision 6 says why not 180."""
+    """Decision 6 has the reason for the limit."""
     samples = samples_of(busy)
     assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
     # The exact number: a change must consider the limit. The series of slow drops follows after two hours.
@@ -314,7 +314,7 @@ def test_every_metric_of_an_engine_but_the_engine_s_own_report_has_values(busy):
 class TestCountersAreNeverAbsent:
     @pytest.fixture(name="fresh")
     def fresh_fixture(self, findings_of, make_sample):
-        """Findings about an engine of which a single page, and nothing of speculation, is known."""
+        """Snapshot of an engine after a single page without speculation."""
         return {
             (one.name, *one.labels.values()): one.value for one in samples_of(findings_of([make_sample()]))
         }
@@ -363,7 +363,7 @@ class TestCountersAreNeverAbsent:
         reasons = ("refused", "timeout", "status", "too_large", "malformed", "tls", "dns")
         assert list(metric.read(TargetStatus())) == [((reason,), 0) for reason in reasons]
 
-    def test_an_engine_long_gone_keeps_them_and_nothing_windowed(self, findings_of, busy_sample):
+    def test_an_engine_that_is_gone_keeps_them_without_windowed_gauges(self, findings_of, busy_sample):
         gone = samples_of(findings_of([busy_sample(n) for n in range(20)], later=3000.0))
         assert {one.name: one.value for one in gone}["spec_decode_drafts_total"] == 19 * 400
         assert not any("window" in one.labels for one in gone)

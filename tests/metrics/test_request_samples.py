@@ -1,4 +1,4 @@
-"""Findings of single groups, models and users: together they are all of them."""
+"""Split of request findings into groups, models and users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.web.page.mixed_requests import mixed_requests
 
 
 def series(found):
-    """What a page says of the requests, by name and labels; what is about all of them left aside."""
+    """Return the samples of groups, models and users by name and labels."""
     families = SnapshotCollector(lambda: Snapshot(requests=found), lambda: NAMES).collect()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
@@ -21,7 +21,7 @@ def series(found):
     }
 
 
-async def test_the_parts_say_together_what_the_whole_says_and_nothing_twice():
+async def test_the_parts_have_all_samples_of_the_whole_and_none_twice():
     whole = await mixed_requests()
     parts = [series(part) for _, part in single_parts(whole)]
     assert sum(map(len, parts)) == len(series(whole)) > 100

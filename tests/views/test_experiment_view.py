@@ -52,7 +52,7 @@ def samples():
     }
 
 
-def test_a_page_has_what_has_a_value_and_nothing_else():
+def test_a_page_has_exactly_the_known_values():
     off, eagle = ("drafter", "off", "off"), ("drafter", "eagle", "off")
     assert samples() == {
         ("speedup_ratio", *eagle, "5m", "time_per_output_token"): 2.0,
@@ -78,7 +78,7 @@ def test_a_page_has_what_has_a_value_and_nothing_else():
     }
 
 
-def test_json_says_the_same():
+def test_json_has_the_same_values():
     (view,) = experiment_views(ARMS)
     assert (view.experiment, view.baseline, [arm.arm for arm in view.arms]) == (
         "drafter",
@@ -100,7 +100,7 @@ def test_json_says_the_same():
     assert ExperimentView.model_validate_json(view.model_dump_json()) == view
 
 
-def test_experiments_stay_apart():
+def test_arms_are_grouped_by_experiment():
     others = [({**labels, "experiment": "other"}, findings) for labels, findings in ARMS]
     assert [view.experiment for view in experiment_views([*ARMS, *others])] == ["drafter", "other"]
 

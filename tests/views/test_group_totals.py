@@ -1,4 +1,4 @@
-"""Groups of engines: every ratio is a ratio of sums, of the engines that tell both."""
+"""Groups of engines: every ratio is a ratio of sums, of the engines with both counters."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def labels(engine, **more):
 
 @pytest.fixture(scope="module")
 def with_window(busy):
-    """A function that gives findings of one window."""
+    """Return a function that makes a snapshot with the given windows."""
     return lambda *windows: replace(busy, windows=windows, evaluation=Evaluation(State.ACTIVE))
 
 
 def window(counters, positions=(), seconds=30.0, running=None):
-    """A window of 30 s; counters that are not named are not told."""
+    """Return a window of 30 s; counters that are not named are unknown."""
     told = tuple(counters.get(counter.name.lower()) for counter in Counter)
     gauges = (running, *(None,) * (len(MEAN_GAUGES) - 1))
     return Window(30.0, seconds, 30, told, tuple(positions), gauges)
@@ -106,7 +106,7 @@ def test_every_engine_is_in_exactly_one_group(with_window, windows, zones):
     assert sum(sum(group.verdicts.values()) for group in groups) == len(windows)
 
 
-def test_a_group_of_one_engine_says_what_the_engine_says(busy):
+def test_a_group_of_one_engine_has_the_engine_s_values(busy):
     (group,) = group_views([(labels(0), busy)], ["engine"])
     for shown, own in zip(group.windows, engine_view(labels(0), busy).windows, strict=True):
         for name in type(shown).model_fields.keys() - {"window", "engines"}:

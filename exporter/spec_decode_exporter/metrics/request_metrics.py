@@ -10,6 +10,7 @@ from typing import Final
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
 from spec_decode_exporter.requests.request_findings import (
     Effect,
@@ -71,9 +72,9 @@ def _samples(histogram: RequestHistogram) -> Iterator[tuple[str, str, float]]:
 
 
 def _summaries(findings: RequestFindings) -> Iterable[tuple[tuple[str, ...], Summary]]:
-    for window, found in findings.windows.items():
-        for group in found.groups:
-            yield (*_labels(group.key), window), group.summary
+    for label, window in findings.windows.items():
+        for group in window.groups:
+            yield (*_labels(group.key), label), group.summary
 
 
 def _each(value: Callable[[Summary], float | None]) -> Read:
@@ -103,10 +104,10 @@ def _speedup(value: Callable[[Estimate], float | None]) -> Read:
 
 def _effects(findings: RequestFindings) -> Numbers:
     """Read a state set: a series for each effect, of which one is 1."""
-    for window, found in findings.windows.items():
-        for group in found.groups:
+    for label, window in findings.windows.items():
+        for group in window.groups:
             for effect in Effect:
-                yield (*_labels(group.key), window, str(effect)), float(effect == group.effect)
+                yield (*_labels(group.key), label, str(effect)), float(effect == group.effect)
 
 
 def _pathological(findings: RequestFindings) -> Numbers:
@@ -116,13 +117,13 @@ def _pathological(findings: RequestFindings) -> Numbers:
 
 
 def _below_break_even(summary: Summary) -> float | None:
-    return summary.below_break_even / summary.evaluated if summary.evaluated else None
+    return ratio(summary.below_break_even, summary.evaluated)
 
 
 def _models(findings: RequestFindings) -> Iterable[tuple[tuple[str, ...], ModelFindings]]:
-    for window, found in findings.windows.items():
-        for model in found.models:
-            yield (model.model_name, window), model
+    for label, window in findings.windows.items():
+        for model in window.models:
+            yield (model.model_name, label), model
 
 
 def _each_model(value: Callable[[ModelFindings], float | None]) -> Read:
@@ -135,12 +136,12 @@ def _model_percentiles(findings: RequestFindings) -> Numbers:
 
 
 def _each_user(value: Callable[[Summary], float | None]) -> Read:
-    return lambda findings: [((one.user, one.model_name), value(one.summary)) for one in findings.users]
+    return lambda findings: [((user.user, user.model_name), value(user.summary)) for user in findings.users]
 
 
 def _acceptance_ratio(summary: Summary) -> float | None:
     totals = summary.totals
-    return totals.accepted_tokens / totals.draft_tokens if totals.draft_tokens else None
+    return ratio(totals.accepted_tokens, totals.draft_tokens)
 
 
 REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (

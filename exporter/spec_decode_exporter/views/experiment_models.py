@@ -32,8 +32,8 @@ class ArmView(View):
 
     arm: str = Field(description="Its name, the label `arm`.")
     winner: dict[SpeedupBasis, bool] = Field(
-        description="True if it is the fastest, statistically significant (95 %), over the longest window and "
-        "for at least as long without interruption, by basis."
+        description="True if it is the fastest, statistically significant (95 %), over the longest window "
+        "and for at least as long without interruption, by basis."
     )
     windows: tuple[ArmWindowView, ...] = Field(description="Ascending by length.")
 

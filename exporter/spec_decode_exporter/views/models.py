@@ -85,8 +85,8 @@ class SnapshotView(View):
     )
     last_event: str | None = Field(
         default=None,
-        description="Identifier of the newest event before the snapshot: with it as `since`, events follow without"
-        " a gap; the snapshot may include some of them. Null for an observation that ended.",
+        description="Identifier of the newest event before the snapshot: with it as `since`, events follow"
+        " without a gap; the snapshot may include some of them. Null for an observation that ended.",
     )
 
 
@@ -133,9 +133,7 @@ class EventView(View):
     model_name: str | None = Field(description="Null for events of a target.")
     engine: str | None = Field(description="Null for events of a target or of requests.")
     engine_id: str | None = Field(description="Identifier of the engine, as in the snapshot.")
-    fields: dict[str, Plain | tuple[Plain, ...]] = Field(
-        description="Other fields of the log line, by `type`."
-    )
+    fields: dict[str, Plain | tuple[Plain, ...]] = Field(description="Other fields of the log, by `type`.")
 
 
 class ObservationView(SnapshotView):
@@ -170,9 +168,7 @@ class HistoryEngineView(View):
     target: str
     model_name: str
     engine: str
-    time: tuple[float, ...] = Field(
-        description="Unix time of the begin of each step, a multiple of its length."
-    )
+    time: tuple[float, ...] = Field(description="Unix time at which each step begins, a multiple of it.")
     seconds: tuple[float, ...] = Field(description="Time that the increments of each step cover.")
     polls: tuple[int, ...] = Field(description="Number of increments of each step.")
     drafts: tuple[int, ...] | None

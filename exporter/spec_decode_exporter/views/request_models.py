@@ -102,9 +102,7 @@ class RequestTotalsView(View):
     requests: int
     drafts: int = Field(description="Decode steps that drafted.")
     draft_tokens: int
-    accepted_tokens: int = Field(
-        description="Saved tokens: each one saves a decode step of the target model."
-    )
+    accepted_tokens: int = Field(description="Saved tokens: each saves a decode step of the target model.")
     draft_acceptance_ratio: float | None = Field(
         description="Accepted tokens over draft tokens, weighted as the server's counters are."
     )
@@ -117,9 +115,7 @@ class RequestSummaryView(RequestTotalsView):
     acceptance_ratio: PercentilesView | None
     acceptance_length_tokens: PercentilesView | None
     time_per_output_token_seconds: PercentilesView | None
-    speedup_ratio: Estimated | None = Field(
-        description="Speed-up of all their tokens, at the cost of drafting."
-    )
+    speedup_ratio: Estimated | None = Field(description="Speed-up of their tokens, at the cost of drafting.")
     below_break_even: int = Field(description="Requests that speculation made slower.")
     judged: int = Field(description="Requests whose effect can be computed.")
     rejected: int = Field(description="Requests with almost no accepted draft token.")
@@ -188,9 +184,7 @@ class RequestsView(View):
     """Single requests at one moment."""
 
     time: float = Field(description="Unix time of the snapshot.")
-    enabled: bool = Field(
-        description="True if requests are received: `requests.ingest` of the configuration."
-    )
+    enabled: bool = Field(description="True if requests are received (`requests.ingest`).")
     taken: int = Field(description="Requests counted since the start.")
     refused: dict[Refusal, int] = Field(description="Requests rejected since the start, by reason.")
     folded: dict[str, int] = Field(description="Requests counted as `other` since the start, by label.")

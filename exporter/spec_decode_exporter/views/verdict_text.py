@@ -67,7 +67,7 @@ def _between(estimate: Estimate | None, window: Window) -> str:
 _COLLECT: Final = {
     State.DISABLED: "Nothing to advise: it does not speculate.",
     State.IDLE: "Nothing to advise: nothing runs.",
-    State.UNREACHABLE: "Nothing to advise: it is not seen.",
+    State.UNREACHABLE: "Nothing to advise: it is absent.",
 }
 _UNKNOWN: Final = "No advice: too little is known of its present drafts."
 
@@ -110,7 +110,7 @@ def _limit_batch(snapshot: EngineSnapshot) -> str:
 def _switch_method(snapshot: EngineSnapshot) -> str:
     """Name the faster method; omit the server's name of it if it is not a plain name."""
     faster = snapshot.evaluation.faster
-    if faster is None:  # it was one a moment ago: advice does not change at once
+    if faster is None:  # there was one a moment ago: advice changes only after a whole window
         return "Draft by the faster method of the other engine that serves this model."
     arm = f"arm `{faster.arm}` of experiment `{faster.experiment}`"
     if _PLAIN_NAME.fullmatch(faster.method):

@@ -83,7 +83,7 @@ def test_the_acceptance_rate_and_length_are_those_of_the_gauges(window):
         ("prefix_cache_hit_ratio", 0.25),
     ],
 )
-def test_what_never_changed_is_certain(window, quantity, value):
+def test_constant_figures_have_no_error(window, quantity, value):
     one = measure(window, {}).quantities[quantity]
     assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3)
     assert one.standard_error == pytest.approx(0, abs=1e-9)
@@ -103,7 +103,7 @@ def gauged(engine, missed, number=300):
 
 @pytest.mark.parametrize("missed", [(), (100, 101)])
 @pytest.mark.parametrize("engines", [1, 2])
-def test_a_gauge_that_never_changed_is_certain_however_the_polls_came(engines, missed):
+def test_a_constant_gauge_has_no_error_with_uneven_polls(engines, missed):
     windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
     running = measure(together(windows), {}).quantities["running_requests"]
     assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
@@ -120,7 +120,7 @@ def test_every_figure_is_there_with_bounds_around_it(window):
     )
 
 
-def test_positions_are_no_surer_than_independent_drafts(window):
+def test_errors_of_positions_are_at_least_those_of_independent_drafts(window):
     found = measure(window, {})
     for place, one in enumerate(found.position_acceptance_ratio):
         share = window.positions[place] / 6000
@@ -138,7 +138,7 @@ def test_a_window_without_requests_has_figures_and_no_bounds(make_window):
     assert [one.value for one in found.position_acceptance_ratio] == [0.6, 0.3]
 
 
-def test_what_the_engine_does_not_tell_is_absent(make_window):
+def test_unknown_figures_are_absent(make_window):
     found = measure(make_window(None), {})
     assert (dict(found.quantities), dict(found.counts), found.tokens) == ({}, {}, 0)
 
@@ -176,7 +176,7 @@ def test_steps_of_a_request_depend_on_one_another_and_have_no_bounds(make_window
     assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
 
 
-def test_nothing_observed_has_no_quantiles(make_window):
+def test_an_empty_histogram_has_no_quantiles(make_window):
     empty = Buckets((0.1, inf), (0, 0))
     assert measure(make_window(), {Latency.QUEUE: empty}).latency_seconds[Latency.QUEUE].p50 is None
 
@@ -193,14 +193,14 @@ def test_ranks_hold_a_quantile_in_95_of_100_samples(make_window):
     assert 0.92 <= held / 400 <= 0.99
 
 
-def test_histograms_of_engines_add_up_where_they_have_the_same_buckets():
+def test_histograms_of_engines_add_up_if_they_have_the_same_buckets():
     other = Buckets((0.1, 0.2, 0.4, inf), (1, 2, 3, 4))
     strange = Buckets((0.3, inf), (1, 2))
     engines = [{Latency.QUEUE: HUNDREDS, Latency.END_TO_END: HUNDREDS}, {Latency.QUEUE: other, Latency.END_TO_END: strange}]  # fmt: skip
     assert added(engines) == {Latency.QUEUE: Buckets(HUNDREDS.bounds, (401, 602, 1003, 1004))}
 
 
-def test_what_was_measured_is_the_same_after_it_was_written_and_read(window):
+def test_a_measurement_is_equal_after_json_and_back(window):
     found = measure(window, {Latency.QUEUE: HUNDREDS})
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
@@ -219,12 +219,12 @@ def test_what_was_measured_is_the_same_after_it_was_written_and_read(window):
         (MeasuredHistogram, {"bounds": [0.1], "counts": [3, 2], "p50": None, "p95": None, "p99": None}),
     ],
 )
-def test_what_cannot_have_been_measured_is_refused(model, fields):
+def test_impossible_measurements_are_rejected(model, fields):
     with pytest.raises(ValidationError):
         model.model_validate(fields)
 
 
-def test_positions_that_do_not_belong_together_are_refused(window):
+def test_positions_of_different_lengths_are_rejected(window):
     written = json.loads(measure(window, {}).model_dump_json())
     with pytest.raises(ValidationError, match="positions"):
         Measurement.model_validate({**written, "position_accepted_tokens": [1]})

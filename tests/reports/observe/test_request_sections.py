@@ -61,7 +61,7 @@ async def test_who_would_lose_by_a_guessed_cost_alone_is_unclear_and_it_says_why
     window = replace(found.windows["5m"], groups=[replace(losing, effect=Effect.UNCLEAR)])
     seen = await with_requests(replace(found, windows={"5m": window}))
     text = " ".join(text_report(report(seen), Paint()).split())
-    assert "unclear (what drafting costs is only a guess); 0.89 times as fast" in text
+    assert "unclear (the cost of drafting is only a default); 0.89 times as fast" in text
 
 
 async def test_a_terminal_of_any_width_has_room_for_it(with_requests):

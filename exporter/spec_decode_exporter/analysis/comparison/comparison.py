@@ -133,7 +133,7 @@ def _each(
     before: Sequence[MeasuredFigure | None], after: Sequence[MeasuredFigure | None]
 ) -> tuple[Difference | None, ...]:
     pairs = zip(before, after, strict=False)
-    return tuple(None if one is None or two is None else difference(one, two) for one, two in pairs)
+    return tuple(None if then is None or now is None else difference(then, now) for then, now in pairs)
 
 
 def _latencies(before: Measurement, after: Measurement) -> Iterator[tuple[tuple[Latency, str], Difference]]:
@@ -141,10 +141,10 @@ def _latencies(before: Measurement, after: Measurement) -> Iterator[tuple[tuple[
         if latency not in after.latency_seconds:
             continue
         later = after.latency_seconds[latency].quantiles
-        for percentile, found in histogram.quantiles.items():
+        for percentile, figure in histogram.quantiles.items():
             other = later[percentile]
-            if found is not None and other is not None:
-                yield (latency, percentile), difference(found, other)
+            if figure is not None and other is not None:
+                yield (latency, percentile), difference(figure, other)
 
 
 def _edges(measurement: Measurement, latency: Latency, share: float) -> Edges | None:
@@ -179,16 +179,16 @@ def _cautions(
     if before.tokens and after.tokens and before.tokens != after.tokens:
         yield Caution(Reason.DRAFT_TOKENS, before.tokens, after.tokens)
     for rule in _RULES:
-        found = quantities.get(rule.key)
-        if found is not None and rule.reason is Reason.LOAD:
+        moved = quantities.get(rule.key)
+        if moved is not None and rule.reason is Reason.LOAD:
             then, now = engines
-            found = difference(found.before.divided(then), found.after.divided(now))
-        if found is not None and not _are_alike(found, rule):
-            yield Caution(rule.reason, found.before.value, found.after.value)
+            moved = difference(moved.before.divided(then), moved.after.divided(now))
+        if moved is not None and not _are_alike(moved, rule):
+            yield Caution(rule.reason, moved.before.value, moved.after.value)
 
 
-def _are_alike(found: Difference, rule: _Rule) -> bool:
+def _are_alike(moved: Difference, rule: _Rule) -> bool:
     """Return whether a figure is the same within the rule's limits, or within chance."""
-    low, high = sorted((found.before.value, found.after.value))
+    low, high = sorted((moved.before.value, moved.after.value))
     near = high <= low * rule.factor if rule.factor else high - low <= (rule.share or 0.0)
-    return near or (found.lower is not None and not found.is_beyond_chance)
+    return near or (moved.lower is not None and not moved.is_beyond_chance)

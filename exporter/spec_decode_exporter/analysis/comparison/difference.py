@@ -34,7 +34,7 @@ class Difference:
 
     @property
     def is_beyond_chance(self) -> bool:
-        """Whether it is statistically significant (95 %)."""
+        """Return whether it is statistically significant (95 %)."""
         return self.lower is not None and self.upper is not None and not self.lower <= 0 <= self.upper
 
     @property

@@ -143,24 +143,24 @@ def _figures(comparison: Comparison, figures: list[tuple[str, ReportLine, Unit]]
 
 
 def _positions(differences: tuple[Difference | None, ...]) -> Iterator[TableRow]:
-    for position, found in enumerate(differences):
-        if found is not None:
-            yield _row(f"position {position}", found, _SHARE)
+    for position, difference in enumerate(differences):
+        if difference is not None:
+            yield _row(f"position {position}", difference, _SHARE)
 
 
 def _latencies(comparison: Comparison) -> Iterator[TableRow]:
-    for (latency, percentile), found in comparison.latencies.items():
+    for (latency, percentile), difference in comparison.latencies.items():
         if latency in _LATENCIES:
-            row = _row(f"{_LATENCIES[latency]} {percentile}", found, _TIME)
-            yield _within(row, found, comparison.latency_edges[latency, percentile])
+            row = _row(f"{_LATENCIES[latency]} {percentile}", difference, _TIME)
+            yield _within(row, difference, comparison.latency_edges[latency, percentile])
 
 
-def _within(row: TableRow, found: Difference, edges: tuple[Edges | None, Edges | None]) -> TableRow:
+def _within(row: TableRow, difference: Difference, edges: tuple[Edges | None, Edges | None]) -> TableRow:
     """Write the edges of buckets that are far apart instead of the interpolated quantile."""
     then, now = (each if each is not None and each.are_far_apart else None for each in edges)
     if then is None and now is None:
         return row
-    moved = f"{'more' if found.change > 0 else 'less'} *" if found.is_beyond_chance else NONE
+    moved = f"{'more' if difference.change > 0 else 'less'} *" if difference.is_beyond_chance else NONE
     return replace(
         row,
         before=row.before if then is None else within(*then, _MILLISECOND, "ms"),
@@ -169,18 +169,20 @@ def _within(row: TableRow, found: Difference, edges: tuple[Edges | None, Edges |
     )
 
 
-def _row(name: str, found: Difference, unit: _Unit) -> TableRow:
+def _row(name: str, difference: Difference, unit: _Unit) -> TableRow:
     return TableRow(
         name,
-        unit.value(found.before.value),
-        unit.value(found.after.value),
-        unit.change(found.change) + _percent(found, unit) + (" *" if found.is_beyond_chance else ""),
+        unit.value(difference.before.value),
+        unit.value(difference.after.value),
+        unit.change(difference.change)
+        + _percent(difference, unit)
+        + (" *" if difference.is_beyond_chance else ""),
         NONE
-        if found.lower is None or found.upper is None
-        else f"{unit.change(found.lower)} to {unit.change(found.upper)}",
+        if difference.lower is None or difference.upper is None
+        else f"{unit.change(difference.lower)} to {unit.change(difference.upper)}",
     )
 
 
-def _percent(found: Difference, unit: _Unit) -> str:
-    ratio = found.ratio if unit.relative else None
+def _percent(difference: Difference, unit: _Unit) -> str:
+    ratio = difference.ratio if unit.relative else None
     return "" if ratio is None else f" ({(ratio - 1) * 100:+.0f} %)"
