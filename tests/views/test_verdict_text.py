@@ -123,7 +123,7 @@ def test_a_verdict_without_bounds_gives_the_reason(busy):
     [
         (State.DISABLED, "it does not speculate"),
         (State.IDLE, "nothing runs"),
-        (State.UNREACHABLE, "it is not seen"),
+        (State.UNREACHABLE, "it is absent"),
         (State.ACTIVE, "too little is known"),
     ],
 )
