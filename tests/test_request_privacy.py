@@ -108,7 +108,7 @@ async def test_nothing_of_a_prompt_or_a_user_stays_in_memory(service):
         headers = {"Content-Type": "application/json"}
         async with session.post(f"{service.urls[0]}api/v1/requests", data=body, headers=headers) as answer:
             assert (await answer.json())["taken"] == 1
-    found = service._receiver._board
+    found = service._receiver._store
     gc.collect()
     seen, open_ = set(), [found]
     while open_:

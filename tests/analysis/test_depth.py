@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import (
     Depth,
+    _DepthErrors,
     _drafts,
-    _Sureness,
     depths,
     is_faster,
     marginal_benefits,
@@ -369,7 +369,7 @@ class TestHowSure:
                 ]
             )
             known = depths(window, self.COST)[:4]
-            error = _Sureness(window, _drafts(window)).of_difference(self.COST, known[2], known[3])
+            error = _DepthErrors(window, _drafts(window)).of_difference(self.COST, known[2], known[3])
             is_sure = known[3].speedup - known[2].speedup > error
             assert recommended(window, self.COST, known, 0.0).tokens == (4 if is_sure else 3)
             found.add(is_sure)
@@ -378,11 +378,11 @@ class TestHowSure:
     def test_comparing_128_depths_reads_two_sums_of_each_increment_a_depth(self, windowed):
         falling = [1000 - 4 * position for position in range(128)]
         window = windowed([second(1000, *falling)] * 30)
-        sureness, known = _Sureness(window, _drafts(window)), depths(window, self.COST)
-        rows = [_Counted(sums) for sums, _ in sureness._residuals]
-        sureness._residuals = [(row, 0.0) for row in rows]
+        errors, known = _DepthErrors(window, _drafts(window)), depths(window, self.COST)
+        rows = [_Counted(sums) for sums, _ in errors._residuals]
+        errors._residuals = [(row, 0.0) for row in rows]
         for depth in known:
-            sureness.of_difference(self.COST, depth, known[-1])
+            errors.of_difference(self.COST, depth, known[-1])
         assert sum(row.reads for row in rows) == 2 * len(known) * len(rows)
 
     @pytest.mark.parametrize("coverage", [1, 0.5])
@@ -404,7 +404,7 @@ class TestHowSure:
             window = windowed(seconds, decode_steps=round(drafts / coverage))
             known = depths(window, self.COST)
             differences.append(known[3].speedup - known[1].speedup)
-            errors.append(_Sureness(window, _drafts(window)).of_difference(self.COST, known[1], known[3]))
+            errors.append(_DepthErrors(window, _drafts(window)).of_difference(self.COST, known[1], known[3]))
         assert sqrt(mean(error**2 for error in errors)) == pytest.approx(stdev(differences), rel=0.15)
 
 

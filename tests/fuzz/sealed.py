@@ -8,7 +8,7 @@ from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.checksummed_file import UnusableError
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
-from spec_decode_exporter.monitor.persistence.state_file import _SEAL, MOST_VALUES
+from spec_decode_exporter.monitor.persistence.state_file import _SEAL, MAX_VALUES
 from spec_decode_exporter.reports.reference import reference_file
 from tests.fuzz.harness import Harness, file_of, sane
 
@@ -18,13 +18,13 @@ def check_state(data: bytes) -> None:
     _recalled(data)
     if (held := _held(data)) is not None:
         sealed = _SEAL.written(held)
-        assert _SEAL.read(sealed, MOST_VALUES) == held
+        assert _SEAL.read(sealed, MAX_VALUES) == held
         _recalled(sealed)
 
 
 def _recalled(content: bytes) -> None:
     try:
-        saved = _SEAL.read(content, MOST_VALUES)
+        saved = _SEAL.read(content, MAX_VALUES)
     except UnusableError as error:
         sane(error)
         return

@@ -16,8 +16,8 @@ from spec_decode_exporter.config.values import LARGEST_SECRET
 from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
 from spec_decode_exporter.config.yaml_tree import LARGEST as LARGEST_YAML
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile
-from spec_decode_exporter.monitor.persistence.state_file import LARGEST as LARGEST_STATE
-from spec_decode_exporter.monitor.persistence.state_file import MOST_VALUES as MOST_STATE_VALUES
+from spec_decode_exporter.monitor.persistence.state_file import MAX_BYTES as LARGEST_STATE
+from spec_decode_exporter.monitor.persistence.state_file import MAX_VALUES as MOST_STATE_VALUES
 from spec_decode_exporter.monitor.persistence.state_file import StateFile
 from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_config import ModelError

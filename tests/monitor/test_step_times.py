@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.monitor.step_times import (
     HALF_LIFE_SECONDS,
-    LEAST_STEPS,
+    MIN_STEPS,
     StepTimes,
 )
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -129,17 +129,17 @@ class TestHowMuchMustBeSeen:
 
     def test_a_pause_counts_from_its_beginning(self):
         # 50 steps of the batch a second, of which a little is forgotten already.
-        enough = LEAST_STEPS // 50 + 1
+        enough = MIN_STEPS // 50 + 1
         assert Engine().run(60).run(enough, tokens=0).found()
         assert not Engine().run(60).run(enough - 1, tokens=0).found()
 
     def test_drafting_must_be_seen_as_long(self):
-        enough = LEAST_STEPS // 50 + 1
+        enough = MIN_STEPS // 50 + 1
         assert Engine().run(60, tokens=0).run(enough).found()
         assert not Engine().run(60, tokens=0).run(enough - 1).found()
 
     def test_steps_of_a_batch_count_once_however_many_requests_it_has(self):
-        enough = LEAST_STEPS // 50 + 1
+        enough = MIN_STEPS // 50 + 1
         assert not Engine().run(60, 256).run(enough - 1, 256, tokens=0).found()
 
     def test_idle_seconds_neither_count_nor_end_a_pause(self):

@@ -1,8 +1,8 @@
-"""What drafting costs: c for each draft token and c0 for each step, in plain decode steps of the target.
+"""Cost of drafting: c for each draft token and c0 for each step, in plain decode steps of the target model.
 
-c is what one more draft token costs, drafted and verified; c0 is what a step costs more however many
-tokens it drafts. A decode step that drafts t tokens takes 1 + c0 + c·t plain steps. docs/semantics.md
-says where c comes from and when not to trust it.
+c is the cost of one more draft token, drafted and verified. c0 is the additional cost of a step, independent
+of its draft tokens. A decode step that drafts t tokens takes 1 + c0 + c·t plain steps. docs/semantics.md
+states the sources of c and their limits.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 
 
 class CostSource(StrEnum):
-    """Where a cost is known from, the surest first; the value is the ``source`` label."""
+    """Source of a cost, the most certain first; the value is the ``source`` label."""
 
     CONFIGURED = "configured"
-    """The configuration says so."""
+    """Configuration."""
     MEASURED = "measured"
-    """This engine was seen at the same load while it drafted and while it did not, or the baseline of its
-    experiment was, which never does: see ``StepTimes``."""
+    """Step times of this engine at the same load with and without drafts, or of the baseline of its
+    experiment: see ``StepTimes``."""
     DEFAULT = "default"
-    """What the method usually costs, whatever the models: see ``method_costs``."""
+    """Typical cost of the method, independent of the models: see ``typical_costs``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What speculation costs at one load."""
+    """Cost of speculation at one load."""
 
     draft_cost_ratio: float
     """c: one more draft token, drafted and verified, in plain decode steps."""
     fixed_cost_ratio: float
-    """c0: a step that speculates, however many tokens it drafts, in plain decode steps."""
+    """c0: a step that drafts, independent of its draft tokens, in plain decode steps."""
     source: CostSource
     running_requests: float | None
-    """The load at which it is known; None where it was said without one."""
+    """Load of the cost; None if it is known without one."""
 
     def speaks_for(self, running_requests: float | None) -> bool:
-        """Return whether it holds at a load: between half and twice the one at which it is known.
+        """Return whether the cost is valid at a load: between half and twice its own load.
 
-        A cost that was said without a load is taken at its word for all of them.
+        A cost without a load is valid at every load.
         """
         known = self.running_requests
         if known is None:
@@ -53,18 +53,18 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """What speculation costs by load: straight lines between the loads at which it is known."""
+    """Cost of speculation by load, interpolated linearly between known loads."""
 
     loads: tuple[LoadCost, ...]
-    """Ascending by load; at least one."""
+    """Known costs, ascending by load; at least one."""
     source: CostSource
     fixed_cost_ratio: float = 0.0
-    """c0, as far as it is the same at every load."""
+    """Part of c0 that is the same at every load."""
     fixed_tokens: float = 0.0
-    """c0 in draft tokens, as far as it grows with c."""
+    """Part of c0 that is proportional to c, in draft tokens."""
 
     def at(self, running_requests: float) -> Cost:
-        """Return the cost at a load; beyond the known ones it is that of the nearest, and says so."""
+        """Return the cost at a load; beyond the known loads that of the nearest, with its load."""
         load, ratio = self._between(running_requests)
         return Cost(ratio, self.fixed_cost_ratio + self.fixed_tokens * ratio, self.source, load)
 
@@ -81,9 +81,9 @@ class CostCurve:
 
 
 def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], method: str) -> CostCurve | None:
-    """Return the cost by load, configured or else measured; None where it is not known by load.
+    """Return the configured or else the measured cost by load; None if it is not known by load.
 
-    ``measured`` is what ``StepTimes.costs`` returned for the same method.
+    ``measured`` is the result of ``StepTimes.costs`` for the same method.
     """
     if settings is not None:
         known = settings.loads
@@ -96,10 +96,10 @@ def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], meth
 def cost_of(
     settings: CostSettings | None, measured: Sequence[LoadCost], method: str, running_requests: float | None
 ) -> Cost | None:
-    """Return what speculation costs at a load, from the surest source that says it; None if none does.
+    """Return the cost of speculation at a load, from the most certain source; None if unknown.
 
-    Where the load is unknown, what is configured by load is that of the lowest known one, and does not speak
-    for the present one.
+    At an unknown load, a cost configured by load is that of the lowest load, and is not valid for the present
+    one.
     """
     if settings is not None and settings.ratio is not None:
         return Cost(
@@ -110,13 +110,13 @@ def cost_of(
         return curve.at(running_requests)
     if curve is not None and curve.source is CostSource.CONFIGURED:
         return curve.at(curve.loads[0].running_requests)
-    usual = method_cost(method)
-    if usual is None:
+    typical = method_cost(method)
+    if typical is None:
         return None
-    return Cost(usual.draft_cost_ratio, usual.fixed_cost_ratio, CostSource.DEFAULT, None)
+    return Cost(typical.draft_cost_ratio, typical.fixed_cost_ratio, CostSource.DEFAULT, None)
 
 
 def fixed_tokens(method: str) -> float:
-    """Return how a measured cost is split: the fixed cost in draft tokens, as usual for the method, or 0."""
-    usual = method_cost(method)
-    return 0.0 if usual is None else usual.fixed_tokens
+    """Return the typical fixed cost of a method in draft tokens, or 0: it splits a measured cost."""
+    typical = method_cost(method)
+    return 0.0 if typical is None else typical.fixed_tokens

@@ -1,4 +1,4 @@
-"""Up to which load speculation pays, where its cost is known at several."""
+"""Crossover load: the running requests up to which speculation pays, by a cost at several loads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from spec_decode_exporter.window.ledger import Window
 
 
 def crossover_running_requests(window: Window, curve: CostCurve) -> float | None:
-    """Return the load, in running requests, above which speculation costs more than it gives.
+    """Return the load, in running requests, above which speculation does not pay.
 
-    What is accepted is taken as the same at every load. Straight lines between the known loads; None where
-    speculation pays at all of them, or at none: the load is then outside of what is known.
+    Acceptance is assumed to be the same at every load, and the gain is interpolated between known loads. None
+    if speculation pays at all known loads, or at none.
     """
-    done = work(window)
-    if done is None:
+    decoded = work(window)
+    if decoded is None:
         return None
     for begin, end in pairwise(curve.loads):
         low, high = begin.running_requests, end.running_requests
-        gain, loss = _gain(done, curve.at(low)), -_gain(done, curve.at(high))
+        gain, loss = _gain(decoded, curve.at(low)), -_gain(decoded, curve.at(high))
         if gain >= 0 and loss > 0:
             return low + (high - low) * gain / (gain + loss)
     return None
 
 
-def _gain(done: DecodeWork, cost: Cost) -> float:
-    """Return how many plain decode steps' time speculation saved; negative if it cost some."""
-    return done.tokens - done.plain_steps(cost)
+def _gain(decoded: DecodeWork, cost: Cost) -> float:
+    """Return the time that speculation saved, in plain decode steps; negative if it cost time."""
+    return decoded.tokens - decoded.plain_steps(cost)

@@ -1,11 +1,11 @@
-"""Whether another number of draft tokens would pay more: S(k), as far as what is accepted now tells.
+"""Speed-up S(k) at other numbers of draft tokens, estimated from the present acceptance.
 
-With p_i the share of drafts that reach beyond position i, cov the share of steps that draft (1 where that is
-unknown) and t_k the tokens that a draft of at most k has,
+With p_i the share of drafts accepted up to position i, cov the share of steps that draft (1 if unknown) and
+t_k the mean tokens of a draft of at most k,
 
     S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + c0 + c·cov·t_k)
 
-Another depth is a hypothesis: p_i was measured at this K, and is only near what it would be at another.
+Another depth is a hypothesis: p_i was measured at this K, and differs slightly at another.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
 MAX_EXTRAPOLATED = 2
-"""So many positions are extrapolated, where the decay over the known ones can be seen."""
+"""Extrapolated positions, if the decay over the known ones is known."""
 WHOLE_DRAFTS = 0.95
-"""The share of K that drafts must have for more positions to mean anything. An n-gram or suffix search that
-proposes less than it may would not propose more if it might."""
+"""Mean draft length, as a share of K, that extrapolation needs. An n-gram or suffix search that drafts fewer
+than K tokens would not draft more with a larger K."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """A number of draft tokens, and what it would give."""
+    """Number of draft tokens, and its speed-up."""
 
     tokens: int
-    """k; 0 is no speculation."""
+    """k; 0 means no speculation."""
     speedup: float
-    """S(k): tokens per time of a plain decode step, against 1 without speculation."""
+    """S(k): tokens per time of a plain decode step; 1 without speculation."""
     extrapolated: bool
-    """Whether it is beyond the positions that the engine drafts now."""
+    """Whether it exceeds the positions that the engine drafts now."""
 
 
 NO_SPECULATION = Depth(0, 1.0, extrapolated=False)
 
 
 class _Drafts:
-    """What the drafts of a window tell about depths."""
+    """Drafts of a window: acceptance by position, coverage and draft length."""
 
     def __init__(self, window: Window, drafts: int) -> None:
-        """Look at a window of ``drafts`` drafts, at least one, which has positions."""
+        """Use a window with positions and ``drafts`` drafts, at least one."""
         self.number = drafts
         self.known = len(window.positions)
         reached = [accepted / drafts for accepted in window.positions]
         self.decay = min(_decay(window, reached[0]), 1.0)
         further = range(1, _beyond(window) + 1)
         self.reached = [*reached, *(reached[-1] * self.decay**more for more in further)]
-        """p_i; beyond K, p_{K-1} times the decay for every position more."""
+        """p_i; beyond K, p_{K-1} times the decay for each further position."""
         self._accepted = [0.0, *accumulate(self.reached)]
-        """p_0 + … + p_{k-1} for every k: not summed again for each depth, which would be K² work."""
+        """p_0 + … + p_{k-1} for every k; a sum for each depth would take K² steps."""
         coverage = coverage_ratio(window)
         self.coverage = 1.0 if coverage is None else coverage
         self._length = draft_length_tokens(window) or self.known
         self._kept = _kept(window)
 
     def plain_steps(self, cost: Cost, tokens: int) -> float:
-        """Return how many plain decode steps a step takes; an upper limit where drafts differ in length."""
+        """Return the plain decode steps that a step takes; an upper limit if drafts differ in length."""
         drafted = tokens if tokens > self.known else min(tokens, self._length)
         return 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * self.coverage * drafted
 
@@ -74,22 +74,22 @@ class _Drafts:
         return acceptance_length(self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
 
     def pays(self, depth: Depth) -> bool:
-        """Return whether a depth is no slower than none, less the share of tokens that come to nothing."""
+        """Return whether a depth is at least as fast as none, without the share of discarded tokens."""
         return depth.speedup * self._kept >= 1
 
     def weights(self, cost: Cost, tokens: int) -> tuple[float, float]:
-        """Return by how much S(k) grows with each of the first k known p_i, and with p_{K-1} besides.
+        """Return the derivative of S(k) by each of the first k known p_i, and additionally by p_{K-1}.
 
-        The decay is taken as known.
+        The decay is taken as exact.
         """
         gain = self.coverage / self.plain_steps(cost, tokens)
         return gain, gain * sum(self.decay**more for more in range(1, tokens - self.known + 1))
 
 
 def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
-    """Return S(1) … S(K), and of up to ``MAX_EXTRAPOLATED`` more.
+    """Return S(1) … S(K), and up to ``MAX_EXTRAPOLATED`` more.
 
-    Empty where nothing was drafted, or positions are not told.
+    Empty without drafts or positions.
     """
     drafts = _drafts(window)
     if drafts is None:
@@ -101,44 +101,44 @@ def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
 
 
 def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: float) -> Depth | None:
-    """Return the smallest depth that pays and is as good as the best of ``known``; None if none is known.
+    """Return the smallest depth that pays and is as fast as the best of ``known``; None if none is known.
 
-    As good: within ``tolerance`` (a share of the best), or within one standard error of their difference.
-    No speculation if even the best does not pay; where tokens were accepted past the ends of answers, S(k)
-    is believed less by their share, as much as the estimated speed-up. ``known`` is what ``depths`` returned.
+    As fast: within ``tolerance`` (a share of the best), or within one standard error of their difference. The
+    result is no speculation if even the best does not pay. The share of tokens accepted beyond the end of
+    answers reduces S(k), as it does the estimated speed-up. ``known`` is the result of ``depths``.
     """
     drafts = _drafts(window)
     if drafts is None or not known:
         return None
     best = max(known, key=lambda depth: depth.speedup)
-    enough, sureness = (1 - tolerance) * best.speedup, _Sureness(window, drafts)
+    enough, errors = (1 - tolerance) * best.speedup, _DepthErrors(window, drafts)
     paying = filter(drafts.pays, known)
     return next(
         (
             depth
             for depth in paying
             if depth.speedup >= enough
-            or depth.speedup >= best.speedup - sureness.of_difference(cost, depth, best)
+            or depth.speedup >= best.speedup - errors.of_difference(cost, depth, best)
         ),
         NO_SPECULATION,
     )
 
 
 def is_faster(window: Window, cost: Cost, depth: Depth, tolerance: float) -> bool:
-    """Return whether a depth is faster than the present one, so that a change is worth its while.
+    """Return whether a depth is sufficiently faster than the present one for a change.
 
     By more than ``tolerance`` (a share of its speed-up), and by more than one standard error of the
-    difference: as much as it takes for ``recommended`` to prefer more tokens to fewer.
+    difference. ``recommended`` requires the same to prefer more tokens to fewer.
     """
     present, drafts = present_depth(window, cost), _drafts(window)
     if present is None or drafts is None or present.speedup >= (1 - tolerance) * depth.speedup:
         return False
-    error = _Sureness(window, drafts).of_difference(cost, present, depth)
+    error = _DepthErrors(window, drafts).of_difference(cost, present, depth)
     return present.speedup < depth.speedup - error
 
 
 def present_depth(window: Window, cost: Cost) -> Depth | None:
-    """Return S(K), the depth that runs; None where nothing was drafted, or positions are not told."""
+    """Return S(K), the present depth; None without drafts or positions."""
     drafts = _drafts(window)
     if drafts is None:
         return None
@@ -148,8 +148,8 @@ def present_depth(window: Window, cost: Cost) -> Depth | None:
 def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tuple[float, ...]:
     """Return p_k / (c·S(k)) for every position of ``known``: above 1, drafting it makes decoding faster.
 
-    S(0) is that of a step that pays the fixed cost and drafts nothing. Where some drafts are shorter, it is a
-    lower limit: the position costs less than a token a draft there. Empty where c is 0.
+    S(0) is that of a step with the fixed cost and no draft. With shorter drafts it is a lower limit: the
+    position then costs less than a token per draft. Empty if c is 0.
     """
     drafts, price = _drafts(window), cost.draft_cost_ratio
     if drafts is None or not price:
@@ -162,12 +162,12 @@ def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tup
 
 def _drafts(window: Window) -> _Drafts | None:
     drafts = window[Counter.DRAFTS]
-    told = window.positions and tells_positions(window)
-    return _Drafts(window, drafts) if drafts and told else None
+    has_positions = window.positions and tells_positions(window)
+    return _Drafts(window, drafts) if drafts and has_positions else None
 
 
 def _kept(window: Window) -> float:
-    """Return which share of the tokens comes to something: not what is accepted past an answer's end."""
+    """Return the share of tokens that are not discarded; those accepted beyond the end of an answer are."""
     steps, accepted = window[Counter.DECODE_STEPS], window[Counter.ACCEPTED_TOKENS]
     decoded = decoded_tokens(window)
     if not steps or accepted is None or decoded is None:
@@ -176,7 +176,7 @@ def _kept(window: Window) -> float:
 
 
 def _beyond(window: Window) -> int:
-    """Return how many positions can be extrapolated."""
+    """Return the number of positions that can be extrapolated."""
     drafted, positions = draft_length_tokens(window), len(window.positions)
     if drafted is None or drafted < WHOLE_DRAFTS * positions:
         return 0
@@ -184,19 +184,18 @@ def _beyond(window: Window) -> int:
 
 
 def _decay(window: Window, first: float) -> float:
-    """Return by how much each position beyond K is less likely than the one before.
+    """Return the ratio of each p_i beyond K to the one before.
 
-    Of a single position no decay can be seen. Its own ratio stands in: the second token is then as hard as
-    the first, given that the first was right.
+    A single position has no decay. Its own ratio is used: the second token is then as difficult as the first,
+    given that the first was right.
     """
     return first if len(window.positions) == 1 else decay_ratio(window) or 0.0
 
 
-class _Sureness:
-    """How sure the differences between depths are.
+class _DepthErrors:
+    """Standard errors of differences between depths, by the delta method.
 
-    By the delta method: S is linear in p_i. Both depths rest on the same drafts, so that their difference is
-    surer than either of them.
+    S is linear in p_i. Both depths depend on the same drafts, so the error of their difference is smaller.
     """
 
     def __init__(self, window: Window, drafts: _Drafts) -> None:
@@ -210,19 +209,19 @@ class _Sureness:
             if drafted
         )
         self._residuals = [([0.0, *accumulate(row)], row[-1]) for row in rows]
-        """Of a_i - p_i·D of every increment that drafted: the sums over the first positions, and the last.
+        """a_i - p_i·D of every increment with drafts: the sums over the first positions, and the last.
 
-        With the sums, comparing K depths takes K steps an increment; with the single positions it took K².
+        With the sums, comparing K depths takes K steps per increment instead of K².
         """
 
     def of_difference(self, cost: Cost, depth: Depth, best: Depth) -> float:
-        """Return the standard error of S(best) - S(k); 0 where the window has no bounds."""
+        """Return the standard error of S(best) - S(k); 0 if the window has no bounds."""
         more, less = self._changes(cost, best), self._changes(cost, depth)
         error = standard_error(list(map(sub, more, less)), self._cosines)
         return 0.0 if error is None else error / self._drafts.number
 
     def _changes(self, cost: Cost, depth: Depth) -> list[float]:
-        """Return by how much each increment moves S(k)."""
+        """Return the contribution of each increment to S(k)."""
         gain, last_gain = self._drafts.weights(cost, depth.tokens)
         known = min(depth.tokens, self._drafts.known)
         return [gain * sums[known] + last_gain * last for sums, last in self._residuals]

@@ -132,7 +132,7 @@ class Assessment:
 
     @property
     def is_advisable(self) -> bool:
-        """Whether the longest window has a verdict and covers its length."""
+        """Return whether advice is possible: the longest window has a verdict and covers its length."""
         return _is_advisable(self.context)
 
 

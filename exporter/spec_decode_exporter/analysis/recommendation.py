@@ -1,4 +1,4 @@
-"""What to do, in one word."""
+"""Recommended action, in one word."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from spec_decode_exporter.window.ledger import Window
 
 
 class Action(StrEnum):
-    """What to do about speculation; the value is the ``action`` label."""
+    """Recommended action about speculation; the value is the ``action`` label."""
 
     KEEP = "keep"
     INCREASE = "increase"
     """Draft more tokens at a time."""
     DECREASE = "decrease"
-    """Draft fewer tokens at a time; none where 0 are recommended."""
+    """Draft fewer tokens at a time; none if 0 are recommended."""
     DISABLE = "disable"
-    """Do not speculate: no number of draft tokens is known to pay."""
+    """Disable speculation: no number of draft tokens is known to pay."""
     LIMIT_BATCH = "limit_batch"
-    """Speculate only while few requests run: it pays at lower load and not at this one."""
+    """Speculate only with few running requests: it pays at a lower load."""
     SWITCH_METHOD = "switch_method"
-    """Draft as another engine does that serves the same model."""
+    """Use the method of another engine that serves the same model."""
     COLLECT = "collect"
-    """No advice: too little is known. Also of an engine that is disabled, idle, stalled or unreachable."""
+    """No advice: too few data, or the engine is disabled, idle, stalled or unreachable."""
 
 
 _BAD = (Verdict.POOR, Verdict.HARMFUL)
@@ -49,20 +49,20 @@ def recommendation(
     better_method: bool,
     policy: DepthPolicy,
 ) -> Action:
-    """Return what to do, judged by the longest window. What comes first in this order outweighs the rest.
+    """Return the action by the longest window; earlier conditions precede later ones.
 
-    An engine that does not draft has no drafts to judge by, so its verdict is insufficient.
+    The verdict of an engine without drafts is insufficient.
 
     Args:
-        window: The longest window.
-        verdict: What it is worth. It is harmful only with bounds, and where the cost is sure or does not
-            matter; so that is enough to disable, where no depth pays.
-        length: Bounds of the acceptance length; None where the window has none.
-        cost: What drafting costs; None where that is unknown.
-        depth: The number of tokens that is recommended at this cost.
-        crossover: The running requests from which on speculation stops paying; None where unknown.
-        better_method: Another method that serves the same model is faster: see ``is_better``.
-        policy: The thresholds.
+        window: Longest window.
+        verdict: Verdict. It is harmful only with bounds, and with a cost that is certain or irrelevant. This
+            suffices for ``disable`` if no depth pays.
+        length: Bounds of the acceptance length; None if the window has none.
+        cost: Cost of drafting; None if unknown.
+        depth: Recommended number of tokens at this cost.
+        crossover: Running requests above which speculation does not pay; None if unknown.
+        better_method: Whether another method for the same model is faster: see ``is_better``.
+        policy: Thresholds.
     """
     if verdict is Verdict.INSUFFICIENT or is_unsure(window, length):
         return Action.COLLECT
@@ -78,17 +78,17 @@ def recommendation(
 
 
 def _otherwise(window: Window, verdict: Verdict, depth: Depth | None, policy: DepthPolicy) -> Action:
-    """Stay at the present depth, as far as the cost is known; where none pays, no tokens are fewer."""
+    """Keep the present depth if the cost is known; decrease to 0 if no depth pays."""
     if depth is None:
         return _by_last_position(window, verdict, policy)
     return Action.KEEP if depth.tokens else Action.DECREASE
 
 
 def is_unsure(window: Window, length: Estimate | None) -> bool:
-    """Return whether a window has no bounds although the engine tells of its requests: too few passed.
+    """Return whether too few requests passed through the window for bounds.
 
-    Other requests may well be different, and advice would be about these. An engine that does not count
-    requests never has bounds; its advice goes by the figures alone, and is never to disable.
+    Other requests may differ, so advice would be about these alone. An engine that does not count requests
+    never has bounds. Its advice depends on the values alone, and is never to disable.
     """
     return length is None and passing_requests(window) is not None
 
@@ -98,8 +98,8 @@ def is_change(
 ) -> bool:
     """Return whether the recommended number of tokens is worth a change from the present one.
 
-    It is where it should be faster by more than ``tolerance``, beyond doubt. From what is harmful any number
-    is that pays: docs/decisions/0008-advice-to-change.md. No speculation is not another number of tokens.
+    It must be significantly faster by more than ``tolerance``. With a harmful verdict any number that pays
+    is worth it: docs/decisions/0008-advice-to-change.md. No speculation is not another number of tokens.
     """
     if depth is None or cost is None or depth.tokens in (0, len(window.positions)):
         return False
@@ -107,28 +107,28 @@ def is_change(
 
 
 def is_better(other: Estimate, this: Estimate) -> bool:
-    """Return whether the speed-up of another method is beyond doubt higher than this one's, and a gain."""
+    """Return whether another method's speed-up is above 1 and significantly higher (95 %) than this one's."""
     return other.lower > max(this.upper, 1.0)
 
 
 def is_above(crossover: float | None, window: Window) -> bool:
-    """Return whether more requests run than those at which speculation still pays."""
+    """Return whether more requests run than speculation pays for."""
     running = drafting_requests(window)
     return crossover is not None and running is not None and running > crossover
 
 
 def _fewer(now: int) -> Action:
-    """Advise fewer tokens. Fewer than one are none, and too little is known to advise that."""
+    """Advise fewer tokens, but not none: the data do not suffice for that."""
     return Action.DECREASE if now > 1 else Action.COLLECT
 
 
 def _by_last_position(window: Window, verdict: Verdict, policy: DepthPolicy) -> Action:
-    """Advise by how often the last position is accepted; where drafts end before it, it is not wasted."""
+    """Advise by the acceptance of the last position; drafts that end before it do not count."""
     if not window.positions or not tells_positions(window):
         return Action.KEEP
     tokens, accepted = len(window.positions), window.positions[-1]
     surviving = ratio(accepted, window[Counter.DRAFTS])
     if surviving is not None and surviving > policy.increase_above and verdict is not Verdict.POOR:
         return Action.INCREASE
-    worth = ratio(accepted, least_drafted(window, tokens - 1))
-    return _fewer(tokens) if worth is not None and worth < policy.decrease_below else Action.KEEP
+    acceptance = ratio(accepted, least_drafted(window, tokens - 1))
+    return _fewer(tokens) if acceptance is not None and acceptance < policy.decrease_below else Action.KEEP

@@ -1,4 +1,4 @@
-"""How an engine speculates, as far as anybody says: its metrics do not."""
+"""Configuration of an engine's speculation, from sources other than its metrics."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _NOTHING_SERVED = ServedSpeculation()
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """The method, its draft model and K. What is unknown is empty or None."""
+    """Method, draft model and K. Unknown values are empty or None."""
 
     method: str = ""
-    """As vLLM calls it: ``eagle3``, ``ngram``, …."""
+    """Method in vLLM's spelling: ``eagle3``, ``ngram``, …."""
     source: str = ""
-    """Where the method is known from: ``configured``, ``label``, ``pod_arguments`` or ``server_info``."""
+    """Source of the method: ``configured``, ``label``, ``pod_arguments`` or ``server_info``."""
     draft_model: str = ""
     tokens: int | None = None
-    """K, the most tokens that are drafted at a time."""
+    """K, the maximum of draft tokens at a time."""
     schedule: BatchSchedule = NO_SCHEDULE
 
     def scheduled_off(self, running_requests: float | None) -> bool:
-        """Return whether the server is told to draft nothing for a batch of so many requests."""
+        """Return whether the schedule has no drafts for a batch of this many requests."""
         return running_requests is not None and self.schedule.at(running_requests) == 0
 
 
@@ -36,27 +36,27 @@ def resolve(
     served: ServedSpeculation | None,
     pod_arguments: ServedSpeculation | None = None,
 ) -> Speculation:
-    """Return what is known, field by field from the surest that names it.
+    """Return the speculation, each field from its most certain source.
 
     Args:
-        settings: What the configuration says of the target.
-        method_label: What discovery says, as the target's label ``method``.
-        served: What the server says of itself.
-        pod_arguments: What the server's pod is told on its command line.
+        settings: Settings of the target in the configuration.
+        method_label: Label ``method`` of the target, from discovery.
+        served: Report of the server.
+        pod_arguments: Command line of the server's pod.
     """
     configured = settings or _NOTHING_SET
-    ordered, told = pod_arguments or _NOTHING_SERVED, served or _NOTHING_SERVED
+    ordered, reported = pod_arguments or _NOTHING_SERVED, served or _NOTHING_SERVED
     methods = {
         "configured": configured.method,
         "label": method_label,
         "pod_arguments": ordered.method,
-        "server_info": told.method,
+        "server_info": reported.method,
     }
     source = next((source for source, method in methods.items() if method), "")
     return Speculation(
         method=methods.get(source) or "",
         source=source,
-        draft_model=configured.draft_model or ordered.draft_model or told.draft_model,
-        tokens=configured.tokens or ordered.tokens or told.tokens,
-        schedule=ordered.schedule or told.schedule,
+        draft_model=configured.draft_model or ordered.draft_model or reported.draft_model,
+        tokens=configured.tokens or ordered.tokens or reported.tokens,
+        schedule=ordered.schedule or reported.schedule,
     )

@@ -1,4 +1,4 @@
-"""What speculation on an engine does now, whatever it is worth."""
+"""State of an engine's speculation, independent of its benefit."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import Window
 
 WHOLE_WINDOW = 0.85
-"""The share of its length that a window must cover to be whole; jitter and a failed poll or two take some."""
+"""Share of its length that a whole window covers, to allow for jitter and one or two failed polls."""
 
 _DRAFTS_WHAT_IT_FINDS = ("ngram", "suffix")
-"""How the methods begin that draft only where the text repeats itself: silence is no fault of theirs."""
+"""Prefixes of the methods that draft only if text repeats itself: steps without drafts are no fault."""
 
 
 class State(StrEnum):
-    """What speculation does; the value is the ``state`` label."""
+    """State of speculation; the value is the ``state`` label."""
 
     DISABLED = "disabled"
     """The engine does not speculate."""
     IDLE = "idle"
-    """There is nothing to draft for: no drafts, nothing running."""
+    """No drafts and no running requests."""
     ACTIVE = "active"
-    """It drafts, or will as soon as it finds something to propose."""
+    """It drafts, or searches for something to draft."""
     STALLED = "stalled"
-    """It drafted before and should now, but has not for a whole long window of decode steps."""
+    """It drafted before and should now, but did not for a whole longest window of decode steps."""
     UNREACHABLE = "unreachable"
-    """Nobody knows: the engine was not seen for too long."""
+    """Unknown: the engine is gone."""
 
 
 def state(
@@ -44,14 +44,14 @@ def state(
     """Return the state over the longest window.
 
     Args:
-        reachable: The engine was seen lately; otherwise nothing else matters.
-        speculates: Drafts are counted. Where a front end counts them on every engine, it shows positions
-            or has drafted since the server's process began.
-        window: The longest window.
-        drafted_before: It drafted since the server's process began.
-        method: The method as vLLM spells it; empty where it is not known.
-        scheduled_off: No drafts are scheduled for batches as large as the present one.
-        min_drafts: So many decode steps without a draft, and no more, may be chance.
+        reachable: Whether the engine is present; otherwise the state is unreachable.
+        speculates: Whether the engine counts drafts. If a front end counts them on every engine: whether it
+            has positions, or drafted since the server's process began.
+        window: Longest window.
+        drafted_before: Whether it drafted since the server's process began.
+        method: Method in vLLM's spelling; empty if unknown.
+        scheduled_off: Whether the schedule has no drafts for the present batch size.
+        min_drafts: Number of decode steps without a draft that may be chance.
     """
     if not reachable:
         return State.UNREACHABLE
@@ -59,14 +59,14 @@ def state(
         return State.DISABLED
     if window[Counter.DRAFTS]:
         return State.ACTIVE
-    silence_is_a_fault = drafted_before and not scheduled_off and not drafts_what_it_finds(method)
-    if silence_is_a_fault and is_whole(window) and (_decoded(window) or 0) > min_drafts:
+    should_draft = drafted_before and not scheduled_off and not drafts_what_it_finds(method)
+    if should_draft and is_whole(window) and (_decoded(window) or 0) > min_drafts:
         return State.STALLED
     return State.ACTIVE if _is_busy(window) else State.IDLE
 
 
 def drafts_what_it_finds(method: str) -> bool:
-    """Return whether a method drafts only where the text repeats itself, as n-gram and suffix do."""
+    """Return whether a method drafts only if text repeats itself, as n-gram and suffix do."""
     return method.strip("[] ").lower().replace("-", "").startswith(_DRAFTS_WHAT_IT_FINDS)
 
 
@@ -80,6 +80,6 @@ def _is_busy(window: Window) -> bool:
 
 
 def _decoded(window: Window) -> int | None:
-    """Return the decode steps, or the tokens that they gave: without drafts, one a step."""
+    """Return the decode steps, or their tokens: without drafts, one per step."""
     known = (window[Counter.DECODE_STEPS], decoded_tokens(window), window[Counter.GENERATION_TOKENS])
     return next((count for count in known if count is not None), None)

@@ -19,9 +19,9 @@ from spec_decode_exporter.window.ledger import Increments, Window
 
 
 def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
-    """Return the speed-up with its bounds; None where ``bounds`` has none for the window."""
-    done = work(window)
-    if done is None:
+    """Return the speed-up with its bounds; None if the window has none."""
+    decoded = work(window)
+    if decoded is None:
         return None
     increments = grouped(window)
     lowest, highest = _possible(len(window.positions), cost)
@@ -29,14 +29,14 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
         _tokens(window, increments),
         _plain_steps(window, increments, cost),
         cosines(window),
-        least_error=_least_error(window, done, cost),
+        min_error=_min_error(window, decoded, cost),
         lowest=lowest,
         highest=highest,
     )
 
 
 def _tokens(window: Window, increments: Increments) -> list[int]:
-    """Return what ``DecodeWork.tokens`` is in each increment."""
+    """Return ``DecodeWork.tokens`` of each increment."""
     column = increments.counter
     if knows_steps(window):
         pairs = zip(column(Counter.GENERATION_TOKENS), column(Counter.FIRST_TOKENS), strict=True)
@@ -46,7 +46,7 @@ def _tokens(window: Window, increments: Increments) -> list[int]:
 
 
 def _plain_steps(window: Window, increments: Increments, cost: Cost) -> list[float]:
-    """Return what ``DecodeWork.plain_steps`` is in each increment."""
+    """Return ``DecodeWork.plain_steps`` of each increment."""
     column = increments.counter
     steps = column(Counter.DECODE_STEPS if knows_steps(window) else Counter.DRAFTS)
     step, token = 1 + cost.fixed_cost_ratio, cost.draft_cost_ratio
@@ -57,7 +57,7 @@ def _plain_steps(window: Window, increments: Increments, cost: Cost) -> list[flo
 
 
 def _possible(positions: int, cost: Cost) -> tuple[float, float]:
-    """Return the least and the highest speed-up that a step can have that drafts up to K tokens."""
+    """Return the minimum and the maximum speed-up of a step that drafts up to K tokens."""
     if not positions:
         return 0.0, inf
     step = 1 + cost.fixed_cost_ratio
@@ -65,16 +65,16 @@ def _possible(positions: int, cost: Cost) -> tuple[float, float]:
     return 1 / longest, max(1 / step, acceptance_length(positions) / longest)
 
 
-def _least_error(window: Window, done: DecodeWork, cost: Cost) -> float:
-    """Return the least standard error that the speed-up can have if drafts were independent.
+def _min_error(window: Window, decoded: DecodeWork, cost: Cost) -> float:
+    """Return the minimum standard error of the speed-up, that of independent drafts.
 
     It is that of a - m·c·t, summed over drafts of t tokens of which a are accepted, with m the speed-up. The
-    counters tell the variance of a, and that of t is at most t̄·(K - t̄): see ``bounds`` for the same of A/T.
+    counters yield the variance of a. That of t is at most t̄·(K - t̄): see ``ratio_bounds`` for A/T.
     """
     variance, drafts = independent_variance(window), window[Counter.DRAFTS]
     if variance is None or not drafts:
         return 0.0
-    plain, length = done.plain_steps(cost), done.draft_tokens / drafts
+    plain, length = decoded.plain_steps(cost), decoded.draft_tokens / drafts
     spread = sqrt(length * max(0.0, len(window.positions) - length))
-    certain = sqrt(variance) - done.tokens / plain * cost.draft_cost_ratio * spread
+    certain = sqrt(variance) - decoded.tokens / plain * cost.draft_cost_ratio * spread
     return max(0.0, certain) * sqrt(drafts) / plain

@@ -1,18 +1,18 @@
-"""What a method usually costs, for servers of which nobody said and nothing showed what theirs does.
+"""Typical costs of methods, for servers with neither a configured nor a measured cost.
 
-The figures are for a target of 8B to 70B parameters whose decoding is bound by memory, in plain decode steps,
-and rather too high than too low. They know neither the models nor the load, so they never make a verdict
-``harmful``. What they were taken from:
+The figures are in plain decode steps, for a target model of 8B to 70B parameters with memory-bound decoding.
+They are rather too high than too low. They depend neither on the models nor on the load, so they never make a
+verdict ``harmful``. Sources:
 
 - *Verifying* one more token: 0.03. Its share of attention, logits and rejection sampling; the weights are
-  read anyway. (vLLM #24343, Llama-3.1-8B on an A100, EAGLE with a quarter of the vocabulary: 0.07 to 0.08
-  for each of 32 draft tokens, of which the drafter's own weights are 0.05.)
+  read by a plain step too. (vLLM #24343, Llama-3.1-8B on an A100, EAGLE with a quarter of the vocabulary:
+  0.07 to 0.08 for each of 32 draft tokens, of which the drafter's own weights are 0.05.)
 - *A lost overlap*: 0.10. vLLM has no asynchronous scheduling with methods that draft on the host or were not
   adapted to it (in 0.32: ngram, suffix, medusa, mlp_speculator); a step then waits for the host. The same
   n-gram search with and without it: 33 and 39 ms a token for a 14B model (vllm-ascend #9008), 20 to 39 % more
   tokens for a 1.7B one (vLLM #29184); the longer a step takes, the less.
-- *Drafting one after the other*: each draft token reads the drafter's weights. What that is for a head
-  depends on the target: a layer and the output matrix are 9 % of Llama 8B and 3 % of Llama 70B.
+- *Drafting one after the other*: each draft token reads the drafter's weights. For a head this depends
+  on the target model: a layer and the output matrix are 9 % of Llama 8B and 3 % of Llama 70B.
 - *Starting a drafter*: 0.10, its first pass over what was accepted, its sampling, its launches. (#24343: 0.15
   to 0.17, before scheduling was asynchronous. DeepSeek-R1 with one MTP token, vLLM #12755: 0.12 in all.)
 """
@@ -25,7 +25,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class MethodCost:
-    """What a method costs; see ``Cost`` for the two ratios."""
+    """Typical cost of a method; see ``Cost`` for the two ratios."""
 
     draft_cost_ratio: float
     fixed_cost_ratio: float
@@ -64,19 +64,19 @@ _METHOD_COSTS: Final = {
 
 
 def method_cost(method: str) -> MethodCost | None:
-    """Return what a method, as vLLM calls it, usually costs; None where nobody can say.
+    """Return the typical cost of a method in vLLM's spelling; None if there is none.
 
-    vLLM's older names count too: ``[ngram]``, and ``deepseek_mtp`` and all others that end so.
+    vLLM's older names are accepted: ``[ngram]``, and names that end with ``_mtp``.
     """
     name = method.strip("[] ").lower()
     return _METHOD_COSTS.get("mtp" if name.endswith("_mtp") else name)
 
 
 def undrafted_steps_are_plain(method: str) -> bool:
-    """Return whether a step that drafts nothing, of a server that speculates, costs what a plain one does.
+    """Return whether a step without drafts, of a server that speculates, costs as much as a plain step.
 
-    It does where the drafter then does not run. It does not where every step searches for a draft. Of an
-    unknown method it is believed.
+    It does if the drafter does not run then. It does not if every step searches for a draft. An unknown
+    method is assumed to have plain steps.
     """
     cost = method_cost(method)
     return cost is None or not cost.paid_by_every_step

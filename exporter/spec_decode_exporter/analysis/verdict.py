@@ -1,4 +1,4 @@
-"""Whether speculation pays, in one word; docs/semantics.md says what each word rests on."""
+"""Verdict on speculation, in one word; docs/semantics.md defines the words."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from spec_decode_exporter.window.ledger import Window
 
 
 class Verdict(StrEnum):
-    """What speculation is worth; the value is the ``verdict`` label."""
+    """Benefit of speculation; the value is the ``verdict`` label."""
 
     OPTIMAL = "optimal"
     HEALTHY = "healthy"
     MARGINAL = "marginal"
     POOR = "poor"
-    """Hardly faster than without; perhaps slower, where not enough is known to call it harmful."""
+    """Hardly faster than without; perhaps slower, without enough data for ``harmful``."""
     HARMFUL = "harmful"
-    """Slower than without speculation, beyond doubt."""
+    """Significantly slower than without speculation (95 %)."""
     INSUFFICIENT = "insufficient"
-    """Too little was drafted, or too unevenly, to say."""
+    """Too few drafts, or too wide bounds."""
 
 
 MIN_VERDICT_REQUESTS = 2.0
-"""With fewer passing through a window one after the other, it shows one kind of request and no more."""
+"""Requests through a window, one after the other, that a verdict needs; fewer are of one kind only."""
 
 
 def verdict(
@@ -42,15 +42,15 @@ def verdict(
     cost: Cost | None,
     policy: Policy,
 ) -> Verdict:
-    """Judge the longest window: by the speed-up, or, where the cost is unknown, by length and acceptance.
+    """Return the verdict by the speed-up, or, with an unknown cost, by length and acceptance.
 
     Args:
-        window: The longest window.
-        length: Bounds of the acceptance length; None where too few requests pass through the window.
-        speedup_value: The estimated speed-up, also where it has no bounds; None where the cost is unknown.
-        speedup: Bounds of the estimated speed-up. Without bounds nothing is harmful.
-        cost: What the speed-up rests on.
-        policy: The thresholds.
+        window: Longest window.
+        length: Bounds of the acceptance length; None if too few requests pass through the window.
+        speedup_value: Estimated speed-up, with or without bounds; None if the cost is unknown.
+        speedup: Bounds of the estimated speed-up. Without bounds the verdict is never harmful.
+        cost: Cost of the speed-up.
+        policy: Thresholds.
     """
     value = acceptance_length_tokens(window)
     if value is None or insufficient(window, length=length, policy=policy):
@@ -62,11 +62,10 @@ def verdict(
 
 
 def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> bool:
-    """Return whether a window says too little for a verdict and for advice.
+    """Return whether a window has too few data for a verdict and for advice.
 
-    It is partial, has fewer than ``min_drafts`` drafts, or bounds too far from the acceptance length; or it
-    has no bounds, because next to no requests pass through it. Bounds are clipped to what is possible, so the
-    farther one counts.
+    It is partial, has fewer than ``min_drafts`` drafts, has too wide bounds, or has no bounds since almost no
+    requests pass through it. Bounds are clipped to the possible range, so the farther one counts.
     """
     if window.partial or (window[Counter.DRAFTS] or 0) < policy.min_drafts:
         return True
@@ -77,19 +76,19 @@ def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> 
 
 
 def half_width(estimate: Estimate) -> float:
-    """Return how far the farther bound is from the value."""
+    """Return the distance of the farther bound from the value."""
     return max(estimate.upper - estimate.value, estimate.value - estimate.lower)
 
 
 def is_sure(cost: Cost, window: Window) -> bool:
-    """Return whether a cost is known well enough, and for the present load, to call speculation harmful."""
+    """Return whether a cost is certain enough, and valid at the present load, for ``harmful``."""
     return cost.source is not CostSource.DEFAULT and cost.speaks_for(drafting_requests(window))
 
 
 def _is_harmful_at_any_cost(cost: Cost, length: Estimate | None, policy: AcceptancePolicy) -> bool:
-    """Return whether a default cost does not matter, since a draft gives hardly more than a plain step does.
+    """Return whether a default cost is irrelevant, since a draft yields hardly more than a plain step.
 
-    An unknown cost would call that harmful; to know what the method usually costs makes it no better.
+    With an unknown cost the verdict would be harmful too.
     """
     short = length is not None and length.upper < policy.harmful_length
     return short and cost.source is CostSource.DEFAULT
@@ -103,11 +102,11 @@ def _by_speedup(value: float, upper: float | None, policy: SpeedupPolicy) -> Ver
         (policy.marginal, Verdict.MARGINAL),
         (policy.healthy, Verdict.HEALTHY),
     )
-    return next((found for end, found in ends if value < end), Verdict.OPTIMAL)
+    return next((word for end, word in ends if value < end), Verdict.OPTIMAL)
 
 
 def _by_length(length: float, bounds: Estimate | None, window: Window, policy: AcceptancePolicy) -> Verdict:
-    """Judge by the acceptance length, and by the pooled acceptance where the engine tells its positions."""
+    """Return the verdict by the acceptance length, and by the pooled acceptance if positions are known."""
     tokens, pooled = len(window.positions), pooled_acceptance_ratio(window)
     optimal = _reachable(policy.optimal_length, policy.optimal_length_per_token, tokens)
     healthy = _reachable(policy.healthy_length, policy.healthy_length_per_token, tokens)
@@ -123,5 +122,5 @@ def _by_length(length: float, bounds: Estimate | None, window: Window, policy: A
 
 
 def _reachable(length: float, per_token: float, tokens: int) -> float:
-    """Return the length that is asked for: less of a short draft, which cannot give more than 1 + K."""
+    """Return the required length; less for short drafts, which yield at most 1 + K."""
     return min(length, 1 + per_token * tokens) if tokens else length

@@ -198,7 +198,7 @@ class EngineMonitor:
 
     @property
     def is_cost_sure(self) -> bool:
-        """Whether that cost is certain enough, at the present load, for ``harmful``."""
+        """Return whether that cost is certain enough, at the present load, for ``harmful``."""
         return self._evaluation.is_cost_sure
 
     @property

@@ -1,4 +1,4 @@
-"""What is learnt of an engine over hours, beyond its windows: what drafting costs, and what is usual."""
+"""Learned state of an engine over hours, beyond its windows: step times and the acceptance baseline."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.engine_history import EngineHistory
 from spec_decode_exporter.window.increments import Increment
 
-SURE_AFTER: Final = 60.0
-"""Seconds of drafting after which an engine has shown all its positions: some front ends create them with
-the first draft, or one by one."""
+COMPLETE_AFTER: Final = 60.0
+"""Seconds of drafting after which all positions are known: some front ends create them one by one."""
 
 
 class Drafter(NamedTuple):
-    """What drafts, as far as it is known; unknown is empty."""
+    """Method and draft model; unknown values are empty."""
 
     method: str = ""
     draft_model: str = ""
 
     def is_another(self, other: Drafter) -> bool:
-        """Return whether the two contradict each other: not knowing is no contradiction."""
-        return any(mine and its and mine != its for mine, its in zip(self, other, strict=True))
+        """Return whether the two contradict each other; unknown values do not."""
+        return any(own and its and own != its for own, its in zip(self, other, strict=True))
 
     def completed(self, other: Drafter) -> Drafter:
-        """Return this, with what only the other knows."""
-        return Drafter(*(mine or its for mine, its in zip(self, other, strict=True)))
+        """Return this, with unknown values from the other."""
+        return Drafter(*(own or its for own, its in zip(self, other, strict=True)))
 
 
 class LearnedState:
-    """Learns from each increment of an engine; starts anew with another drafter."""
+    """Learns from each increment of an engine; another drafter resets it."""
 
     def __init__(self, assumptions: Assumptions) -> None:
-        """Learn about an engine of which this is known."""
+        """Learn about an engine with these assumptions."""
         self._assumptions = assumptions
         self._step_times = StepTimes()
         self._drops = DropDetector(assumptions.policy.drops)
@@ -53,10 +52,9 @@ class LearnedState:
         self._drafting = 0.0
 
     def assume(self, assumptions: Assumptions) -> bool:
-        """Go on with other knowledge; return whether it is of another drafter.
+        """Replace the assumptions; return whether they have another drafter, which resets the state.
 
-        Then what was learnt of the old one says nothing. That the drafter is not known any more, or is known
-        now, makes it no other one.
+        A drafter that becomes known or unknown is the same.
         """
         self._assumptions = assumptions
         self._drops.policy = assumptions.policy.drops
@@ -70,7 +68,7 @@ class LearnedState:
         return is_another
 
     def observe(self, increment: Increment, sample: Sample, history: EngineHistory) -> Sequence[DropChange]:
-        """Take an increment that ``history`` has already; return the drops that begin or end with it."""
+        """Add an increment that ``history`` has already; return the drops that begin or end with it."""
         if history.beginnings != self._beginnings:
             self._beginnings = history.beginnings
             self._start_again()
@@ -90,23 +88,23 @@ class LearnedState:
         )
 
     def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
-        """Return what a draft token was seen to cost, by load; ``baseline`` as in ``StepTimes.costs``."""
+        """Return the measured cost of a draft token by load; ``baseline`` as in ``StepTimes.costs``."""
         return self._step_times.costs(fixed_tokens(self._method), baseline)
 
     @property
     def step_times(self) -> StepTimes:
-        """How long decode steps took, by load; it goes on to change."""
+        """Times of decode steps by load; the object changes with later increments."""
         return self._step_times
 
     def drops(self) -> DropStatus:
-        """Return how the acceptance stands against what is usual."""
+        """Return the status of drops."""
         return self._drops.status()
 
     def saved(self) -> dict[str, Any] | None:
-        """Return what is worth keeping over a restart of the exporter, in a form that JSON can hold.
+        """Return the state to persist as plain values for JSON; None if nothing was learned.
 
-        That is what was learnt, with the K and the drafter that it was learnt of: the engine may be between
-        two processes, or without work. What waits to be recalled is kept as it is. None: nothing.
+        It contains its K and drafter, since the engine may be between two processes, or idle. A persisted
+        state that was not restored yet is returned unchanged.
         """
         if self._remembered is not None:
             return dict(self._remembered)
@@ -115,7 +113,7 @@ class LearnedState:
         return {"tokens": self._tokens, **self._drafter._asdict(), "drops": self._drops.saved()}
 
     def remember(self, saved: Mapping[str, Any]) -> None:
-        """Go on with what ``saved`` returned, as soon as the engine turns out to draft as it did then."""
+        """Restore the result of ``saved`` once the engine proves to draft with the same K and drafter."""
         self._remembered, self._drafting = saved, 0.0
 
     @property
@@ -123,13 +121,13 @@ class LearnedState:
         return self._assumptions.speculation.method
 
     def _recall(self, tokens: int, increment: Increment) -> None:
-        """Go on with what is remembered, or leave it, as soon as it is clear whether that was this engine."""
+        """Restore the persisted state, or discard it, once K and drafter are known."""
         if self._remembered is None:
             return
         if increment.counters[Counter.DRAFTS]:
             self._drafting += increment.end - increment.begin
         known = self._remembered.get("tokens")
-        may_show_more = isinstance(known, int) and tokens < known and self._drafting < SURE_AFTER
+        may_show_more = isinstance(known, int) and tokens < known and self._drafting < COMPLETE_AFTER
         if may_show_more or not tokens:
             return
         remembered, self._remembered = self._remembered, None

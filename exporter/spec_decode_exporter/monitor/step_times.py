@@ -1,15 +1,15 @@
-"""What a draft token costs on this very engine: its step time while it drafted against while it did not.
+"""Measured cost of a draft token: step times of an engine with and without drafts.
 
-An engine does not draft where it is scheduled not to at some batch sizes (vLLM's
+An engine does not draft if its schedule has no drafts at some batch sizes (vLLM's
 ``num_speculative_tokens_per_batch_size``), or after a restart without speculation. With t1 and t0 the time of
 a decode step with and without drafts at the same load, and with S steps and T draft tokens while drafting,
 
     t1 / t0 = 1 + c0 + c·T/S
 
-The other side may also be other engines: those of the baseline of an experiment, which serve the same model.
+The steps without drafts may also be those of the baseline of an experiment, which serves the same model.
 
-Two figures cannot be had from one. So c0 is given in draft tokens, as what is usual for the method; what is
-measured, c0 + c·T/S, is exact whatever the split.
+One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method. The
+measured sum c0 + c·T/S is exact for any split.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
 
 PLAIN_SECONDS: Final = 10.0
-"""An engine does not draft once it has not for so long under load. Shorter pauses are of a few requests."""
-LEAST_STEPS: Final = 1000
-"""Steps of the whole batch that either side needs. The time of one varies by some 30 %, mostly by prefills
-between: 1.3 % of t1/t0 then."""
+"""Seconds without drafts under load that count as plain; shorter pauses are of single requests."""
+MIN_STEPS: Final = 1000
+"""Steps of the whole batch that either side needs. The time of a step varies by about 30 %, mostly by
+prefills; the error of t1/t0 is then 1.3 %."""
 HALF_LIFE_SECONDS: Final = 12 * 3600.0
-"""After so long, what was seen counts for half: requests are longer at night, and ten minutes of 30 steps a
-second are enough for two days."""
+"""Half-life of the weights: requests are longer at night, and ten minutes of 30 steps per second suffice for
+two days."""
 _PER_DOUBLING: Final = 2
-"""Loads within a factor of √2 are one load."""
-_MOST_REQUESTS: Final = 2.0**16
+"""Buckets of loads per doubling: loads within a factor of √2 are one."""
+_MAX_REQUESTS: Final = 2.0**16
 
 
 class _Steps:
-    """Steps at one load, the older ones counting for less."""
+    """Weighted sums of steps at one load; older steps have less weight."""
 
     __slots__ = ("_draft_tokens", "_moment", "_nanoseconds", "_requests", "_steps")
 
@@ -60,31 +60,31 @@ class _Steps:
         self._moment = increment.end
 
     def merge(self, other: _Steps, now: float) -> None:
-        """Take in what another engine did."""
-        mine, its = self._kept(now), other._kept(now)
-        self._nanoseconds = self._nanoseconds * mine + other._nanoseconds * its
-        self._steps = self._steps * mine + other._steps * its
-        self._draft_tokens = self._draft_tokens * mine + other._draft_tokens * its
-        self._requests = self._requests * mine + other._requests * its
+        """Add the steps of another engine."""
+        own, its = self._kept(now), other._kept(now)
+        self._nanoseconds = self._nanoseconds * own + other._nanoseconds * its
+        self._steps = self._steps * own + other._steps * its
+        self._draft_tokens = self._draft_tokens * own + other._draft_tokens * its
+        self._requests = self._requests * own + other._requests * its
         self._moment = now
 
     def batches(self, now: float) -> float:
-        """Return about how many steps of the whole batch these are; each request in it counts one."""
+        """Return the approximate steps of the whole batch; the sums count each of its requests."""
         return self._kept(now) * (ratio(self._steps, self.load) or 0.0)
 
     @property
     def load(self) -> float:
-        """The mean of the running requests over the steps."""
+        """Mean running requests over the steps."""
         return ratio(self._requests, self._steps) or 0.0
 
     @property
     def nanoseconds(self) -> float | None:
-        """The mean time of a step."""
+        """Mean time of a step."""
         return ratio(self._nanoseconds, self._steps)
 
     @property
     def draft_tokens(self) -> float:
-        """The mean draft tokens of a step."""
+        """Mean draft tokens of a step."""
         return ratio(self._draft_tokens, self._steps) or 0.0
 
     def _kept(self, now: float) -> float:
@@ -92,11 +92,11 @@ class _Steps:
 
 
 def _bucket(running_requests: float) -> int:
-    return round(_PER_DOUBLING * log2(min(max(running_requests, 1.0), _MOST_REQUESTS)))
+    return round(_PER_DOUBLING * log2(min(max(running_requests, 1.0), _MAX_REQUESTS)))
 
 
 class StepTimes:
-    """Remembers, by load, how long decode steps took with drafts and without."""
+    """Times of decode steps with and without drafts, by load."""
 
     def __init__(self) -> None:
         self._drafting: defaultdict[int, _Steps] = defaultdict(_Steps)
@@ -106,11 +106,13 @@ class StepTimes:
         self._now = 0.0
 
     def observe(self, increment: Increment, running_requests: float | None, *, plain: bool = True) -> None:
-        """Take what an engine did between two polls, and the load at its end.
+        """Add the increment of two polls, and the load at its end.
 
-        ``plain`` says whether a step that drafts nothing costs what a plain one does: not where every step
-        searches for a draft, see ``undrafted_steps_are_plain``. An engine whose decode steps are unknown, or
-        are counted by the token, must not be observed.
+        Args:
+            increment: Increment of an engine with known decode steps that are not counted by tokens.
+            running_requests: Load at its end.
+            plain: Whether a step without drafts costs as much as a plain step: see
+                ``undrafted_steps_are_plain``.
         """
         self._now = increment.end
         running = running_requests or 0.0
@@ -121,18 +123,20 @@ class StepTimes:
             self._take_undrafted(increment, running)
 
     def forget_drafting(self) -> None:
-        """Forget the steps with drafts, since the method or its models changed; keep the plain ones."""
+        """Reset the steps with drafts after a change of the method or its models; keep the plain ones."""
         self._drafting.clear()
 
     def costs(self, fixed_tokens: float = 0.0, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
-        """Return c at every load at which enough was seen with drafts and without, ascending by load.
+        """Return c at every load with enough steps with and without drafts, ascending by load.
 
-        ``fixed_tokens`` is c0 in draft tokens. ``baseline`` are other engines whose steps without a draft
-        count where this one's own are too few. The load is the mean one while drafting. A step that was no
-        longer with drafts than without makes c 0.
+        The load is the mean while drafting. c is 0 if steps with drafts take no longer than those without.
+
+        Args:
+            fixed_tokens: c0 in draft tokens.
+            baseline: Engines whose steps without drafts are used if this engine has too few.
         """
-        found = (self._cost(bucket, fixed_tokens, baseline) for bucket in sorted(self._drafting))
-        return tuple(cost for cost in found if cost is not None)
+        costs = (self._cost(bucket, fixed_tokens, baseline) for bucket in sorted(self._drafting))
+        return tuple(cost for cost in costs if cost is not None)
 
     def _cost(self, bucket: int, fixed_tokens: float, baseline: Sequence[StepTimes]) -> LoadCost | None:
         drafting, own = self._drafting[bucket], self._plain.get(bucket, _Steps())
@@ -142,11 +146,11 @@ class StepTimes:
         return _cost(drafting, _merged(bucket, baseline, self._now), fixed_tokens, self._now)
 
     def plain(self, bucket: int) -> _Steps | None:
-        """Return the steps without a draft at one load; None if there were none."""
+        """Return the steps without drafts at one load; None without any."""
         return self._plain.get(bucket)
 
     def _take_undrafted(self, increment: Increment, running: float) -> None:
-        """Hold steps without a draft back until they are enough in a row."""
+        """Hold steps without drafts until there are enough in a row."""
         self._pause_seconds += increment.end - increment.begin
         self._pause.append((increment, running))
         if self._pause_seconds >= PLAIN_SECONDS:
@@ -160,13 +164,13 @@ class StepTimes:
 
 
 def _add(side: defaultdict[int, _Steps], increment: Increment, running: float) -> None:
-    """Add steps at a load. Where nothing runs at the end, what ran before is not known."""
+    """Add steps at a load; without running requests at the end the load is unknown."""
     if running > 0:
         side[_bucket(running)].add(increment, running)
 
 
 def _merged(bucket: int, engines: Sequence[StepTimes], now: float) -> _Steps:
-    """Return the steps without a draft of several engines at one load."""
+    """Return the steps without drafts of several engines at one load."""
     merged = _Steps()
     for engine in engines:
         steps = engine.plain(bucket)
@@ -178,6 +182,6 @@ def _merged(bucket: int, engines: Sequence[StepTimes], now: float) -> _Steps:
 def _cost(drafting: _Steps, plain: _Steps, fixed_tokens: float, now: float) -> LoadCost | None:
     longer = ratio(drafting.nanoseconds, plain.nanoseconds)
     drafted = fixed_tokens + drafting.draft_tokens
-    if longer is None or not drafted or min(drafting.batches(now), plain.batches(now)) < LEAST_STEPS:
+    if longer is None or not drafted or min(drafting.batches(now), plain.batches(now)) < MIN_STEPS:
         return None
     return LoadCost(running_requests=drafting.load, draft_cost_ratio=max(0.0, longer - 1) / drafted)

@@ -1,9 +1,9 @@
-"""A line in the log for each engine, every ``log.summary_interval``: vLLM's own line, and what it means.
+"""Summary log: a line for each engine every ``log.summary_interval``, with the fields of vLLM's own line.
 
-vLLM writes, every ten seconds in which it drafted, "SpecDecoding metrics: Mean acceptance length: 2.91, ..."
-(``SpecDecodingLogging`` in vllm/v1/spec_decode/metrics.py). A line here has the same fields under the same
-names, over the time since the engine's last line; then comes how the engine stands by its longest window,
-under the names of our metrics.
+vLLM writes, every ten seconds with drafts, "SpecDecoding metrics: Mean acceptance length: 2.91, ..."
+(``SpecDecodingLogging`` in vllm/v1/spec_decode/metrics.py). A line here has the same fields with the same
+names, over the time since the engine's last line. Then come figures of the longest window, with the names of
+the exporter's metrics.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Labelled = tuple[Mapping[str, str], EngineSnapshot]
 Fields = dict[str, object]
 
 _DIGITS: Final = 4
-"""Decimals that a line shows: a tenth of a millisecond, a hundredth of a percent."""
+"""Decimals: a tenth of a millisecond, a hundredth of a percent."""
 _NAMES: Final = ("target", "model_name", "engine")
 
 _log = structlog.get_logger()
 
 
 class SummaryLog:
-    """Writes the lines."""
+    """Writes summary lines periodically."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class SummaryLog:
         engines: Callable[[], Iterable[Labelled]],
         errors: InternalErrors | None = None,
     ) -> None:
-        """Write every ``interval`` seconds about ``engines()``, each with its labels and its findings."""
+        """Write every ``interval`` seconds about ``engines()``, the labels and snapshots of all engines."""
         self._errors = errors or InternalErrors(clock.monotonic)
         self._interval = interval
         self._clock = clock
@@ -55,77 +55,77 @@ class SummaryLog:
         self._summaries = Summaries()
 
     async def run(self) -> None:
-        """Write for ever; the first lines come after a whole interval. Polls go on between two lines."""
+        """Write until cancelled, first after a whole interval; yield to the event loop after each line."""
         self._summaries.begin(self._engines())
         due = self._clock.monotonic()
         while True:
             due = max(due + self._interval, self._clock.monotonic())
             await self._clock.sleep_until(due)
-            seen = set()
-            for labels, findings in self._engines():
-                seen.add(_key(labels))
-                self._errors.attempt("summary", labels, partial(self._write, labels, findings))
+            present = set()
+            for labels, snapshot in self._engines():
+                present.add(_key(labels))
+                self._errors.attempt("summary", labels, partial(self._write, labels, snapshot))
                 await asyncio.sleep(0)
-            self._summaries.forget_all_but(seen)
+            self._summaries.keep_only(present)
 
-    def _write(self, labels: Mapping[str, str], findings: EngineSnapshot) -> None:
-        fields = self._summaries.next(labels, findings)
+    def _write(self, labels: Mapping[str, str], snapshot: EngineSnapshot) -> None:
+        fields = self._summaries.next(labels, snapshot)
         if fields is not None:
             _log.info("engine_summary", **fields)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What an engine's last line knew."""
+class _LastLine:
+    """Counters and words of an engine's last line."""
 
     totals: EngineTotals
     tokens: int
-    standing: Mapping[str, str]
+    words: Mapping[str, str]
 
 
 class Summaries:
-    """What the next line of each engine says."""
+    """Contents of the next line of each engine."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, ...], _Told] = {}
+        self._last: dict[tuple[str, ...], _LastLine] = {}
 
     def begin(self, engines: Iterable[Labelled]) -> None:
-        """Take all that was counted until now as told."""
-        for labels, findings in engines:
-            self._told[_key(labels)] = _Told(findings.totals, findings.tokens, {})
+        """Begin at the present counters."""
+        for labels, snapshot in engines:
+            self._last[_key(labels)] = _LastLine(snapshot.totals, snapshot.tokens, {})
 
-    def next(self, labels: Mapping[str, str], findings: EngineSnapshot) -> Fields | None:
-        """Return an engine's next line; None if it drafted nothing since the last, and stands as it did.
+    def next(self, labels: Mapping[str, str], snapshot: EngineSnapshot) -> Fields | None:
+        """Return an engine's next line; None without drafts and without changed words since the last.
 
-        That of an engine that was not there before begins where the exporter found it.
+        The first line of a new engine covers all its counters.
         """
-        before = self._told.get(_key(labels))
-        if before is not None and before.totals.covered_seconds > findings.totals.covered_seconds:
-            before = None  # it was forgotten, and found anew
-        standing = _standing(findings)
-        self._told[_key(labels)] = _Told(findings.totals, findings.tokens, standing)
-        drafted = _moved(before, findings.totals, Counter.DRAFTS)
-        if not drafted and before is not None and before.standing == standing:
+        before = self._last.get(_key(labels))
+        if before is not None and before.totals.covered_seconds > snapshot.totals.covered_seconds:
+            before = None  # the engine was evicted, and added again
+        words = _words(snapshot)
+        self._last[_key(labels)] = _LastLine(snapshot.totals, snapshot.tokens, words)
+        drafted = _increase(before, snapshot.totals, Counter.DRAFTS)
+        if not drafted and before is not None and before.words == words:
             return None
         named = {name: labels[name] for name in _NAMES}
-        return {**named, **_since(before, findings), **standing, **_window(findings)}
+        return {**named, **_since(before, snapshot), **words, **_window(snapshot)}
 
-    def forget_all_but(self, keys: set[tuple[str, ...]]) -> None:
-        """Forget the engines that are gone."""
-        self._told = {key: told for key, told in self._told.items() if key in keys}
+    def keep_only(self, keys: set[tuple[str, ...]]) -> None:
+        """Forget all other engines."""
+        self._last = {key: last for key, last in self._last.items() if key in keys}
 
 
 def _key(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels[name] for name in _NAMES)
 
 
-def _since(before: _Told | None, findings: EngineSnapshot) -> Fields:
-    """Return what vLLM's line has, under its names, of the time since the last line."""
-    totals = findings.totals
+def _since(before: _LastLine | None, snapshot: EngineSnapshot) -> Fields:
+    """Return the fields of vLLM's line, with its names, over the time since the last line."""
+    totals = snapshot.totals
     seconds = totals.covered_seconds - (before.totals.covered_seconds if before else 0.0)
-    drafts = _moved(before, totals, Counter.DRAFTS)
-    drafted = _moved(before, totals, Counter.DRAFT_TOKENS)
-    accepted = _moved(before, totals, Counter.ACCEPTED_TOKENS)
+    drafts = _increase(before, totals, Counter.DRAFTS)
+    drafted = _increase(before, totals, Counter.DRAFT_TOKENS)
+    accepted = _increase(before, totals, Counter.ACCEPTED_TOKENS)
     return _known(
         seconds=seconds,
         drafts=drafts,
@@ -134,29 +134,29 @@ def _since(before: _Told | None, findings: EngineSnapshot) -> Fields:
         drafted_throughput=ratio(drafted, seconds),
         accepted_tokens=accepted,
         drafted_tokens=drafted,
-        per_position_acceptance_rate=_positions(before, findings, drafts),
+        per_position_acceptance_rate=_positions(before, snapshot, drafts),
         avg_draft_acceptance_rate=ratio(accepted, drafted),
     )
 
 
-def _positions(before: _Told | None, findings: EngineSnapshot, drafts: int) -> list[float] | None:
-    """Return the share of drafts that got beyond each position; None if K changed: they are never mixed."""
-    tokens = findings.tokens
+def _positions(before: _LastLine | None, snapshot: EngineSnapshot, drafts: int) -> list[float] | None:
+    """Return the share of drafts accepted at each position; None if K changed."""
+    tokens = snapshot.tokens
     if not drafts or not tokens or (before is not None and before.tokens != tokens):
         return None
-    now, then = findings.totals.positions, before.totals.positions if before else ()
+    now, then = snapshot.totals.positions, before.totals.positions if before else ()
     counts = [*now, *[0] * tokens][:tokens]
     earlier = [*then, *[0] * tokens][:tokens]
     return [round((count - known) / drafts, _DIGITS) for count, known in zip(counts, earlier, strict=True)]
 
 
-def _moved(before: _Told | None, totals: EngineTotals, counter: Counter) -> int:
+def _increase(before: _LastLine | None, totals: EngineTotals, counter: Counter) -> int:
     return totals.counters[counter] - (before.totals.counters[counter] if before else 0)
 
 
-def _standing(findings: EngineSnapshot) -> dict[str, str]:
-    """Return what is said of the engine in words; that these are others is worth a line."""
-    evaluation = findings.evaluation
+def _words(snapshot: EngineSnapshot) -> dict[str, str]:
+    """Return the words about the engine; a change of them is worth a line."""
+    evaluation = snapshot.evaluation
     return {
         "state": str(evaluation.state),
         "verdict": str(evaluation.verdict),
@@ -164,27 +164,27 @@ def _standing(findings: EngineSnapshot) -> dict[str, str]:
     }
 
 
-def _window(findings: EngineSnapshot) -> Fields:
-    """Return what is said of the engine in numbers, under our metrics' names: of the longest window."""
-    evaluation = findings.evaluation
+def _window(snapshot: EngineSnapshot) -> Fields:
+    """Return the figures of the longest window, with the names of the exporter's metrics."""
+    evaluation = snapshot.evaluation
     fields = _known(
-        configured_tokens=findings.tokens or None,
+        configured_tokens=snapshot.tokens or None,
         recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
     )
-    if not findings.windows:
+    if not snapshot.windows:
         return fields
-    window = findings.figures[-1]
+    window = snapshot.figures[-1]
     return {
         **fields,
         "window": window.label,
-        **_sure("acceptance_length_tokens", window),
-        **_sure("draft_acceptance_ratio", window),
-        **_sure("estimated_speedup_ratio", window),
+        **_bounded("acceptance_length_tokens", window),
+        **_bounded("draft_acceptance_ratio", window),
+        **_bounded("estimated_speedup_ratio", window),
         **_known(time_per_output_token_seconds=window.value("time_per_output_token_seconds")),
     }
 
 
-def _sure(key: str, window: WindowFigures) -> Fields:
+def _bounded(key: str, window: WindowFigures) -> Fields:
     """Return a figure and its 95 % bounds, if it has some."""
     estimate = window.estimate(key)
     lower, upper = (estimate.lower, estimate.upper) if estimate else (None, None)
@@ -192,7 +192,7 @@ def _sure(key: str, window: WindowFigures) -> Fields:
 
 
 def _known(**fields: object) -> Fields:
-    """Leave out what has no value, and the digits that say nothing."""
+    """Omit unknown values, and round the others."""
     return {
         name: round(value, _DIGITS) if isinstance(value, float) else value
         for name, value in fields.items()

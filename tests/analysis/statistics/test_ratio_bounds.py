@@ -189,7 +189,7 @@ def test_bounds_contain_a_value_that_a_torn_page_made_impossible():
 
 def test_the_least_error_is_believed_where_the_increments_agree_by_chance():
     assert estimate([2, 2, 2, 2], [1, 1, 1, 1]) == Estimate(2, 2, 2, 0)
-    found = estimate([2, 2, 2, 2], [1, 1, 1, 1], least_error=0.1)
+    found = estimate([2, 2, 2, 2], [1, 1, 1, 1], min_error=0.1)
     assert found.standard_error == 0.1
     assert (found.lower, found.upper) == pytest.approx((2 - 0.3182, 2 + 0.3182))
 

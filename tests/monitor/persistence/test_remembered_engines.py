@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.monitor.persistence.remembered_engines import (
-    MOST_KEPT,
-    MOST_NAME,
-    MOST_OF_TARGET,
-    REMEMBERED,
+    MAX_KEY_LENGTH,
+    MAX_PER_TARGET,
+    MAX_REMEMBERED,
+    REMEMBERED_SECONDS,
     Key,
     RememberedEngines,
 )
@@ -36,10 +36,10 @@ def test_what_was_kept_is_known_under_the_same_labels_only():
 def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
     baselines = RememberedEngines()
     with capture_logs() as logs:
-        for number in range(5 * MOST_KEPT):
+        for number in range(5 * MAX_REMEMBERED):
             baselines.keep(KEY._replace(target=str(number)), {}, float(number))
-    assert len(list(baselines._entries())) <= MOST_KEPT + MOST_OF_TARGET
-    assert baselines.known(KEY._replace(target=str(5 * MOST_KEPT - 1))) == {}
+    assert len(list(baselines._entries())) <= MAX_REMEMBERED + MAX_PER_TARGET
+    assert baselines.known(KEY._replace(target=str(5 * MAX_REMEMBERED - 1))) == {}
     assert [log["event"] for log in logs] == ["baselines_forgotten"]
 
 
@@ -56,14 +56,14 @@ class TestTooManyEngines:
     def baselines_fixture(self):
         """Two more than are kept; the first ones were seen last."""
         baselines = RememberedEngines()
-        for number in range(MOST_KEPT + 2):
+        for number in range(MAX_REMEMBERED + 2):
             baselines.keep(Key(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
         return baselines
 
     def test_those_that_were_not_seen_for_longest_are_forgotten(self, baselines):
         kept = {entry["engine"] for entry in baselines.saved(10_000.0)["engines"]}
-        assert kept == set(map(str, range(MOST_KEPT)))
-        assert baselines.known(Key("target 0", "llama", str(MOST_KEPT))) is None
+        assert kept == set(map(str, range(MAX_REMEMBERED)))
+        assert baselines.known(Key("target 0", "llama", str(MAX_REMEMBERED))) is None
 
     def test_the_log_says_so_when_it_begins(self, baselines):
         with capture_logs() as logs:
@@ -75,7 +75,7 @@ class TestTooManyEngines:
             {
                 "event": "baselines_forgotten",
                 "forgotten": 2,
-                "most_kept": MOST_KEPT,
+                "most_kept": MAX_REMEMBERED,
                 "log_level": "warning",
             }
         ]
@@ -87,37 +87,37 @@ class TestTooManyEngines:
 
     def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
         """The longest names that are remembered; what is learnt takes 5 kB in long recordings."""
-        name = "\N{ROCKET}" * (MOST_NAME // 2)
+        name = "\N{ROCKET}" * (MAX_KEY_LENGTH // 2)
         entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": ["x" * 8] * 450}
         file = StateFile(tmp_path / "state.json")
-        file.save({"engines": [entry] * MOST_KEPT})
-        assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MOST_KEPT
+        file.save({"engines": [entry] * MAX_REMEMBERED})
+        assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MAX_REMEMBERED
 
 
 def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
     baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
-    for number in range(2 * MOST_KEPT):
+    for number in range(2 * MAX_REMEMBERED):
         baselines.keep(Key("hostile", "llama", str(number)), {}, 200.0)
     assert baselines.known(KEY) == {"tokens": 4}
-    assert baselines.known(Key("hostile", "llama", str(2 * MOST_KEPT - 1))) == {}
+    assert baselines.known(Key("hostile", "llama", str(2 * MAX_REMEMBERED - 1))) == {}
     assert baselines.known(Key("hostile", "llama", "0")) is None
-    assert len(baselines.saved(200.0)["engines"]) == MOST_OF_TARGET + 1
+    assert len(baselines.saved(200.0)["engines"]) == MAX_PER_TARGET + 1
 
 
 def test_they_are_bounded_though_nothing_is_ever_saved():
     baselines = RememberedEngines()
     with capture_logs() as logs:
-        for number in range(3 * MOST_KEPT):
+        for number in range(3 * MAX_REMEMBERED):
             baselines.keep(Key(f"target {number}", "llama", "0"), {}, float(number))
-    known = [baselines.known(Key(f"target {number}", "llama", "0")) for number in range(3 * MOST_KEPT)]
-    assert known.count({}) <= MOST_KEPT + MOST_OF_TARGET
+    known = [baselines.known(Key(f"target {number}", "llama", "0")) for number in range(3 * MAX_REMEMBERED)]
+    assert known.count({}) <= MAX_REMEMBERED + MAX_PER_TARGET
     assert known[-1] == {}
     assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
 
 
 def test_an_engine_with_longer_names_is_not_remembered():
-    longest = Key("t", "m", "e" * (MOST_NAME - 2))
+    longest = Key("t", "m", "e" * (MAX_KEY_LENGTH - 2))
     baselines = RememberedEngines()
     baselines.keep(longest, {}, 100.0)
     baselines.keep(longest._replace(target="tt"), {}, 100.0)
@@ -130,8 +130,8 @@ def test_an_engine_with_longer_names_is_not_remembered():
 def test_an_engine_is_forgotten_after_a_week():
     baselines = RememberedEngines()
     baselines.keep(KEY, {}, 100.0)
-    assert len(baselines.saved(100.0 + REMEMBERED)["engines"]) == 1
-    assert baselines.saved(100.1 + REMEMBERED) == {"engines": []}
+    assert len(baselines.saved(100.0 + REMEMBERED_SECONDS)["engines"]) == 1
+    assert baselines.saved(100.1 + REMEMBERED_SECONDS) == {"engines": []}
     assert baselines.known(KEY) is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.persistence.state_file import LARGEST, MOST_VALUES, StateFile
+from spec_decode_exporter.monitor.persistence.state_file import MAX_BYTES, MAX_VALUES, StateFile
 
 STATE = {"chat": {"m": 2.1, "drafts": 2**60, "positions": [0.1, 1 / 3], "model": "é\ud800"}, "none": None}
 
@@ -131,8 +131,8 @@ def damaged(path, change):
         (lambda content: content.replace(b'"version":1', b'"version":2'), "it has the version 2; 1 is known here"),
         (lambda content: b'{"a": 1}', "it is not a state of this exporter"),
         (lambda content: b"[]", "it is not a state of this exporter"),
-        (lambda content: b" " * (LARGEST + 1), "it is larger than 20 MiB"),
-        (lambda content: b"[" + b"{}," * MOST_VALUES, "it has more than 1200000 values"),
+        (lambda content: b" " * (MAX_BYTES + 1), "it is larger than 20 MiB"),
+        (lambda content: b"[" + b"{}," * MAX_VALUES, "it has more than 1200000 values"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, log, change, reason):
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_used_is_set_aside_with_a_word_in_the_log(path, lo
 
 def test_a_file_of_just_the_largest_size_is_read(path, log, monkeypatch):
     StateFile(path).save(STATE)
-    monkeypatch.setattr("spec_decode_exporter.monitor.persistence.state_file.LARGEST", path.stat().st_size)
+    monkeypatch.setattr("spec_decode_exporter.monitor.persistence.state_file.MAX_BYTES", path.stat().st_size)
     assert StateFile(path).load() == STATE
 
 

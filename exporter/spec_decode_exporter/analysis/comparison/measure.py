@@ -114,7 +114,7 @@ def _estimate(
         numerator.column(window, increments),
         denominator.column(window, increments),
         _cosines(window),
-        least_error=min_error,
+        min_error=min_error,
         lowest=0.0,
         highest=highest,
     )

@@ -1,7 +1,7 @@
-"""One arm of an experiment over one window: its engines added up, moment by moment.
+"""One arm of an experiment over one window: the sums over its engines.
 
-Everything is a ratio of sums, as if the arm were one engine. The increments of the engines are first added up
-on one grid of time, so that the bounds of the ratio follow from them as an engine's do: see ``bounds``.
+All figures are ratios of sums, as if the arm were one engine. The increments of the engines are summed on one
+time grid, so that bounds follow as for one engine: see ``ratio_bounds``.
 """
 
 from __future__ import annotations
@@ -30,106 +30,106 @@ from spec_decode_exporter.window.ledger import LEAST_INCREMENTS, Increments, Win
 
 
 class SpeedupBasis(StrEnum):
-    """By what arms are compared; the value is the ``basis`` label."""
+    """Basis of a comparison of arms; the value is the ``basis`` label."""
 
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - a token of text
     """Σ inter-token latency / (G - F)."""
     END_TO_END = "end_to_end"
     """Mean time of a finished request, from its arrival to its last token."""
     THROUGHPUT_PER_REQUEST = "throughput_per_request"
-    """Generation tokens a second of each running request; here its inverse, request seconds a token."""
+    """Generation tokens per second of each running request; here its inverse, request seconds per token."""
 
 
 class ArmPace(NamedTuple):
-    """What an arm takes by one basis: less is faster. The unit is the basis' own."""
+    """Time of an arm by one basis; less is faster. Each basis has its own unit."""
 
     value: float
     relative_error: float | None
-    """Standard error over value; None where nobody can say."""
+    """Standard error over value; None if unknown."""
     degrees: int
-    """The degrees of freedom of that error; 0 where there is none."""
+    """Degrees of freedom of that error; 0 without one."""
 
 
 class _Columns(NamedTuple):
-    """A ratio's numerators and denominators, one of each for each cell of the grid."""
+    """Numerators and denominators of a ratio, one for each cell of the grid."""
 
     above: Sequence[float]
     below: Sequence[float]
 
 
 class _Cells(NamedTuple):
-    """The increments of an engine on the grid."""
+    """Increments of an engine on the grid."""
 
     window: Window
     places: Sequence[int]
-    """How many increments of the window lie before each cell, and at last how many there are."""
+    """Number of increments before each cell, and the total."""
     increments: Increments
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """The engines of an arm over one window. What an engine does not tell, it adds nothing to."""
+    """Engines of an arm over one window. Counters that an engine lacks are not summed."""
 
     length: float
-    """Of the window, in seconds."""
+    """Length of the window in seconds."""
     newest: float
-    """When the window ends (monotonic); the same for all arms of an experiment."""
+    """End of the window (monotonic); the same for all arms of an experiment."""
     windows: tuple[Window, ...]
-    """One for each engine that was seen in it."""
+    """Window of each engine with polls."""
 
     def total(self, counter: Counter) -> int | None:
-        """Return how far a counter moved, over all engines that tell it; None if none does."""
-        told = [count for window in self.windows if (count := window[counter]) is not None]
-        return sum(told) if told else None
+        """Return the increase of a counter over all engines that have it; None if none does."""
+        counts = [count for window in self.windows if (count := window[counter]) is not None]
+        return sum(counts) if counts else None
 
     @property
     def partial(self) -> bool:
-        """Whether the arm was seen for too short to judge: no engine for half the window."""
+        """Return whether no engine covers half of the window: too little for a comparison."""
         covered = max((window.seconds for window in self.windows), default=0.0)
         polls = max((window.polls for window in self.windows), default=0)
         return covered < self.length / 2 or polls < LEAST_INCREMENTS
 
     @property
     def acceptance_length(self) -> float | None:
-        """Mean tokens that a draft gives, the bonus token included: 1 + A / D."""
+        """Mean tokens per draft, the bonus token included: 1 + A / D."""
         return mean_acceptance_length(self.total(Counter.ACCEPTED_TOKENS), self.total(Counter.DRAFTS))
 
     @property
     def running_requests(self) -> float | None:
-        """The mean running requests of an engine, over the engines that worked at all."""
+        """Mean running requests per engine, over the engines that generated tokens."""
         running = [mean(window, Gauge.RUNNING_REQUESTS) for window in self._working]
-        told = [each for each in running if each is not None]
-        return ratio(sum(told), len(told))
+        known = [each for each in running if each is not None]
+        return ratio(sum(known), len(known))
 
     @property
     def requests_per_second(self) -> float | None:
-        """The requests that began in a second on an engine, over the engines that worked at all."""
+        """Requests that began per second and engine, over the engines that generated tokens."""
         started = [ratio(window[Counter.FIRST_TOKENS], window.seconds) for window in self._working]
-        told = [each for each in started if each is not None]
-        return ratio(sum(told), len(told))
+        known = [each for each in started if each is not None]
+        return ratio(sum(known), len(known))
 
     @property
     def cosines(self) -> int:
-        """How many cosines the arm's bounds can rest on; 0 if there can be none."""
-        told = [
+        """Number of cosines for the arm's bounds; 0 if it has none."""
+        known = [
             (window[Counter.FIRST_TOKENS], running)
             for window in self.windows
             if window[Counter.FIRST_TOKENS] is not None and (running := busy_requests(window)) is not None
         ]
-        if self.partial or not told:
+        if self.partial or not known:
             return 0
-        passing = ratio(sum(started or 0 for started, _ in told), sum(running for _, running in told))
+        passing = ratio(sum(started or 0 for started, _ in known), sum(running for _, running in known))
         return cosines_of(max(window.seconds for window in self.windows), passing)
 
     def measures(self) -> dict[SpeedupBasis, ArmPace]:
-        """Return what the arm takes by each basis that an engine tells, and by which anything happened."""
+        """Return the time of the arm by each basis with data."""
         edges = _grid(self.length, self.newest)
         cells = [_cells(window, edges) for window in self.windows]
         cosines = self.cosines
-        found = {basis: _added(filter(None, map(read, cells))) for basis, read in _READS.items()}
+        sums = {basis: _added(filter(None, map(read, cells))) for basis, read in _READS.items()}
         return {
             basis: _pace(columns, cosines)
-            for basis, columns in found.items()
+            for basis, columns in sums.items()
             if sum(columns.above) > 0 and sum(columns.below) > 0
         }
 
@@ -139,7 +139,7 @@ class Arm:
 
 
 def _added(engines: Iterable[_Columns]) -> _Columns:
-    """Add up the columns of engines, cell by cell."""
+    """Sum the columns of engines, cell by cell."""
     sides = zip(*engines, strict=True)
     above, below = ([sum(cell) for cell in zip(*side, strict=True)] for side in (*sides, (), ())[:2])
     return _Columns(above, below)
@@ -159,12 +159,12 @@ def _worked(window: Window) -> bool:
 
 
 def _grid(length: float, newest: float) -> list[float]:
-    """Return the moments between the cells of a window."""
+    """Return the boundaries between the cells of a window."""
     return [newest - length * (1 - cell / MAX_INCREMENTS) for cell in range(1, MAX_INCREMENTS)]
 
 
 def _cells(window: Window, edges: Sequence[float]) -> _Cells:
-    """Divide a window's increments; the first and the last cell have what is beyond."""
+    """Divide a window's increments; the first and the last cell include those beyond."""
     increments = window.increments
     places = [0, *increments.places(edges), len(increments)]
     return _Cells(window, places, increments.between(places))

@@ -1,9 +1,9 @@
-"""Whether two arms did the same work, so that the time they took for it can be compared.
+"""Conditions under which two arms did the same work, so that their times can be compared.
 
-Load is alike where an engine of either arm began about as many requests a second, *or* had about as many
-running at a time: at equal arrivals the slower arm has more requests at a time (Little's law), and at equal
-concurrency the faster one begins more of them. One of the two is what the traffic fixes. The recording rules
-for arms across exporters (config/prometheus/rules/arms.yml) go by the same.
+The load is the same if the arms began about as many requests per second and engine, *or* had about as many
+running. At equal arrivals the slower arm has more running requests (Little's law). At equal concurrency the
+faster arm begins more of them. The traffic fixes one of the two. The recording rules for arms across
+exporters (config/prometheus/rules/arms.yml) use the same conditions.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
 MIN_ARM_REQUESTS: Final = 30
-"""With fewer requests in an arm, their lengths alone make the difference."""
+"""Requests that an arm needs; with fewer, their lengths alone determine the result."""
 LOAD_FACTOR: Final = 1.5
 LENGTH_FACTOR: Final = 1.25
-"""Prompts and answers must be as long but for this factor: a request takes about as much longer as it is."""
+"""Maximum ratio of the mean lengths of prompts and answers: time is about proportional to length."""
 
 
 class Condition(StrEnum):
-    """What must hold for arms to be compared; the value is the ``check`` label."""
+    """Condition of a comparison; the value is the ``check`` label."""
 
     REQUESTS = "requests"
-    """Enough of them in both arms."""
+    """Enough requests in both arms."""
     LOAD = "load"
-    """As many requests a second, or at a time, on an engine."""
+    """Similar requests per second, or running requests, per engine."""
     PROMPT_TOKENS = "prompt_tokens"
-    """Prompts of the same length."""
+    """Prompts of similar length."""
     GENERATION_TOKENS = "generation_tokens"
-    """Answers of the same length."""
+    """Answers of similar length."""
 
 
 Conditions = Mapping[Condition, bool]
 
 
 def conditions(arm: Arm, baseline: Arm) -> Conditions:
-    """Return which conditions hold; of lengths that an engine does not tell, there is none."""
-    found = {condition: holds(arm, baseline) for condition, holds in _CONDITIONS.items()}
-    return {condition: held for condition, held in found.items() if held is not None}
+    """Return whether each condition holds; a condition of unknown lengths is absent."""
+    results = {condition: holds(arm, baseline) for condition, holds in _CONDITIONS.items()}
+    return {condition: holds for condition, holds in results.items() if holds is not None}
 
 
-def comparable(found: Conditions) -> bool:
-    """Return whether arms can be compared: no condition is broken."""
-    return all(found.values())
+def comparable(results: Conditions) -> bool:
+    """Return whether arms can be compared: all known conditions hold."""
+    return all(results.values())
 
 
 def _enough(arm: Arm, baseline: Arm) -> bool:

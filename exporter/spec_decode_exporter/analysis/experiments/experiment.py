@@ -1,4 +1,4 @@
-"""An experiment: arms of engines that serve the same work in different ways, held against one of them."""
+"""Experiment: arms of engines that serve the same work in different ways, compared with a baseline arm."""
 
 from __future__ import annotations
 
@@ -17,76 +17,79 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
 _NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
-"""The baseline against itself."""
+"""Speed-up of the baseline over itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An engine that may take part in experiments."""
+    """Engine that may take part in experiments."""
 
     labels: Mapping[str, str]
-    """What arms are matched by: ``name``, ``model_name``, ``method`` and the target's own labels."""
+    """Labels that arms match: ``name``, ``model_name``, ``method`` and the target's own labels."""
     windows: tuple[Window, ...]
-    """Ascending by length; empty where the engine was not seen for too long."""
+    """Windows, ascending by length; empty if the engine is gone."""
 
     def matches(self, match: Mapping[str, str]) -> bool:
-        """Return whether it has all of these labels."""
+        """Return whether the engine has all of these labels."""
         return all(self.labels.get(label) == value for label, value in match.items())
 
 
 @dataclass(frozen=True, slots=True)
 class ArmWindow:
-    """An arm over one window, beside the baseline."""
+    """Results of an arm over one window."""
 
     length: float
-    """Of the window, in seconds."""
+    """Length of the window in seconds."""
     engines: int
-    """How many were seen in it."""
+    """Engines with polls in it."""
     requests: int | None
-    """How many began; None if no engine tells."""
+    """Requests that began; None if no engine counts them."""
     acceptance_length: float | None
     """In tokens, the bonus token included; None without drafts."""
     conditions: Conditions = field(default_factory=dict)
-    """Which conditions of a comparison hold; none of the baseline itself."""
+    """Conditions of the comparison; empty for the baseline itself."""
     speedups: Mapping[SpeedupBasis, ArmSpeedup] = field(default_factory=dict)
-    """Against the baseline, where the two can be compared."""
+    """Speed-ups over the baseline, if both can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArmFindings:
-    """What is to be said of an arm."""
+    """Results of an arm."""
 
     windows: tuple[ArmWindow, ...]
-    """Ascending by length; at least one."""
+    """Windows, ascending by length; at least one."""
     wins: Mapping[SpeedupBasis, bool]
-    """Whether it is the fastest beyond doubt, over the longest window. Of one look alone: see ``Contest``."""
+    """Whether it is significantly the fastest (95 %) over the longest window, by one comparison alone.
+
+    ``ExperimentTracker`` requires repeated comparisons."""
     serves: frozenset[tuple[str, str]] = frozenset()
-    """The model names and methods of its engines."""
+    """Model names and methods of its engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What came of an experiment so far."""
+    """Results of an experiment."""
 
     name: str
     baseline: str
     arms: Mapping[str, ArmFindings]
-    """By name, as they are configured; the baseline is one of them."""
+    """Arms by name, in configured order; the baseline is one of them."""
     faster: frozenset[tuple[str, str]]
-    """Every arm with each that it is faster than beyond doubt, by the time per output token over the longest
-    window. Of one look alone, as ``wins`` is."""
+    """Pairs of arms of which the first is significantly faster (95 %).
+
+    By the time per output token over the longest window, in one comparison alone."""
 
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
-    """Return the arm that an engine belongs to; there is one at most, since arms exclude each other."""
-    found = (name for name, arm in settings.arms.items() if member.matches(arm.match))
-    return next(found, None)
+    """Return the arm of an engine; at most one matches, since arms exclude each other."""
+    matching = (name for name, arm in settings.arms.items() if member.matches(arm.match))
+    return next(matching, None)
 
 
 def compare(
     settings: ExperimentSettings, members: Sequence[Member], lengths: Sequence[float], newest: float
 ) -> Experiment:
-    """Hold each arm against the baseline over the windows of ``lengths``, which end at ``newest``."""
+    """Compare each arm with the baseline over the windows of ``lengths``, which end at ``newest``."""
     arms: dict[str, list[Member]] = {name: [] for name in settings.arms}
     for member in members:
         name = arm_of(settings, member)
@@ -96,8 +99,8 @@ def compare(
     baselines = [(arm, arm.measures()) for arm in sums[settings.baseline]]
     windows = {
         name: tuple(
-            _baseline_window(arm) if name == settings.baseline else _window(arm, *held)
-            for arm, held in zip(each, baselines, strict=True)
+            _baseline_window(arm) if name == settings.baseline else _window(arm, *baseline)
+            for arm, baseline in zip(each, baselines, strict=True)
         )
         for name, each in sums.items()
     }
@@ -117,19 +120,19 @@ def compare(
 
 
 def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) -> str | None:
-    """Return the arm that is faster than all others beyond doubt; None if there is none.
+    """Return the arm that is significantly faster (95 %) than all others; None if there is none.
 
-    Its lower bound is above 1 and above the upper bounds of the others. The baseline wins where all upper
-    bounds are below 1. An arm that nobody asks takes no part; one that is asked and cannot be compared may be
-    the fastest, so there is no winner.
+    Its lower bound is above 1 and above the upper bounds of the others. The baseline wins if all upper bounds
+    are below 1. An arm without requests is ignored. An arm with requests that cannot be compared may be the
+    fastest, so there is no winner.
     """
-    asked = {
+    active = {
         name: arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0
     }
     bounds = {
-        name: estimate for name, arm in asked.items() if (estimate := _estimate(arm, basis)) is not None
+        name: estimate for name, arm in active.items() if (estimate := _estimate(arm, basis)) is not None
     }
-    if not bounds or len(bounds) < len(asked):
+    if not bounds or len(bounds) < len(active):
         return None
     if all(each.upper < 1 for each in bounds.values()):
         return baseline
@@ -139,7 +142,7 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
 
 
 def speedup_of(experiment: Experiment, name: str) -> Estimate | None:
-    """Return how fast an arm is, by the time per output token over the longest window; None if unsure."""
+    """Return the speed-up by the time per output token over the longest window; None without bounds."""
     return _gain(experiment.baseline, name, experiment.arms[name].windows[-1])
 
 
@@ -150,7 +153,9 @@ def _gain(baseline: str, name: str, arm: ArmWindow) -> Estimate | None:
 def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
     gains = {name: gain for name, arm in arms.items() if (gain := _gain(baseline, name, arm)) is not None}
     return frozenset(
-        (one, other) for one, other in permutations(gains, 2) if is_better(gains[one], gains[other])
+        (faster, slower)
+        for faster, slower in permutations(gains, 2)
+        if is_better(gains[faster], gains[slower])
     )
 
 
@@ -164,7 +169,7 @@ def _serves(engines: Sequence[Member]) -> frozenset[tuple[str, str]]:
 
 
 def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
-    """Add up the engines that have a window of that length; one that was just reloaded may not yet."""
+    """Sum the engines that have a window of that length; after a reload some may not have it yet."""
     windows = (window for member in engines for window in member.windows if window.length == length)
     return Arm(length, newest, tuple(window for window in windows if window.polls))
 
@@ -173,15 +178,15 @@ def _baseline_window(arm: Arm) -> ArmWindow:
     return ArmWindow(arm.length, len(arm.windows), arm.total(Counter.FIRST_TOKENS), arm.acceptance_length)
 
 
-def _window(arm: Arm, baseline: Arm, held: Mapping[SpeedupBasis, ArmPace]) -> ArmWindow:
-    """Hold an arm against what its baseline takes by each basis."""
-    found = conditions(arm, baseline)
-    mine = arm.measures() if comparable(found) else {}
+def _window(arm: Arm, baseline: Arm, paces: Mapping[SpeedupBasis, ArmPace]) -> ArmWindow:
+    """Compare an arm with its baseline by each basis."""
+    results = conditions(arm, baseline)
+    own = arm.measures() if comparable(results) else {}
     return ArmWindow(
         arm.length,
         len(arm.windows),
         arm.total(Counter.FIRST_TOKENS),
         arm.acceptance_length,
-        found,
-        {basis: arm_speedup(held[basis], each) for basis, each in mine.items() if basis in held},
+        results,
+        {basis: arm_speedup(paces[basis], pace) for basis, pace in own.items() if basis in paces},
     )

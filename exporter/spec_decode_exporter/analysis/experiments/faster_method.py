@@ -1,4 +1,4 @@
-"""Whether an arm of an experiment drafts by another method, and is faster beyond doubt."""
+"""Faster method: an arm of an experiment with another method that is significantly faster (95 %)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Ex
 from spec_decode_exporter.figures.estimate import Estimate
 
 OFF: Final = "off"
-"""The method of an engine that does not speculate."""
+"""Method of an engine that does not speculate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +18,19 @@ class FasterMethod:
 
     experiment: str
     arm: str
-    """The name of that arm."""
+    """Name of the faster arm."""
     method: str
-    """By which it drafts, as its servers or their configuration call it."""
+    """Method of that arm, as its servers or their configuration name it."""
     speedup: Estimate
-    """Of that arm, against the baseline."""
+    """Speed-up of that arm over the baseline."""
     own: Estimate
-    """Of the engine's own arm."""
+    """Speed-up of the engine's own arm over the baseline."""
 
 
 def faster_method(experiment: Experiment, arm: str, member: Member) -> FasterMethod | None:
-    """Return the fastest arm that is better than ``arm``, which ``member`` is in; None if there is none.
+    """Return the fastest arm that is better than ``arm``, the arm of ``member``; None if there is none.
 
-    It serves the same model, all of it, by one method that is known to be another one. To stop speculating is
-    no method.
+    All its engines serve the same model by one other known method. ``off`` is no method.
     """
     own = speedup_of(experiment, arm)
     if own is None or member.labels["method"] in {"", OFF}:
@@ -47,7 +46,7 @@ def faster_method(experiment: Experiment, arm: str, member: Member) -> FasterMet
 
 
 def _other_method(arm: ArmFindings, member: Member) -> str | None:
-    """Return the one other method by which all engines of an arm serve the same model."""
+    """Return the method of an arm if all its engines serve the same model by one other method."""
     if len(arm.serves) != 1:
         return None
     ((model_name, method),) = arm.serves

@@ -1,13 +1,13 @@
-"""How sure a window's ratios are: 95 % bounds, from how the increments of the window differ.
+"""95 % bounds of a window's ratios, from the variation of its increments.
 
-Drafts of one request are alike, so they count for far less than as many independent ones. What counts is how
-much sums over many requests vary, and that shows in the slow waves of a window: for the residuals
+Drafts of one request are alike, so their variance is larger than that of independent drafts. The variance of
+sums over many requests shows in the slow cosines of a window: for the residuals
 r_j = N_j - m·M_j of the ratio m = N/M over the increments j = 1 … J, and the cosines b = 1 … B,
 
     L_b = √(2/J) · Σ_j r_j·cos(π·b·(j - ½)/J)        standard error of Σ r_j = √(J · mean of L_b²)
 
-and m lies within t_B(0.975) of these standard errors over M. This is the equal-weighted cosine estimator of a
-long-run variance. docs/coverage.md says how often its bounds hold, and for which windows there are any.
+and m is within t_B(0.975) of these standard errors over M. This is the equal-weighted cosine estimator of a
+long-run variance. docs/coverage.md has the coverage of these bounds, and the windows that have them.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import Increments, Window
 
 MIN_BOUND_REQUESTS = 7
-"""With fewer requests passing through a window, nobody can say how much they differ."""
+"""Requests through a window that bounds need; with fewer their variance is unknown."""
 REQUESTS_PER_COSINE = 5
-"""Cosine b goes up and down b/2 times in a window. It must be slow against the life of a request, or it sees
-less of the variance than there is: of bounds with a request for each cosine 82 % hold, with five 94 %."""
+"""Cosine b has b/2 periods in a window. It must be slow compared with a request, or it underestimates the
+variance: bounds with one request per cosine have a coverage of 82 %, with five 94 %."""
 SHORT_SECONDS = 30.0
 SHORT_COSINES = 3
 MAX_COSINES = 12
-"""More would narrow the bounds by a tenth at most: t falls from 2.18 to 1.96."""
+"""Maximum; more would narrow the bounds by at most a tenth: t falls from 2.18 to 1.96."""
 _GROWTH = 0.6
-"""Of the number of cosines with a window's length: 3 at 30 s, 12 at 300 s. In theory it is 2/3."""
+"""Exponent of the number of cosines by the window's length: 3 at 30 s, 12 at 300 s. In theory it is 2/3."""
 MIN_COSINES = 2
 MAX_INCREMENTS = 40
-"""Twelve slow waves do not see what happens within a fortieth of a window."""
+"""Twelve slow cosines do not resolve a fortieth of a window."""
 
 
 def grouped(window: Window) -> Increments:
-    """Return a window's increments as bounds are made of them: neighbours added up, at most 40 of them."""
+    """Return a window's increments for bounds: sums of neighbours, at most 40."""
     return window.increments.merged(MAX_INCREMENTS)
 
 
 def busy_requests(window: Window) -> float | None:
-    """Return the mean running requests while the server is busy, at least 1; None where that is unknown.
+    """Return the mean running requests while the server is busy, at least 1; None if unknown.
 
-    The time between two bursts of requests tells nothing, and a request is one request however short.
+    Idle time between bursts of requests does not count. A request counts as one, however short it is.
     """
     running = mean(window, Gauge.RUNNING_REQUESTS)
     if running is None:
@@ -66,17 +66,17 @@ def busy_requests(window: Window) -> float | None:
 
 
 def passing_requests(window: Window) -> float | None:
-    """Return how many requests pass through a window one after the other: F/R; None where one is unknown.
+    """Return the number of requests that pass through a window one after the other: F/R; None if unknown.
 
-    R is that of ``busy_requests``.
+    R is the result of ``busy_requests``.
     """
     return ratio(window[Counter.FIRST_TOKENS], busy_requests(window))
 
 
 def cosines(window: Window) -> int:
-    """Return B, how many cosines the bounds of a window can rest on; 0 if there can be none.
+    """Return B, the number of cosines for a window's bounds; 0 if it has none.
 
-    It grows with the time that the window covers, as far as enough requests pass through.
+    B grows with the covered time if enough requests pass through.
     """
     if window.partial or not window[Counter.DRAFTS]:
         return 0
@@ -84,7 +84,7 @@ def cosines(window: Window) -> int:
 
 
 def cosines_of(seconds: float, requests: float | None) -> int:
-    """Return how many cosines so many seconds allow in which ``requests`` pass one after the other."""
+    """Return B for ``seconds`` in which ``requests`` pass one after the other."""
     if requests is None or requests < MIN_BOUND_REQUESTS:
         return 0
     growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
@@ -93,10 +93,10 @@ def cosines_of(seconds: float, requests: float | None) -> int:
 
 
 def standard_error(residuals: Sequence[float], cosines: int) -> float | None:
-    """Return the standard error of the sum of what ``residuals`` are the differences from the mean of.
+    """Return the standard error of a sum by its residuals; None without cosines.
 
-    ``residuals`` are one for each increment, oldest first, and add up to 0; the result has their unit. Leave
-    out increments in which nothing happened: an idle server says nothing. None without cosines.
+    ``residuals`` are the deviations from the mean, one for each increment, oldest first. Their sum is 0, and
+    the result has their unit. Omit increments without activity.
     """
     number = min(cosines, len(residuals) - 1, MAX_COSINES)
     if number < 1:
@@ -110,15 +110,15 @@ def ratio_estimate(
     denominators: Sequence[float],
     cosines: int,
     *,
-    least_error: float = 0.0,
+    min_error: float = 0.0,
     lowest: float,
     highest: float,
 ) -> Estimate | None:
-    """Return Σ numerators / Σ denominators, which are one for each increment, with its bounds.
+    """Return Σ numerators / Σ denominators with its bounds; both have one value for each increment.
 
-    ``least_error`` is the least standard error to believe, ``lowest`` and ``highest`` what is possible; they
-    have the ratio's unit. The bounds contain the value even where a torn page took it beyond the possible.
-    None without cosines, or with too few increments for two of them.
+    ``min_error`` is the minimum standard error. ``lowest`` and ``highest`` are the possible range, in the
+    ratio's unit. The bounds contain the value even if a torn page moved it out of that range. None without
+    cosines, or with too few increments for two of them.
     """
     total = sum(denominators)
     if total <= 0:
@@ -129,7 +129,7 @@ def ratio_estimate(
     number = min(cosines, len(residuals) - 1, MAX_COSINES)
     if number < MIN_COSINES:
         return None
-    error = max((standard_error(residuals, number) or 0.0) / total, least_error)
+    error = max((standard_error(residuals, number) or 0.0) / total, min_error)
     half = t_quantile(number) * error
     return Estimate(
         value,
@@ -143,13 +143,13 @@ def ratio_estimate(
 def independent_variance(window: Window) -> float | None:
     """Return the variance of the accepted tokens of one draft, Σ (2i+1)·p_i - (Σ p_i)².
 
-    It is what the counters say of single drafts, whatever their order: exact, and the least there can be.
+    It follows exactly from the counters, independent of the order of drafts, and is the minimum.
     """
     drafts, positions = window[Counter.DRAFTS], window.positions
     if not drafts or not positions:
         return None
     squares = sum((2 * position + 1) * accepted for position, accepted in enumerate(positions))
-    # A torn page may show positions that no draft can have.
+    # A torn page may have impossible positions.
     return max(0, drafts * squares - sum(positions) ** 2) / drafts**2
 
 
@@ -163,7 +163,7 @@ def acceptance_length_estimate(window: Window) -> Estimate | None:
         increments.counter(Counter.ACCEPTED_TOKENS),
         increments.counter(Counter.DRAFTS),
         number,
-        least_error=_least_length_error(window),
+        min_error=_min_length_error(window),
         lowest=0.0,
         highest=len(window.positions) or inf,
     )
@@ -187,25 +187,25 @@ def acceptance_ratio_estimate(window: Window) -> Estimate | None:
         increments.counter(Counter.ACCEPTED_TOKENS),
         increments.counter(Counter.DRAFT_TOKENS),
         number,
-        least_error=_least_ratio_error(window),
+        min_error=_min_ratio_error(window),
         lowest=0.0,
         highest=1.0,
     )
 
 
-def _least_length_error(window: Window) -> float:
-    """Return the standard error of A/D if drafts were independent; 0 where that is unknown."""
+def _min_length_error(window: Window) -> float:
+    """Return the standard error of A/D for independent drafts; 0 if unknown."""
     variance, drafts = independent_variance(window), window[Counter.DRAFTS]
     return sqrt(variance / drafts) if variance is not None and drafts else 0.0
 
 
-def _least_ratio_error(window: Window) -> float:
-    """Return the least standard error that A/T can have if drafts were independent; 0 where that is unknown.
+def _min_ratio_error(window: Window) -> float:
+    """Return the minimum standard error of A/T for independent drafts; 0 if unknown.
 
     It is √D/T times the standard deviation of a - m·t over drafts of t tokens of which a are accepted. The
-    counters tell that of a, √v, and the mean of t, which is T/D, so that its variance is T/D·(K - T/D) at
-    most. They do not tell what a and t have to do with one another. So only √v less m times the deviation
-    of t is certain: √v where all drafts have K tokens, little where some are much shorter than others.
+    counters yield that of a, √v, and the mean of t, T/D, whose variance is at most T/D·(K - T/D). The
+    correlation of a and t is unknown. So only √v minus m times the deviation of t is certain: √v if all
+    drafts have K tokens, and little if their lengths differ much.
     """
     variance, ratio = independent_variance(window), draft_acceptance_ratio(window)
     drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]

@@ -1,6 +1,6 @@
-"""Student's t, and the degrees of freedom of a sum of variances that were each estimated from few figures.
+"""Student's t, and the degrees of freedom of a sum of estimated variances.
 
-Of two variances with B1 and B2 degrees of freedom, the sum has those of Welch and Satterthwaite,
+The sum of two variances with B1 and B2 degrees of freedom has those of Welch and Satterthwaite,
 
     B = (v1 + v2)² / (v1²/B1 + v2²/B2)
 
@@ -21,18 +21,18 @@ T_QUANTILES: Final = (
 )
 """The 0.975 quantile of Student's t for 1 to 24 degrees of freedom: twice the most cosines of an estimate."""
 _NORMAL: Final = 1.959964
-"""That of the normal distribution."""
+"""The 0.975 quantile of the normal distribution."""
 
 
 def t_quantile(degrees: float) -> float:
-    """Return the 0.975 quantile of Student's t; of a fraction of degrees that of the whole ones below."""
-    # Whole degrees come out of Welch's formula with an error of rounding.
+    """Return the 0.975 quantile of Student's t, with degrees rounded down."""
+    # Welch's formula returns whole degrees with a rounding error.
     whole = max(floor(degrees + 1e-9), 1)
     return T_QUANTILES[whole - 1] if whole <= len(T_QUANTILES) else _expanded(whole)
 
 
 def _expanded(degrees: int) -> float:
-    """Return it by Cornish and Fisher's expansion, 0.000005 off at 25 degrees and less from there on.
+    """Return the quantile by Cornish and Fisher's expansion, with an error of 0.000005 at 25 degrees.
 
     The first four terms (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 26.7.5).
     """
@@ -43,7 +43,7 @@ def _expanded(degrees: int) -> float:
 
 
 def degrees_of_sum(variances: Sequence[float], degrees: Sequence[int]) -> float:
-    """Return the degrees of freedom of the sum of ``variances``, each of which has so many ``degrees``."""
+    """Return the degrees of freedom of the sum of ``variances`` with ``degrees`` each."""
     spread = sum(variance**2 / own for variance, own in zip(variances, degrees, strict=True))
-    # Where nothing varies, 0 is as wide at any freedom. Squares of the smallest figures vanish too.
+    # Without variation any degrees are right. Squares of tiny variances underflow to 0 too.
     return sum(variances) ** 2 / spread if spread else float(sum(degrees))

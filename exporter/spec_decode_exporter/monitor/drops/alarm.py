@@ -54,7 +54,7 @@ class Alarm:
 
     @property
     def dropped(self) -> bool:
-        """Whether there is a drop."""
+        """Return whether there is a drop."""
         return self.found is not None
 
     def observe(self, steps: Sequence[DropStep], increment: Interval, now: float) -> Interval | None:

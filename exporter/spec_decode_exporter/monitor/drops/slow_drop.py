@@ -52,7 +52,7 @@ class SlowDropDetector:
 
     @property
     def dropped(self) -> bool | None:
-        """Whether there is a drop; None until enough was observed."""
+        """Return whether there is a drop; None until enough was observed."""
         enough = self.state.differences.number >= MIN_DIFFERENCES
         return self.state.alarm.dropped if enough else None
 

@@ -72,7 +72,7 @@ class SuddenDropDetector:
 
     @property
     def dropped(self) -> bool | None:
-        """Whether there is a drop; None until enough was observed."""
+        """Return whether there is a drop; None until enough was observed."""
         return self.state.alarm.dropped if self._limits else None
 
     def observe(self, increment: Interval) -> DropChange | None:

@@ -1,4 +1,4 @@
-"""Keeps what the engines have learnt in a file, so that a restart of the exporter does not forget it."""
+"""Saves the learned state of engines to the state file, periodically and at the end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _log = structlog.get_logger()
 
 
 class StatePersister:
-    """Saves now and then, where there is a file for it."""
+    """Loads and saves the state file, if one is configured."""
 
-    def __init__(self, baselines: RememberedEngines, clock: Clock, collect: Callable[[], None]) -> None:
-        """``collect`` has the engines hand what they have learnt to the baselines."""
-        self._baselines = baselines
+    def __init__(self, remembered: RememberedEngines, clock: Clock, collect: Callable[[], None]) -> None:
+        """``collect`` hands over the learned state of the engines to ``remembered``."""
+        self._remembered = remembered
         self._clock = clock
         self._collect = collect
         self._file: StateFile | None = None
@@ -31,16 +31,16 @@ class StatePersister:
 
     @property
     def path(self) -> Path | None:
-        """Where it is kept; None if nowhere."""
+        """Path of the state file; None without one."""
         return self._file.path if self._file else None
 
     def begin(self, path: Path | None) -> None:
-        """Recall what the file holds, before anything runs that could be held up by the disk."""
+        """Load the state file; it blocks on the disk, so call it before the event loop has other work."""
         if path is not None:
             self._use(*_loaded(path))
 
     async def use(self, path: Path | None) -> None:
-        """Keep it in this file from now on, and recall what another one holds."""
+        """Use this file from now on; load it if it is another one."""
         async with self._disk:
             if path is None:
                 self._file = None
@@ -48,15 +48,15 @@ class StatePersister:
                 self._use(*await asyncio.to_thread(_loaded, path))
 
     async def save_for_ever(self, interval: Callable[[], float]) -> None:
-        """Save again and again; ``interval`` says after how many seconds, each time anew."""
+        """Save periodically; ``interval`` returns the seconds until the next time."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + interval())
             await self.save()
 
     async def save(self) -> None:
-        """Save what the engines have learnt. Whatever comes, this returns; a failure is in the log once."""
+        """Save the learned state. It never raises; an internal error is logged once."""
         try:
-            # Who is cancelled here leaves the lock to the thread that writes on: there is one writer at most.
+            # After a cancellation the thread still writes and holds the lock: there is at most one writer.
             await asyncio.shield(self._write())
         except Exception:  # noqa: BLE001
             if self._failures.failed():
@@ -66,13 +66,13 @@ class StatePersister:
 
     def _use(self, file: StateFile, saved: Mapping[str, Any]) -> None:
         self._file = file
-        self._baselines.recall(saved)
+        self._remembered.recall(saved)
 
     async def _write(self) -> None:
         async with self._disk:
             self._collect()
             if self._file:
-                await asyncio.to_thread(self._file.save, self._baselines.saved(self._clock.wall()))
+                await asyncio.to_thread(self._file.save, self._remembered.saved(self._clock.wall()))
 
 
 def _loaded(path: Path) -> tuple[StateFile, Mapping[str, Any]]:

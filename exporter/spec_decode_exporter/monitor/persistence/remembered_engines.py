@@ -1,4 +1,4 @@
-"""What is known of engines from before: kept over restarts of the exporter, and while a server is away."""
+"""Learned state of engines by labels, for restarts of the exporter and absences of servers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import structlog
 
 from spec_decode_exporter.scrape.page.layout_map import MOST_ENGINES
 
-REMEMBERED: Final = 7 * 86_400.0
-"""An engine that was not seen for so many seconds is forgotten for good."""
-MOST_KEPT: Final = 2000
-"""The most engines. Each takes some 5 kB in a state file, which is never larger than what is read back."""
-MOST_OF_TARGET: Final = MOST_ENGINES
-"""The most engines of one target: one with ever new names takes no place of others."""
-MOST_NAME: Final = 256
-"""The most characters of an engine's names together: one with longer names is not remembered."""
+REMEMBERED_SECONDS: Final = 7 * 86_400.0
+"""Seconds of absence after which an engine is forgotten."""
+MAX_REMEMBERED: Final = 2000
+"""Maximum number of engines, of about 5 kB each: the state file must stay small enough to be read."""
+MAX_PER_TARGET: Final = MOST_ENGINES
+"""Maximum number of engines of one target, so that ever new names take no place of other targets."""
+MAX_KEY_LENGTH: Final = 256
+"""Maximum characters of an engine's labels; an engine with longer labels is not remembered."""
 
 _Entry: TypeAlias = tuple[float, dict[str, Any]]
-"""When the engine was seen last (Unix time), and what it had learnt."""
+"""Unix time of the engine's last poll, and its learned state."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Key(NamedTuple):
-    """An engine, by the labels that name it."""
+    """Labels that identify an engine."""
 
     target: str
     model_name: str
@@ -33,21 +33,18 @@ class Key(NamedTuple):
 
 
 class RememberedEngines:
-    """What the engines have learnt, by their labels."""
+    """Learned state of engines by labels."""
 
     def __init__(self) -> None:
         self._targets: dict[str, dict[Key, _Entry]] = {}
-        """By target, in the order in which they were kept."""
+        """By target, oldest entry first."""
         self._number = 0
         self._too_many = False
 
     def recall(self, saved: Mapping[str, Any]) -> None:
-        """Take what ``saved`` once returned, for engines of which nothing is known yet.
-
-        What is not understood is left out.
-        """
+        """Add the result of an earlier ``saved``, for unknown engines; omit invalid entries."""
         entries = saved.get("engines")
-        for entry in entries[:MOST_KEPT] if isinstance(entries, list) else ():
+        for entry in entries[:MAX_REMEMBERED] if isinstance(entries, list) else ():
             try:
                 key = Key(*(str(entry[name]) for name in Key._fields))
                 known = float(entry["seen"]), dict(entry["learnt"])
@@ -57,31 +54,31 @@ class RememberedEngines:
                 self.keep(key, known[1], known[0])
 
     def keep(self, key: Key, learned: dict[str, Any], seen: float) -> None:
-        """Keep what an engine has learnt until ``seen``, Unix time, unless its names are too long.
+        """Keep the learned state of an engine with its last poll (Unix time), unless its labels are too long.
 
-        A target has as many engines as are watched of it at most: those kept last. It is limited here, since
+        A target keeps at most as many engines as are monitored, the newest ones. The limit is here, since
         ``saved`` is not called without a state file.
         """
-        if sum(map(len, key)) > MOST_NAME:
+        if sum(map(len, key)) > MAX_KEY_LENGTH:
             return
         engines = self._targets.setdefault(key.target, {})
         self._number -= len(engines)
         engines.pop(key, None)
         engines[key] = seen, learned
-        if len(engines) > MOST_OF_TARGET:
+        if len(engines) > MAX_PER_TARGET:
             del engines[next(iter(engines))]
         self._number += len(engines)
-        if self._number > MOST_KEPT + MOST_OF_TARGET:
+        if self._number > MAX_REMEMBERED + MAX_PER_TARGET:
             self._forget_surplus()
 
     def known(self, key: Key) -> dict[str, Any] | None:
-        """Return what an engine had learnt, or None if nothing is known of it."""
+        """Return the learned state of an engine; None if unknown."""
         entry = self._targets.get(key.target, {}).get(key)
         return None if entry is None else entry[1]
 
     def saved(self, now: float) -> dict[str, Any]:
-        """Return everything that is not too old at ``now`` (Unix time), in a form that JSON can hold."""
-        self._forget([key for key, entry in self._entries() if now - entry[0] > REMEMBERED])
+        """Return all entries that are not too old at ``now`` (Unix time), as plain values for JSON."""
+        self._forget([key for key, entry in self._entries() if now - entry[0] > REMEMBERED_SECONDS])
         self._forget_surplus()
         return {
             "engines": [
@@ -102,10 +99,10 @@ class RememberedEngines:
                 del self._targets[key.target]
 
     def _forget_surplus(self) -> None:
-        """Forget the engines that were not seen for longest; the log says so when that begins."""
-        surplus = self._number - MOST_KEPT
+        """Forget the engines with the oldest polls; log it once until there is no surplus."""
+        surplus = self._number - MAX_REMEMBERED
         by_age = sorted(self._entries(), key=lambda item: item[1][0])
         self._forget(key for key, _ in by_age[: max(surplus, 0)])
         if surplus > 0 and not self._too_many:
-            _log.warning("baselines_forgotten", forgotten=surplus, most_kept=MOST_KEPT)
+            _log.warning("baselines_forgotten", forgotten=surplus, most_kept=MAX_REMEMBERED)
         self._too_many = surplus > 0

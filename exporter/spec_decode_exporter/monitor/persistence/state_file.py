@@ -1,4 +1,4 @@
-"""What the exporter remembers over its own restarts: one JSON file, always replaced as a whole."""
+"""State file: one checksummed JSON file, always replaced atomically."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ from spec_decode_exporter.core.checksummed_file import ChecksummedFile, Unusable
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 
 _SEAL: Final = ChecksummedFile("spec-decode-exporter state", version=1, noun="a state")
-LARGEST: Final = 20 * 2**20
-"""The most bytes of a state: 2,000 engines of 5 kB, and their names."""
-MOST_VALUES: Final = 1_200_000
-"""The most values of a state: 600 of each engine."""
+MAX_BYTES: Final = 20 * 2**20
+"""Maximum size: 2,000 engines of 5 kB, and their labels."""
+MAX_VALUES: Final = 1_200_000
+"""Maximum number of values: 600 for each engine."""
 
 _log = structlog.get_logger(__name__)
 
 
 class StateFile:
-    """A file that a state is loaded from once and saved to again and again.
+    """File that a state is loaded from once and saved to repeatedly.
 
-    Neither call raises for what is wrong with the disk or the file: the exporter goes on without, and the log
-    says so when that begins and when it ends. Both block on the disk, so they belong in a thread; not in two
-    at once.
+    Errors of the disk or of the file raise nothing. The exporter continues without the file, and logs the
+    begin and the end of the failure. Both calls block on the disk: call them in a thread, one at a time.
     """
 
     def __init__(self, path: Path) -> None:
-        """Use the file at ``path``; of a symbolic link, the file that it names."""
+        """Use the file at ``path``; of a symbolic link, its destination."""
         self.path = path
         self._in_the_way: str | None = None
         self._failures = OnceUntilRecovered()
 
     def load(self) -> Mapping[str, Any]:
-        """Return what was saved last; nothing, if there is none or it cannot be used.
+        """Return the last saved state; empty without a valid file.
 
-        A file that cannot be used is kept as ``<name>.corrupt``, in the place of an earlier one of that name.
+        An invalid file is renamed to ``<name>.corrupt``; it replaces an earlier one of that name.
         """
         try:
-            return _SEAL.read(read_bounded(self._place(), LARGEST), MOST_VALUES)
+            return _SEAL.read(read_bounded(self._place(), MAX_BYTES), MAX_VALUES)
         except FileNotFoundError:
             return {}
         except (OSError, UnusableError) as error:
@@ -54,16 +53,16 @@ class StateFile:
         return {}
 
     def save(self, data: Mapping[str, Any]) -> None:
-        """Put ``data`` in the place of what was saved before. After ``load``, which looks what is there.
+        """Replace the saved state by ``data``; call ``load`` first.
 
         Raises:
-            TypeError: It holds something that JSON cannot.
-            ValueError: It holds a number that JSON cannot, or itself.
+            TypeError: JSON cannot represent a value.
+            ValueError: JSON cannot represent a number, or ``data`` contains itself.
         """
         self._attempt(partial(self._replace, _SEAL.written(data)))
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """Do what may fail; log a failure when it begins or turns into another, not every minute."""
+        """Run ``work``; log its failure when it begins or its reason changes, not every minute."""
         try:
             work()
         except OSError as error:
@@ -75,10 +74,10 @@ class StateFile:
             _log.info("state_file_written_again", file=str(self.path))
 
     def _place(self) -> Path:
-        """Return where the file really is.
+        """Return the resolved path.
 
         Raises:
-            OSError: It is a directory, a device or a pipe, which must be neither read nor replaced.
+            OSError: It is a directory, a device or a pipe.
         """
         place = Path(os.path.realpath(self.path))
         with suppress(FileNotFoundError):
@@ -87,7 +86,7 @@ class StateFile:
         return place
 
     def _set_aside(self) -> None:
-        """Rename a file that cannot be used, so that nothing is lost that somebody may want to look at."""
+        """Rename an invalid file, so that its content is not lost."""
         if self._in_the_way is None:
             return
         place = self._place()
@@ -103,7 +102,7 @@ class StateFile:
         self._set_aside()
         place = self._place()
         beside = place.with_name(f"{place.name}.tmp")
-        # One that a crash has left behind, at most: only one exporter writes here.
+        # A file of a crashed exporter; only one exporter writes here.
         beside.unlink(missing_ok=True)
         try:
             _write(beside, document)
@@ -120,7 +119,7 @@ def _reason(error: Exception) -> str:
 
 
 def _write(place: Path, content: bytes) -> None:
-    """Write a new file that nobody else may read, and wait until it is on the disk."""
+    """Write a new file that only its owner may read, and wait until it is on the disk."""
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -129,7 +128,7 @@ def _write(place: Path, content: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Wait until a name is on the disk too, where the file system can do that."""
+    """Wait until the file name is on the disk, if the file system supports it."""
     with suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:
