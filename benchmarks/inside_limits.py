@@ -55,13 +55,13 @@ class Stopwatch:
     """The thread's ``Work``, with the time between two rests."""
 
     def __init__(self) -> None:
-        self.max_bytes = 0.0
+        self.longest = 0.0
         self._since = time.thread_time()
 
     def sleep(self, _seconds: float) -> None:
         """Note a rest in place of resting."""
         now = time.thread_time()
-        self.max_bytes = max(self.longest, now - self._since)
+        self.longest = max(self.longest, now - self._since)
         self._since = time.thread_time()
 
 
@@ -121,7 +121,7 @@ def cost(
         reporter.work(0.0)
         thread = time.thread_time() - begin
         watch.sleep(0.0)
-        found.append((loop, thread, watch.max_bytes))
+        found.append((loop, thread, watch.longest))
     loop, thread, at_once = (min(figures) for figures in zip(*found, strict=True))
     too_costly = reporter.sender.too_costly == repetitions
     return Cost(
@@ -191,7 +191,7 @@ def _answer_cost(repetitions: int, make: Callable[[], bytes], *, streamed: bool)
         reporter.work(0.0)
         total = time.thread_time() - begin
         watch.sleep(0.0)
-        found.append((total, watch.max_bytes))
+        found.append((total, watch.longest))
     total, at_once = (min(figures) for figures in zip(*found, strict=True))
     return total, at_once
 

@@ -13,7 +13,7 @@ PAGES = Path(__file__).parents[1] / "pages"
 
 @dataclass(frozen=True)
 class Sums:
-    """The counters of an engine, by the symbols of the documentation."""
+    """Counters of an engine, with the symbols of the documentation."""
 
     drafts: int
     draft_tokens: int
@@ -27,7 +27,7 @@ class Sums:
 
 @pytest.fixture
 def sums():
-    """A function that reads the sums of an engine."""
+    """Function that returns the sums of an engine."""
 
     def read(engine):
         counts = engine.counts
@@ -47,7 +47,7 @@ def sums():
 
 @pytest.fixture
 def make_simulation():
-    """A function that makes a simulation of a scenario given by its keys."""
+    """Function that simulates a scenario from its keys."""
 
     def make(seed=0, **keys):
         return Simulation(Scenario.model_validate(keys), seed)
@@ -57,5 +57,5 @@ def make_simulation():
 
 @pytest.fixture
 def recorded():
-    """A function that reads a recorded page of a real vLLM."""
+    """Function that reads a recorded page of a real vLLM."""
     return lambda name: (PAGES / name).read_text()

@@ -21,18 +21,18 @@ def test_clients_keep_as_many_requests_in_the_engine_as_there_are_clients():
     assert closed.due(8.0, present=5) == []
 
 
-def test_fewer_clients_send_nothing_until_enough_have_left():
+def test_fewer_clients_send_no_request_until_enough_are_complete():
     closed = arrivals(Load(concurrency=5))
     closed.change(Load(concurrency=1), 10.0)
     assert closed.due(10.0, present=5) == []
 
 
-def test_clients_are_shared_out_over_the_engines_to_the_last_one():
+def test_all_clients_are_distributed_over_the_engines():
     shares = [len(arrivals(Load(concurrency=10), index, 4).due(0.0, present=0)) for index in range(4)]
     assert sorted(shares) == [2, 2, 3, 3]
 
 
-def test_requests_come_at_the_rate_that_was_asked_for_in_order_and_once():
+def test_requests_arrive_at_the_configured_rate_in_order_and_once():
     open_ones = arrivals(Load(rate=8), engines=2)
     first, second = open_ones.due(500.0, 0), open_ones.due(1000.0, 0)
     assert len(first) + len(second) == pytest.approx(4000, rel=0.06)
@@ -40,5 +40,5 @@ def test_requests_come_at_the_rate_that_was_asked_for_in_order_and_once():
     assert first[-1] <= 500 < second[0]
 
 
-def test_without_a_rate_nothing_comes_by_itself():
+def test_without_a_rate_there_are_no_poisson_arrivals():
     assert arrivals(Load(rate=0)).next_at == math.inf

@@ -13,7 +13,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
 
 
 def keys(model, prefix=""):
-    """Each key that holds a value, with the section that it is in."""
+    """Yield each key with a value, and its section."""
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -33,7 +33,7 @@ def test_each_key_of_a_scenario_is_explained(key):
 @pytest.mark.parametrize(
     "key", [key for key in ALL_KEYS if type(ALL_KEYS[key].default) in {int, str} and ALL_KEYS[key].default]
 )
-def test_the_defaults_are_those_that_are_told(key):
+def test_the_documented_defaults_are_those_of_the_schema(key):
     row = next(line for line in TEXT.splitlines() if line.startswith("|") and f"`{key}`" in line)
     names, defaults = (column.split(", ") for column in row.split("|")[1:3])
     told = dict(

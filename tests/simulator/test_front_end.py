@@ -13,7 +13,7 @@ DRAFTS = "vllm:spec_decode_num_drafts_total"
 
 @pytest.fixture
 async def make_client(make_simulation):
-    """A function that makes a client of a simulated server, half a minute old."""
+    """Function that returns a client of a server after 30 simulated seconds."""
     clients = []
 
     async def make(**keys):
@@ -41,14 +41,14 @@ async def test_without_the_slash_the_query_is_ignored(make_client):
     assert await body(client, f"/metrics?name[]={DRAFTS}") == await body(client, "/metrics")
 
 
-async def test_with_the_slash_only_the_named_samples_come(make_client):
+async def test_with_the_slash_only_the_named_samples_are_returned(make_client):
     client = await make_client()
     text = await body(client, f"/metrics/?name[]={DRAFTS}&name[]=vllm:num_requests_running")
     samples = [line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")]
     assert samples == [DRAFTS, "vllm:num_requests_running"]
 
 
-async def test_with_the_slash_and_no_name_the_whole_page_comes(make_client):
+async def test_with_the_slash_and_no_name_the_whole_page_is_returned(make_client):
     client = await make_client()
     assert await body(client, "/metrics/") == await body(client, "/metrics")
 
@@ -66,7 +66,7 @@ async def test_the_python_front_end_answers_in_text(make_client):
         assert "Content-Encoding" not in answer.headers
 
 
-async def test_the_rust_front_end_answers_in_openmetrics_whatever_was_asked(make_client):
+async def test_the_rust_front_end_always_answers_in_openmetrics(make_client):
     client = await make_client(front_end="rust")
     async with client.get(f"/metrics?name[]={DRAFTS}", headers={"Accept": "text/plain"}) as answer:
         assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -105,7 +105,7 @@ async def told(client, path):
 
 
 @pytest.mark.parametrize("front_end", ["python", "rust"])
-async def test_in_development_mode_the_server_says_how_it_speculates(make_client, front_end):
+async def test_in_development_mode_server_info_has_the_speculative_config(make_client, front_end):
     speculation = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
     client = await make_client(dev_mode=True, front_end=front_end, speculation=speculation)
     assert await told(client, INFO) == ServedSpeculation(
@@ -115,17 +115,17 @@ async def test_in_development_mode_the_server_says_how_it_speculates(make_client
 
 
 @pytest.mark.parametrize("path", [INFO, "/server_info"])
-async def test_ngram_has_no_draft_model_to_tell_of(make_client, path):
+async def test_ngram_has_no_draft_model_in_server_info(make_client, path):
     client = await make_client(dev_mode=True, speculation={"method": "ngram"})
     assert await told(client, path) == ServedSpeculation("ngram", 4, "")
 
 
 @pytest.mark.parametrize("path", [INFO, "/server_info"])
-async def test_a_server_without_speculation_tells_of_none(make_client, path):
+async def test_a_server_without_speculation_has_no_speculative_config(make_client, path):
     assert await told(await make_client(dev_mode=True, speculation={"tokens": 0}), path) is None
 
 
-async def test_otherwise_there_is_no_such_page(make_client):
+async def test_without_development_mode_there_is_no_server_info(make_client):
     client = await make_client()
     async with client.get(INFO) as answer:
         assert answer.status == 404

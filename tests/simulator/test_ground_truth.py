@@ -1,4 +1,4 @@
-"""What is said to be true of a scenario is what its simulation does."""
+"""Ground truth of scenarios equals their simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL_ACCEPTED = {"mean": 1, "spread": 0, "decay": 1}
 
 
 def scenario(requests, *, cost=0.1, saturation=40, tokens=4, **keys):
-    """So many clients with prompts of one token, which cost next to nothing."""
+    """Return a scenario of ``requests`` clients with prompts of one token, whose cost is negligible."""
     return Scenario.model_validate(
         {
             "speculation": {"tokens": tokens, "cost": cost},
@@ -42,19 +42,19 @@ def step_seconds(scenario):
         (60, 0.1, (7.5 - 1.5 + 0.4) / 4 / 1.5),  # 300 tokens; without drafts 60, bound by compute too
     ],
 )
-def test_the_cost_of_a_draft_token_is_what_steps_with_drafts_take_longer(requests, cost, expected):
+def test_the_cost_of_a_draft_token_is_the_additional_step_time(requests, cost, expected):
     drafting, plain = scenario(requests, cost=cost), scenario(requests, tokens=0)
     assert draft_cost_ratio(drafting, requests) == pytest.approx(expected)
     longer = step_seconds(drafting) / step_seconds(plain) - 1
     assert longer / 4 == pytest.approx(expected, rel=0.02)
 
 
-def test_the_speedup_is_the_tokens_of_a_step_over_what_it_costs():
+def test_the_speedup_is_the_tokens_of_a_step_over_its_cost():
     drafting = scenario(8, acceptance=ALL_ACCEPTED)
     assert speedup(drafting, 10, 60) == pytest.approx(5 / 1.4, rel=0.01)
 
 
-def test_only_what_lies_between_the_moments_counts():
+def test_only_steps_between_the_moments_count():
     worse = {"at": "60s", "acceptance": {"mean": 0}}
     drafting = scenario(8, acceptance=ALL_ACCEPTED, phases=[worse])
     assert speedup(drafting, 0, 60) == pytest.approx(5 / 1.4, rel=0.02)
@@ -73,11 +73,11 @@ def test_only_what_lies_between_the_moments_counts():
         ("dynamic", 260, 360, 1.0),
     ],
 )
-def test_speculation_pays_in_the_ready_scenarios_as_they_say(name, begin, end, expected):
+def test_the_speedups_of_the_scenarios_are_as_described(name, begin, end, expected):
     assert speedup(load_scenario(name), begin, end) == pytest.approx(expected, rel=0.06)
 
 
-def test_in_dynamic_the_schedule_ends_drafting_where_it_would_stop_paying():
+def test_in_dynamic_the_schedule_stops_drafting_at_break_even():
     dynamic = load_scenario("dynamic")
     always = dynamic.speculation.model_copy(update={"tokens_per_batch_size": ()})
     dynamic = dynamic.model_copy(update={"speculation": always})

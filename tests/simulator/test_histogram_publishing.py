@@ -3,7 +3,11 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.simulator.histogram import STEP_BOUNDS, SimulatedHistogram
-from spec_decode_exporter.simulator.histogram_publishing import PUBLISH_SECONDS, AtOnce, Late
+from spec_decode_exporter.simulator.histogram_publishing import (
+    PUBLISH_SECONDS,
+    DelayedPublisher,
+    ImmediatePublisher,
+)
 from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 
@@ -19,20 +23,20 @@ def request(last_token_at):
 
 
 def test_the_python_front_end_publishes_every_step_at_once(histogram):
-    AtOnce(histogram).observe(request(5.0), 5.25)
+    ImmediatePublisher(histogram).observe(request(5.0), 5.25)
     assert (histogram.count, histogram.total) == (1, 0.25)
 
 
 def test_the_rust_front_end_keeps_the_steps_of_a_stream_until_it_ends(histogram):
-    late, stream = Late(histogram), request(5.0)
+    late, stream = DelayedPublisher(histogram), request(5.0)
     late.observe(stream, 5.25)
     assert histogram.count == 0
     late.finish(stream)
     assert (histogram.count, histogram.total) == (1, 0.25)
 
 
-def test_the_rust_front_end_publishes_a_long_stream_now_and_then(histogram):
-    late, stream = Late(histogram), request(5.0)
+def test_the_rust_front_end_publishes_a_long_stream_at_intervals(histogram):
+    late, stream = DelayedPublisher(histogram), request(5.0)
     late.observe(stream, 5.5)
     stream.last_token_at = 5.5
     late.observe(stream, 5.0 + PUBLISH_SECONDS)
@@ -40,7 +44,7 @@ def test_the_rust_front_end_publishes_a_long_stream_now_and_then(histogram):
 
 
 def test_the_end_of_one_stream_publishes_nothing_of_another(histogram):
-    late, ended, other = Late(histogram), request(5.0), request(5.0)
+    late, ended, other = DelayedPublisher(histogram), request(5.0), request(5.0)
     late.observe(ended, 5.25)
     late.observe(other, 5.25)
     late.finish(ended)

@@ -21,7 +21,7 @@ LEFT_OUT = re.compile(r"^(# (HELP|TYPE) )?http_")
 
 
 def series(page):
-    """Each line without its value; labels that only tell of the machine are blanked."""
+    """Return each line without its value and without labels about the machine."""
     found = []
     for line in page.splitlines():
         if not LEFT_OUT.match(line):
@@ -34,7 +34,7 @@ def series(page):
 
 @pytest.fixture
 def like_the_recording(make_simulation):
-    """A function that makes a simulation of the server of a recording, a minute old."""
+    """Function that simulates the server of a recording for a minute."""
 
     def make(**keys):
         simulation = make_simulation(
@@ -49,7 +49,7 @@ def like_the_recording(make_simulation):
 
 
 class Registered:
-    """A family as prometheus_client holds it."""
+    """Return a family of prometheus_client."""
 
     def __init__(self, family):
         self.family = family

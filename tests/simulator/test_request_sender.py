@@ -12,7 +12,7 @@ from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, Request
 
 
 class Exporter:
-    """A mock of the exporter: it keeps what is posted to it, and answers as it is told."""
+    """Stand-in for the exporter: it keeps the posted requests, and answers with a scripted status."""
 
     def __init__(self):
         self._socket = socket.socket()
@@ -40,7 +40,7 @@ class Exporter:
 
 @pytest.fixture
 async def exporter():
-    """An exporter that refuses connections until it is told to listen."""
+    """Exporter that refuses connections until ``listen`` is called."""
     found = Exporter()
     yield found
     await found.close()
@@ -48,7 +48,7 @@ async def exporter():
 
 @pytest.fixture
 async def sending(exporter, clock):
-    """A sender at work, with what troubles it."""
+    """Running sender, with the failures that it reports."""
     troubles = []
     sender = RequestSender(troubles.append, clock)
     task = asyncio.ensure_future(sender.send_for_ever(exporter.url))
@@ -63,9 +63,7 @@ def take(sender, *numbers):
         sender.take({"number": number})
 
 
-async def test_what_was_answered_is_sent_together_in_the_order_of_the_answers(
-    exporter, sending, clock, until
-):
+async def test_requests_are_sent_in_one_batch_in_order(exporter, sending, clock, until):
     await exporter.listen()
     sender, troubles = sending
     take(sender, 1, 2, 3)
@@ -78,7 +76,7 @@ async def test_what_was_answered_is_sent_together_in_the_order_of_the_answers(
     assert troubles == []
 
 
-async def test_many_are_sent_in_parts(exporter, sending, clock, until):
+async def test_many_requests_are_sent_in_several_batches(exporter, sending, clock, until):
     await exporter.listen()
     take(sending[0], *range(2500))
     await clock.advance(EVERY_SECONDS)
@@ -87,9 +85,7 @@ async def test_many_are_sent_in_parts(exporter, sending, clock, until):
     assert [number for batch in exporter.batches for number in batch] == list(range(2500))
 
 
-async def test_it_waits_for_an_exporter_that_is_not_there_yet_and_says_so_once(
-    exporter, sending, clock, until
-):
+async def test_the_sender_waits_for_the_exporter_and_reports_it_once(exporter, sending, clock, until):
     sender, troubles = sending
     take(sender, 1)
     await clock.advance(EVERY_SECONDS)
@@ -103,7 +99,7 @@ async def test_it_waits_for_an_exporter_that_is_not_there_yet_and_says_so_once(
     assert "cannot be delivered" in troubles[0]
 
 
-async def test_what_is_put_off_is_sent_again_and_what_is_refused_is_not(exporter, sending, clock, until):
+async def test_a_deferred_batch_is_sent_again_and_a_refused_one_is_not(exporter, sending, clock, until):
     await exporter.listen()
     exporter.statuses = [503, 404]
     sender, troubles = sending

@@ -16,7 +16,7 @@ MIX = [
 
 
 def answered(keys, seconds, seed=0):
-    """The engine of a scenario after some seconds, and what was answered until then."""
+    """Return the engine of a scenario after some seconds, and the records until then."""
     answers = []
     scenario = keys if isinstance(keys, Scenario) else Scenario.model_validate(keys)
     simulation = Simulation(scenario, seed, answers.append)
@@ -29,13 +29,13 @@ def speculation(answers):
 
 
 def lengths_of(found):
-    """The drafts of all requests together, by how many tokens were accepted."""
+    """Return the drafts of all requests, by accepted tokens."""
     return [sum(column) for column in zip(*(each["acceptance_histogram"] for each in found), strict=True)]
 
 
 @settings(max_examples=30, deadline=None)
 @given(scenarios, st.integers(0, 2**32), st.sampled_from([(), MIX]))
-def test_once_all_are_answered_the_sums_over_the_requests_are_the_counters_of_the_server(keys, seed, mix):
+def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, mix):
     keys = {
         **keys,
         "load": {"concurrency": 6},
@@ -55,7 +55,7 @@ def test_once_all_are_answered_the_sums_over_the_requests_are_the_counters_of_th
     assert decoded == pytest.approx(1000 * counts.decode.total)
 
 
-def test_each_response_says_what_vllm_says_of_it():
+def test_each_response_has_vllm_s_metrics():
     _, answers = answered({"speculation": {"tokens": 3}}, 20.0)
     for each in answers:
         found = each["metrics"]["speculative_decoding"]
@@ -69,13 +69,13 @@ def test_each_response_says_what_vllm_says_of_it():
             assert found["draft_acceptance_rate"] == accepted / found["num_draft_tokens"]
 
 
-def test_without_speculation_it_says_nothing_of_it():
+def test_without_speculation_a_response_has_no_speculation():
     _, answers = answered({"speculation": {"tokens": 0}}, 20.0)
     assert answers
     assert not any("speculative_decoding" in each["metrics"] for each in answers)
 
 
-def test_a_request_says_its_kind_as_far_as_it_has_one():
+def test_a_request_has_the_labels_of_its_kind():
     _, answers = answered({"mix": MIX}, 60.0)
     kinds = {(each.get("request_type"), each.get("temperature")) for each in answers}
     assert kinds == {("chat", 0.0), (None, 1.0)}
@@ -83,7 +83,7 @@ def test_a_request_says_its_kind_as_far_as_it_has_one():
     assert not any("request_type" in each or "temperature" in each for each in alike)
 
 
-def test_names_alone_change_no_number():
+def test_kinds_that_differ_only_in_names_change_no_number():
     named = {"mix": [{"request_type": "chat"}, {"request_type": "code", "temperature": 0}]}
     with_names, _ = answered(named, 60.0)
     without, _ = answered({}, 60.0)
@@ -91,7 +91,7 @@ def test_names_alone_change_no_number():
     assert with_names.counts.end_to_end.total == without.counts.end_to_end.total
 
 
-def test_kinds_come_by_their_shares_and_are_drafted_by_their_own_acceptance():
+def test_kinds_have_their_shares_and_their_own_acceptance():
     keys = {"mix": MIX, "speculation": {"tokens": 1}, "acceptance": {"mean": 0.8, "spread": 0.05}}
     _, answers = answered(keys, 900.0)
     chat = [each for each in answers if "request_type" in each]
@@ -109,7 +109,7 @@ def test_a_phase_may_change_the_mix():
     assert types[0] != "code" == types[-1]
 
 
-def test_mixed_looks_well_on_average_and_loses_by_one_kind():
+def test_mixed_has_a_healthy_average_and_one_kind_that_loses():
     scenario = load_scenario("mixed")
     engine, answers = answered(scenario, 600.0)
     known = [

@@ -24,7 +24,7 @@ def page(simulation):
     return rust_page(simulation).decode()
 
 
-def test_prometheus_client_reads_it_as_openmetrics_and_finds_the_counters(rust, sums):
+def test_prometheus_client_parses_the_page_as_openmetrics_with_the_counters(rust, sums):
     simulation = rust(60)
     families = {family.name: family for family in text_string_to_metric_families(page(simulation))}
     drafts = [sample.value for sample in families["vllm:spec_decode_num_drafts"].samples]
@@ -32,7 +32,7 @@ def test_prometheus_client_reads_it_as_openmetrics_and_finds_the_counters(rust, 
     assert families["vllm:inter_token_latency_seconds"].type == "histogram"
 
 
-def test_it_ends_with_the_mark_of_openmetrics(rust):
+def test_the_page_ends_with_the_eof_of_openmetrics(rust):
     text = page(rust(5))
     assert text.endswith("\n# EOF\n")
     assert text.count("# EOF") == 1
@@ -49,7 +49,7 @@ def test_the_model_name_comes_first_and_a_bound_before_it(rust):
     assert re.search(position, text, re.MULTILINE)
 
 
-def test_there_are_no_creation_times_and_nothing_of_the_process(rust):
+def test_there_are_no_creation_times_and_no_process_families(rust):
     text = page(rust(60))
     assert "_created" not in text
     assert "process_" not in text

@@ -12,18 +12,18 @@ def messages(**keys):
     return " ".join(error["msg"] for error in caught.value.errors())
 
 
-def test_a_scenario_needs_no_key_at_all():
+def test_an_empty_scenario_is_valid():
     assert Scenario().speculation.tokens == 4
 
 
-def test_the_method_decides_what_is_not_given():
+def test_the_defaults_depend_on_the_method():
     ngram = Scenario.model_validate({"speculation": {"method": "ngram"}}).speculation
     draft = Scenario.model_validate({"speculation": {"method": "draft_model"}}).speculation
     assert ngram.coverage < 1 == draft.coverage
     assert ngram.cost == 0 < draft.cost
 
 
-def test_a_given_coverage_counts_for_more_than_the_method():
+def test_a_configured_coverage_overrides_the_method():
     assert (
         Scenario.model_validate({"speculation": {"method": "ngram", "coverage": 0.9}}).speculation.coverage
         == 0.9
@@ -39,7 +39,7 @@ def test_a_model_name_that_would_need_escapes_is_refused():
     assert "without quotes" in messages(model_name='a"b')
 
 
-def test_several_api_servers_are_the_python_front_ends():
+def test_several_api_servers_require_the_python_front_end():
     assert "only the Python front end" in messages(front_end="rust", api_servers=2)
 
 
@@ -70,7 +70,7 @@ def test_a_glide_needs_a_mean_to_glide_to():
     assert "acceptance.mean" in messages(phases=[{"at": "1m", "over": "1m", "acceptance": {"decay": 0.5}}])
 
 
-def test_a_number_that_is_none_is_refused():
+def test_nan_is_refused():
     assert "finite" in messages(acceptance={"decay": float("nan")})
 
 
@@ -89,7 +89,7 @@ def test_a_schedule_that_vllm_would_refuse_is_refused(schedule):
     assert messages(speculation={"tokens_per_batch_size": schedule})
 
 
-def test_a_schedule_that_overlaps_is_told_how_to_write_one():
+def test_the_error_of_an_overlapping_schedule_has_an_example():
     schedule = [[1, 16, 4], [16, 20, 0]]
     assert "[[1, 16, 4], [17, 64, 0]]" in messages(speculation={"tokens_per_batch_size": schedule})
 

@@ -16,7 +16,7 @@ def problems(text):
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_the_scenarios_that_were_promised_come_with_the_program():
+def test_the_documented_scenarios_are_included():
     promised = {
         "steady",
         "drop",
@@ -35,7 +35,7 @@ def test_the_scenarios_that_were_promised_come_with_the_program():
 
 
 @pytest.mark.parametrize("name", scenario_names())
-def test_each_scenario_says_in_a_sentence_what_happens(name):
+def test_each_scenario_has_a_description(name):
     description = load_scenario(name).description
     assert description.endswith(".")
     assert len(description) < 130
@@ -52,17 +52,17 @@ def test_an_empty_file_is_the_steady_scenario():
     assert read_scenario(b"", "empty.yml").engines == 1
 
 
-def test_a_name_that_is_neither_is_answered_with_those_that_are_known():
+def test_the_error_of_an_unknown_name_lists_the_scenarios():
     with pytest.raises(ConfigError, match=r"dropp is neither a file nor a scenario; .* drop, "):
         load_scenario("dropp")
 
 
-def test_a_directory_is_no_scenario(tmp_path):
+def test_a_directory_is_not_a_scenario(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_scenario(str(tmp_path))
 
 
-def test_each_mistake_is_told_with_its_line_and_what_to_do():
+def test_each_problem_has_its_line_and_a_remedy():
     text = "engines: 0\nspeculation:\n  token: 4\nphases:\n  - at: 5 minutes\n"
     first, second, third = problems(text)
     assert first == "drill.yml:1: engines must be at least 1"
@@ -89,7 +89,7 @@ def test_what_is_no_yaml_is_told_with_its_line():
 
 
 def lengths(simulation, minutes):
-    """The mean acceptance length of each minute, over all engines; None where the server went down."""
+    """Return the mean acceptance length of each minute, over all engines; None after a restart."""
     found, before = [], (0, 0, 0)
     for _ in range(minutes):
         simulation.advance(60)
@@ -109,14 +109,14 @@ def test_in_drop_acceptance_falls_in_minute_three_and_recovers_in_minute_five():
     assert max(bad) < 1.7
 
 
-def test_in_slow_drift_no_minute_shows_what_three_hours_do():
+def test_in_slow_drift_acceptance_falls_only_over_hours():
     _, drift, *_ = islice(changes(load_scenario("slow-drift")), 3)
     means = [drift.conditions.mean_acceptance(drift.at + 60 * minute) for minute in range(181)]
     assert means[0] - means[-1] > 0.3
     assert max(earlier - later for earlier, later in pairwise(means)) < 0.002
 
 
-def test_in_stalled_the_server_goes_on_without_drafts():
+def test_in_stalled_the_server_continues_without_drafts():
     simulation = Simulation(load_scenario("stalled"))
     simulation.advance(200)
     counts = simulation.life.engines[0].counts

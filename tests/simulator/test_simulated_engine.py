@@ -71,8 +71,8 @@ def test_no_request_is_lost_and_none_counted_twice(keys, seed):
 
 @settings(max_examples=30, deadline=None)
 @given(scenarios, st.integers(0, 2**32))
-def test_in_the_end_every_token_was_answered_to_a_request(keys, seed):
-    """Once all clients have gone, the sums over the requests are the sums over the steps."""
+def test_every_generated_token_belongs_to_a_request(keys, seed):
+    """After the last client, the sums over the requests equal the sums over the steps."""
     keys = {**keys, "load": {"concurrency": 6}, "phases": [{"at": "5s", "load": {"concurrency": 0}}]}
     engine = only_engine(keys, seed, seconds=3000.0)
     counts = engine.counts
@@ -107,10 +107,10 @@ def test_without_draft_tokens_each_step_gives_one_token(sums):
 
 
 @pytest.mark.parametrize(("clients", "tokens"), [(6, 4), (7, 2), (9, 2), (10, 0)])
-def test_a_schedule_decides_by_the_batch_how_much_is_drafted(sums, clients, tokens):
+def test_a_schedule_sets_the_draft_length_by_batch_size(sums, clients, tokens):
     schedule = [[1, 6, 4], [7, 9, 2], [10, 64, 0]]
     speculation = {"tokens": 4, "tokens_per_batch_size": schedule}
-    # All clients come at the same moment and only such steps are looked at in which all of them run.
+    # All clients arrive at the same moment, and the test reads only steps with all of them.
     load, outputs = {"concurrency": clients}, {"mean": 1000, "max": 1000, "spread": 0}
     engine = only_engine({"speculation": speculation, "load": load, "outputs": outputs}, seconds=4.0)
     found = sums(engine)
@@ -119,7 +119,7 @@ def test_a_schedule_decides_by_the_batch_how_much_is_drafted(sums, clients, toke
     assert len(found.by_position) == 4
 
 
-def test_positions_are_accepted_as_often_as_the_scenario_says(sums):
+def test_the_acceptance_of_positions_is_that_of_the_scenario(sums):
     acceptance = {"mean": 0.8, "spread": 0, "decay": 0.9}
     found = sums(only_engine({"acceptance": acceptance, "speculation": {"tokens": 3}}, seconds=300.0))
     shares = [accepted / found.drafts for accepted in found.by_position]
@@ -137,7 +137,7 @@ def test_more_accepted_tokens_make_steps_no_slower_and_answers_faster(sums):
     assert sums(good).generation > 1.8 * sums(poor).generation
 
 
-def test_drafting_costs_nothing_but_its_own_time_while_memory_bounds_the_step_and_more_beyond():
+def test_verification_costs_time_only_beyond_the_memory_bound():
     def step_time(tokens, saturation):
         speculation = {"method": "ngram", "tokens": tokens, "coverage": 1, "whole": 1}
         prompts = {"mean": 1, "max": 1}

@@ -51,14 +51,14 @@ def test_without_spread_survival_follows_from_mean_and_decay():
     assert survival == pytest.approx([0.8, 0.8 * 0.4, 0.8 * 0.4 * 0.2])
 
 
-def test_shares_have_the_mean_and_the_spread_that_were_asked_for():
+def test_shares_have_the_requested_mean_and_spread():
     random = Random(1)
     shares = [draw_share(random, 0.7, 0.1) for _ in range(20_000)]
     assert fmean(shares) == pytest.approx(0.7, abs=0.005)
     assert pstdev(shares) == pytest.approx(0.1, abs=0.005)
 
 
-def test_lengths_have_the_mean_that_was_asked_for():
+def test_lengths_have_the_requested_mean():
     random = Random(1)
     lengths = Outputs(mean=200, spread=0.6, max=100_000)
     assert fmean(draw_length(random, lengths) for _ in range(20_000)) == pytest.approx(200, rel=0.02)

@@ -5,8 +5,7 @@ import re
 import aiohttp
 import pytest
 
-from spec_decode_exporter.simulator.simulated_server import TICK_SECONDS, serve
-from spec_decode_exporter.web.server.listen import ListenError
+from spec_decode_exporter.simulator.simulated_server import TICK_SECONDS, PortError, serve
 
 LOCAL = "127.0.0.1"
 RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
@@ -14,7 +13,7 @@ RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
 
 @pytest.fixture
 async def make_server(clock):
-    """A function that serves a simulation on a free port, by a clock that the test moves."""
+    """Function that serves a simulation on a free port, with the test's clock."""
     servers = []
 
     async def make(simulation, port=0, **keys):
@@ -42,9 +41,7 @@ def value(text, name):
     return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
 
 
-async def test_a_page_shows_the_moment_at_which_it_was_asked_for(
-    make_server, make_simulation, clock, session
-):
+async def test_a_page_shows_the_state_at_its_request(make_server, make_simulation, clock, session):
     simulation = make_simulation()
     server = await make_server(simulation)
     clock.now += 0.75
@@ -52,7 +49,7 @@ async def test_a_page_shows_the_moment_at_which_it_was_asked_for(
     assert simulation.now == 0.75
 
 
-async def test_time_passes_also_while_nobody_asks(make_server, make_simulation, clock):
+async def test_time_passes_without_requests(make_server, make_simulation, clock):
     simulation = make_simulation()
     await make_server(simulation)
     await clock.advance(1.0)
@@ -134,11 +131,11 @@ async def test_creation_times_are_the_clocks_whatever_the_speed(
 
 async def test_a_port_that_is_taken_at_the_start_is_an_error(make_server, make_simulation):
     server = await make_server(make_simulation())
-    with pytest.raises(ListenError, match="in use"):
+    with pytest.raises(PortError, match="in use"):
         await make_server(make_simulation(), port=server.port)
 
 
-async def test_after_closing_nobody_answers(make_server, make_simulation, session):
+async def test_after_closing_connections_are_refused(make_server, make_simulation, session):
     server = await make_server(make_simulation())
     await server.close()
     with pytest.raises(aiohttp.ClientConnectorError):

@@ -36,8 +36,8 @@ def test_another_seed_gives_another_page(make_simulation):
 @given(
     st.lists(st.integers(1, 240), min_size=1, max_size=5), st.sampled_from(["drop", "restart", "overload"])
 )
-def test_it_does_not_matter_in_how_many_pieces_time_passes(quarters, name):
-    """Quarters of a second, which add up without rounding."""
+def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
+    """Quarters of a second add up without rounding."""
     scenario = load_scenario(name)
     pieces, whole = Simulation(scenario), Simulation(scenario)
     for quarter in quarters:
@@ -123,7 +123,7 @@ def test_a_phase_may_begin_at_the_moment_a_restart_ends(make_simulation):
     assert simulation.life.engines[0].running == 0
 
 
-def test_engines_live_their_own_lives_and_share_the_load(make_simulation, sums):
+def test_engines_are_independent_and_share_the_load(make_simulation, sums):
     simulation = make_simulation(engines=2, load={"rate": 6})
     simulation.advance(120)
     first, second = map(sums, simulation.life.engines)
@@ -131,7 +131,7 @@ def test_engines_live_their_own_lives_and_share_the_load(make_simulation, sums):
     assert first.first_tokens + second.first_tokens == pytest.approx(720, rel=0.15)
 
 
-def test_the_scenarios_that_come_with_the_program_run():
+def test_the_included_scenarios_run():
     for name in scenario_names():
         simulation = Simulation(load_scenario(name))
         simulation.advance(130)

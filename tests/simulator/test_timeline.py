@@ -21,7 +21,7 @@ def test_without_a_repetition_the_last_phase_holds():
     assert [change.at for change in timeline({"at": "1m"}, {"at": "2m"})] == [0, 60, 120]
 
 
-def test_with_a_repetition_all_begins_anew_as_it_was_at_first():
+def test_with_a_repetition_the_scenario_starts_again():
     found = list(
         islice(timeline({"at": "1m", "acceptance": {"mean": 0.1}}, repeat="5m", acceptance={"mean": 0.9}), 4)
     )
@@ -29,7 +29,7 @@ def test_with_a_repetition_all_begins_anew_as_it_was_at_first():
     assert [change.conditions.acceptance.mean for change in found] == [0.9, 0.1, 0.9, 0.1]
 
 
-def test_what_a_phase_leaves_out_stays():
+def test_keys_that_a_phase_omits_stay():
     *_, last = timeline(
         {"at": "1m", "acceptance": {"mean": 0.2}},
         {"at": "2m", "coverage": 0},
@@ -41,13 +41,13 @@ def test_what_a_phase_leaves_out_stays():
     assert (conditions.coverage, conditions.load.concurrency) == (0, 1)
 
 
-def test_a_glide_goes_in_a_straight_line_and_then_holds():
+def test_a_linear_change_ends_at_its_new_value():
     *_, last = timeline({"at": "1m", "over": "100s", "acceptance": {"mean": 0.5}}, acceptance={"mean": 0.9})
     means = [last.conditions.mean_acceptance(moment) for moment in (60, 85, 110, 160, 500)]
     assert means == pytest.approx([0.9, 0.8, 0.7, 0.5, 0.5])
 
 
-def test_a_phase_after_a_glide_changes_at_once():
+def test_a_phase_after_a_linear_change_takes_effect_at_once():
     *_, last = timeline(
         {"at": "1m", "over": "1m", "acceptance": {"mean": 0.5}}, {"at": "3m", "acceptance": {"mean": 0.9}}
     )

@@ -17,7 +17,7 @@ from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.core.background_tasks import cancel, spawn
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
-from spec_decode_exporter.simulator.simulated_server import SimulatedServer, serve
+from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer, serve
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.web.server.listen import ListenAddress, ListenError, parse_listen_address
 
@@ -73,7 +73,7 @@ async def run(arguments: argparse.Namespace) -> int:
         simulation = Simulation(scenario, arguments.seed, sender.take if sender else None)
         address = parse_listen_address(arguments.listen_address)
         server = await serve(simulation, address.host, address.port, speed=arguments.speed)
-    except (ConfigError, ListenError) as error:
+    except (ConfigError, ListenError, PortError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(_greeting(arguments, address, server))

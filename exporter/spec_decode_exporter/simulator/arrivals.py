@@ -1,4 +1,4 @@
-"""When requests come to one engine."""
+"""Arrivals of requests at one engine: closed-loop clients, or a Poisson process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """The share of the load that engine ``index`` of ``engines`` gets."""
+    """Share of the load for engine ``index`` of ``engines``."""
 
     def __init__(self, random: Random, index: int, engines: int) -> None:
         self._random = random
@@ -21,19 +21,19 @@ class Arrivals:
         self._clients = 0
         self._rate = 0.0
         self.next_at = math.inf
-        """When the next request comes by itself; infinite if requests only follow on others."""
+        """Time of the next Poisson arrival; infinite without a rate."""
 
     def change(self, load: Load, moment: float) -> None:
-        """Let ``load`` hold from ``moment`` on."""
+        """Use ``load`` from ``moment`` on."""
         clients = load.concurrency or 0
         self._clients = clients // self._engines + (self._index < clients % self._engines)
         self._rate = (load.rate or 0.0) / self._engines
         self.next_at = self._after(moment)
 
     def due(self, moment: float, present: int) -> list[float]:
-        """Return the times of all requests that have come by ``moment``, when ``present`` are in the engine.
+        """Return the arrival times up to ``moment``, with ``present`` requests in the engine.
 
-        A client sends its next request as soon as it has its answer; that is, at ``moment``.
+        A client sends its next request as soon as its response is complete: at ``moment``.
         """
         arrived = [moment] * max(0, self._clients - present)
         while self.next_at <= moment:

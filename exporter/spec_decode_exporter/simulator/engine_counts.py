@@ -1,4 +1,4 @@
-"""What one simulated engine has counted since it started."""
+"""Counters and histograms of one simulated engine since its start."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FINISHED_REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 class EngineCounts:
     """Counters and histograms of one engine.
 
-    A draft is counted once, by how many of its tokens were accepted. All acceptance counters follow from
-    that, so that they agree at every moment.
+    A draft is counted once, by its number of accepted tokens. All acceptance counters are derived from that
+    count, so they are always consistent.
     """
 
     def __init__(self, tokens: int, token_bounds: Sequence[float]) -> None:
@@ -62,18 +62,18 @@ class EngineCounts:
 
     @property
     def accepted_tokens(self) -> int:
-        """Draft tokens that were accepted, also those past the end of an answer."""
+        """Accepted draft tokens, including those past the end of a response."""
         return sum(length * drafts for length, drafts in enumerate(self.accepted_lengths))
 
     @property
     def accepted_by_position(self) -> list[int]:
-        """Drafts of which more than ``position`` tokens were accepted."""
+        """Drafts with more than ``position`` accepted tokens, by position."""
         positions = range(len(self.accepted_lengths) - 1)
         return [sum(self.accepted_lengths[position + 1 :]) for position in positions]
 
     @property
     def prompt_tokens(self) -> int:
-        """Prompt tokens of requests that got their first token."""
+        """Prompt tokens of requests with a first token."""
         return self.computed_prompt_tokens + self.cached_prompt_tokens
 
     def begin(self, request: SimulatedRequest, moment: float) -> None:
@@ -83,7 +83,7 @@ class EngineCounts:
         self.cached_prompt_tokens += request.cached
 
     def finish(self, request: SimulatedRequest, moment: float) -> None:
-        """Count a request that got its last token at ``moment``."""
+        """Count a request whose last token came at ``moment``."""
         decode = moment - request.first_token_at
         self.finished["length" if request.output == request.max_tokens else "stop"] += 1
         self.end_to_end.observe(moment - request.arrived)

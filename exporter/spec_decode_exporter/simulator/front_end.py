@@ -1,4 +1,4 @@
-"""vLLM's HTTP surface, as far as it is watched: the same paths, queries, answers and content types."""
+"""HTTP endpoints of a simulated vLLM: paths, queries, responses and content types of the original."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from spec_decode_exporter.simulator import python_page, rust_page
-from spec_decode_exporter.simulator.server_info_page import server_info
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,7 +20,7 @@ VLLM_VERSION: Final = "0.32.0"
 
 
 class FrontEnd:
-    """Answers for ``simulation``; ``catch_up`` moves it to now before each answer."""
+    """Endpoints of ``simulation``; ``catch_up`` advances it to the present before each response."""
 
     def __init__(self, simulation: Simulation, unix: UnixTime, catch_up: Callable[[], None]) -> None:
         self._simulation = simulation
@@ -29,7 +28,7 @@ class FrontEnd:
         self._catch_up = catch_up
 
     def application(self) -> web.Application:
-        """Return a new application; one that was closed can't be used again."""
+        """Return a new application; a closed one cannot be reused."""
         app = web.Application(middlewares=[self._up_to_now])
         app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
@@ -44,7 +43,7 @@ class FrontEnd:
 
     @web.middleware
     async def _up_to_now(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer as the server is now; if it has just been killed, cut the connection."""
+        """Respond with the present state; abort the connection if the server is down."""
         self._catch_up()
         if not self._simulation.serving and request.transport is not None:
             request.transport.abort()
@@ -60,14 +59,14 @@ class FrontEnd:
         return web.json_response(server_info(self._simulation, request.query.get("config_format", "text")))
 
     async def _whole(self, _: web.Request) -> web.Response:
-        """Answer without the slash: the whole page, whatever the query."""
+        """Serve the path without a slash: the whole page for any query."""
         return _answer(python_page.python_page(self._simulation, self._unix), python_page.CONTENT_TYPE)
 
     async def _filtered(self, request: web.Request) -> web.Response:
-        """Answer with the slash: only the samples that the query names, if it names any.
+        """Serve the path with a slash: only the samples that the query names, if any.
 
-        Behind the slash prometheus_client negotiates. It writes OpenMetrics for a client that so much as
-        mentions it, and there the names lose their colon.
+        There prometheus_client negotiates the format. It writes OpenMetrics for every client that mentions
+        it, and the names lose their colon.
         """
         names = request.query.getall("name[]", [])
         if not names:
@@ -78,9 +77,43 @@ class FrontEnd:
         return _answer(page, python_page.CONTENT_TYPE)
 
     async def _rust(self, _: web.Request) -> web.Response:
-        """Answer in OpenMetrics, whatever the query and the Accept header."""
+        """Serve OpenMetrics for any query and any Accept header."""
         return _answer(rust_page.rust_page(self._simulation), rust_page.CONTENT_TYPE)
 
 
 def _answer(page: bytes, content_type: str) -> web.Response:
     return web.Response(body=page, headers={"Content-Type": content_type})
+
+
+def server_info(simulation: Simulation, config_format: str) -> dict[str, object]:
+    """Return the body of ``/server_info`` with the configuration as ``text`` or ``json``."""
+    settings = _speculative_config(simulation)
+    config: object
+    if config_format == "json":
+        config = {"model_config": {"model": simulation.scenario.model_name}, "speculative_config": settings}
+    else:
+        config = (
+            f"model={simulation.scenario.model_name!r}, speculative_config={_config_text(settings)}, seed=0"
+        )
+    return {"vllm_config": config, "vllm_env": {"VLLM_SERVER_DEV_MODE": True}, "system_env": {}}
+
+
+def _speculative_config(simulation: Simulation) -> dict[str, object] | None:
+    tokens, speculation = simulation.life.tokens, simulation.scenario.speculation
+    if not tokens:
+        return None
+    return {
+        "method": speculation.method,
+        # vLLM sets the method as model if there is no draft model.
+        "model": "ngram" if speculation.method == "ngram" else speculation.draft_model,
+        "num_speculative_tokens": tokens,
+        "num_speculative_tokens_per_batch_size": speculation.tokens_per_batch_size or None,
+    }
+
+
+def _config_text(settings: dict[str, object] | None) -> str:
+    if settings is None:
+        return "None"
+    model = None if settings["method"] == "ngram" else settings["model"]
+    tokens = settings["num_speculative_tokens"]
+    return f"SpeculativeConfig(method={settings['method']!r}, {model=}, num_spec_tokens={tokens})"

@@ -1,4 +1,4 @@
-"""What is true of a scenario, for what was estimated from its counters to be held against."""
+"""Ground truth of a scenario: costs and speed-ups to compare estimates with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.scenario import Scenario
 
 _NOTHING: Final = ((1, 1, 0),)
-"""A schedule that drafts nothing for any batch."""
-
-
+"""A schedule without drafts for any batch."""
 _LOADS: Final = tuple(2**doublings for doublings in range(9))
-"""Running requests for which the cost is told."""
+"""Running requests for which the cost is given."""
 
 
 def target_settings(scenario: Scenario) -> dict[str, object]:
-    """Return what an operator of the simulated server would know, as keys of a target's configuration."""
+    """Return the settings that an operator of the server knows, as keys of a target's configuration."""
     speculation = scenario.speculation
     if not speculation.tokens:
         return {}
@@ -32,9 +30,9 @@ def target_settings(scenario: Scenario) -> dict[str, object]:
 
 
 def draft_cost_ratio(scenario: Scenario, requests: float) -> float:
-    """Return what one more draft token costs a batch of ``requests``, in its steps without a draft.
+    """Return the cost of one more draft token for a batch of ``requests``, in plain decode steps.
 
-    It is the mean over K tokens, drafted for every request, while no prompt is computed.
+    It is the mean over K tokens, drafted for every request, without prefills.
     """
     machine, speculation = scenario.machine, scenario.speculation
     plain = machine.seconds(requests)
@@ -43,10 +41,10 @@ def draft_cost_ratio(scenario: Scenario, requests: float) -> float:
 
 
 def speedup(scenario: Scenario, begin: float, end: float, seed: int = 0) -> float:
-    """Return how much faster tokens come than if nothing were drafted, from second ``begin`` to ``end``.
+    """Return the speed-up over the same server without drafts, from second ``begin`` to ``end``.
 
-    Two servers live through the same scenario, one of which never drafts, and their times per output token
-    are divided. No restart may lie between the moments.
+    It is the ratio of the times per output token of two simulations, one of which never drafts. No restart
+    may be between the moments.
     """
     plain = scenario.model_copy(
         update={"speculation": scenario.speculation.model_copy(update={"tokens_per_batch_size": _NOTHING})}
@@ -65,7 +63,7 @@ def _time_per_output_token(scenario: Scenario, begin: float, end: float, seed: i
 
 
 def _decoded(simulation: Simulation) -> tuple[float, int]:
-    """Return the seconds spent in decode steps, over all requests, and the tokens they gave."""
+    """Return the seconds of decode steps, summed over all requests, and their tokens."""
     counts = [engine.counts for engine in simulation.life.engines]
     seconds = sum(each.step.total for each in counts)
     return seconds, sum(each.generation_tokens - each.first_token.count for each in counts)

@@ -1,4 +1,4 @@
-"""A Prometheus histogram's state, and the bucket bounds that vLLM uses."""
+"""State of a Prometheus histogram, and vLLM's bucket bounds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SAMPLES_BOUNDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0)
 PREEMPTION_BOUNDS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 
 
-def token_bounds(largest: int) -> tuple[float, ...]:
-    """Return 1, 2, 5, 10, 20, 50 … up to ``largest``, as vLLM derives them from the longest request."""
-    series = (mantissa * 10.0**power for power in range(len(str(largest))) for mantissa in (1, 2, 5))
-    return tuple(bound for bound in series if bound <= largest)
+def token_bounds(maximum: int) -> tuple[float, ...]:
+    """Return 1, 2, 5, 10, 20, 50 … up to ``maximum``, the length of the longest request."""
+    series = (mantissa * 10.0**power for power in range(len(str(maximum))) for mantissa in (1, 2, 5))
+    return tuple(bound for bound in series if bound <= maximum)
 
 
 class SimulatedHistogram:
@@ -42,15 +42,15 @@ class SimulatedHistogram:
         self._counts = [0] * (len(bounds) + 1)
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Take in ``value`` as often as ``times``; a value on a bound belongs to the bucket below."""
+        """Observe ``value`` ``times`` times; a value on a bound belongs to the bucket below."""
         self._counts[bisect_left(self.bounds, value)] += times
         self.total += value * times
 
     @property
     def count(self) -> int:
-        """The number of observations."""
+        """Number of observations."""
         return sum(self._counts)
 
     def cumulative(self) -> list[int]:
-        """Return the observations up to each bound, and all of them at the end."""
+        """Return the cumulative counts of the buckets, the last for +Inf."""
         return list(accumulate(self._counts))

@@ -1,4 +1,4 @@
-"""When the observations of the inter-token latency reach the histogram: the two front ends differ."""
+"""Publication of the inter-token latency: at once (Python front end) or delayed (Rust front end)."""
 
 from __future__ import annotations
 
@@ -10,57 +10,57 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 PUBLISH_SECONDS: Final = 10.0
-"""How long the Rust front end keeps the observations of a stream that goes on."""
+"""The Rust front end keeps observations of a running stream for this time."""
 
 
 class Publisher(Protocol):
-    """Takes the time since a request's last token, once a decode step."""
+    """Observes the time since a request's last token at each decode step."""
 
     def observe(self, request: SimulatedRequest, moment: float) -> None:
-        """Take in the step of ``request`` that ended at ``moment``."""
+        """Observe the step of ``request`` that ended at ``moment``."""
         ...
 
     def finish(self, request: SimulatedRequest) -> None:
-        """Take in that ``request`` is complete."""
+        """Note the end of ``request``."""
         ...
 
 
-class AtOnce:
-    """The Python front end."""
+class ImmediatePublisher:
+    """Python front end: publishes each step at once."""
 
     def __init__(self, histogram: SimulatedHistogram) -> None:
         self._histogram = histogram
 
     def observe(self, request: SimulatedRequest, moment: float) -> None:
-        """Count the step at once."""
+        """Publish the step."""
         self._histogram.observe(moment - request.last_token_at)
 
     def finish(self, request: SimulatedRequest) -> None:
-        """Nothing is kept back."""
+        """Do nothing: everything is published."""
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptSteps:
     since: float
     latencies: list[float] = field(default_factory=list)
 
 
-class Late:
-    """The Rust front end: a stream's observations are kept and published now and then, and when it ends."""
+class DelayedPublisher:
+    """Rust front end: publishes a stream's steps every ``PUBLISH_SECONDS`` and at its end."""
 
     def __init__(self, histogram: SimulatedHistogram) -> None:
         self._histogram = histogram
-        self._kept: dict[SimulatedRequest, _Kept] = {}
+        self._kept: dict[SimulatedRequest, _KeptSteps] = {}
 
     def observe(self, request: SimulatedRequest, moment: float) -> None:
-        """Keep the step, and publish all that are kept if the oldest is old enough."""
-        kept = self._kept.setdefault(request, _Kept(request.last_token_at))
+        """Keep the step; publish all kept steps if the oldest is older than ``PUBLISH_SECONDS``."""
+        kept = self._kept.setdefault(request, _KeptSteps(request.last_token_at))
         kept.latencies.append(moment - request.last_token_at)
         if moment - kept.since >= PUBLISH_SECONDS:
             self.finish(request)
 
     def finish(self, request: SimulatedRequest) -> None:
-        """Publish what is kept of ``request``."""
+        """Publish the kept steps of ``request``."""
         kept = self._kept.pop(request, None)
         for latency in kept.latencies if kept else ():
             self._histogram.observe(latency)

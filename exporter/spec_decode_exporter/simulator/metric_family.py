@@ -1,4 +1,4 @@
-"""Metric families as a front end holds them, before they are text."""
+"""Metric families of a front end, before encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class FamilyKind(StrEnum):
-    """The types that vLLM's pages have."""
+    """Metric types on vLLM's pages."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -21,7 +21,7 @@ class FamilyKind(StrEnum):
 
 
 class FamilySample(NamedTuple):
-    """One line of a page; labels stand as they are written."""
+    """One line of a page; labels are in their written order."""
 
     name: str
     labels: Labels
@@ -30,7 +30,7 @@ class FamilySample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """A family and its samples, creation times apart; a counter's name is without ``_total``."""
+    """A family with its samples and creation times; a counter's name has no ``_total``."""
 
     name: str
     kind: FamilyKind
@@ -39,7 +39,7 @@ class MetricFamily:
     created: Sequence[FamilySample] = ()
 
     def restricted(self, names: Container[str]) -> MetricFamily | None:
-        """Return the family with only the samples of these names; None if there are none."""
+        """Return the family with only the samples of these names; None without such samples."""
         kept = replace(
             self,
             samples=[sample for sample in self.samples if sample.name in names],

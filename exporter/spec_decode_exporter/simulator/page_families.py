@@ -1,4 +1,4 @@
-"""ONE table: the families of a vLLM 0.32.0 engine in the order of its page, and where their values are."""
+"""Table of the metric families of a vLLM 0.32.0 engine, in the order of its page."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class FamilyRow:
     help: str
     read: Callable[[SimulatedEngine], Value]
     label: str = ""
-    """The label besides engine and model name, if there is one."""
+    """A label in addition to engine and model name; empty for none."""
     speculative: bool = False
-    """Whether the Python front end has it only with speculation."""
+    """True if the Python front end has the family only with speculation."""
 
 
 COUNTER: Final = FamilyKind.COUNTER
@@ -52,8 +52,8 @@ _TIERS: Final = (
 )
 
 
-def _nothing(_: SimulatedEngine) -> float:
-    """Stand for what is not simulated and stays at 0."""
+def _zero(_: SimulatedEngine) -> float:
+    """Return 0: this family is not simulated."""
     return 0
 
 
@@ -94,11 +94,11 @@ ROWS: Final = (
     FamilyRow("spec_decode_num_accepted_tokens_per_pos", COUNTER, "Accepted tokens per draft position.",
         _by_position, label="position", speculative=True),
     FamilyRow("estimated_flops_per_gpu", COUNTER,
-        f"Estimated number of floating point operations per GPU {_FLOPS_USE}", _nothing),
+        f"Estimated number of floating point operations per GPU {_FLOPS_USE}", _zero),
     FamilyRow("estimated_read_bytes_per_gpu", COUNTER,
-        f"Estimated number of bytes read from memory per GPU {_FLOPS_USE}", _nothing),
+        f"Estimated number of bytes read from memory per GPU {_FLOPS_USE}", _zero),
     FamilyRow("estimated_write_bytes_per_gpu", COUNTER,
-        f"Estimated number of bytes written to memory per GPU {_FLOPS_USE}", _nothing),
+        f"Estimated number of bytes written to memory per GPU {_FLOPS_USE}", _zero),
     FamilyRow("num_requests_running", GAUGE, "Number of requests in model execution batches.",
         lambda engine: engine.running),
     FamilyRow("num_requests_waiting", GAUGE, "Number of requests waiting to be processed.",
@@ -112,13 +112,13 @@ ROWS: Final = (
     FamilyRow("prefix_cache_hits", COUNTER, "Prefix cache hits, in terms of number of cached tokens.",
         lambda engine: engine.counts.cache_hits),
     FamilyRow("external_prefix_cache_queries", COUNTER,
-        f"External prefix cache queries {_EXTERNAL} queried tokens.", _nothing),
+        f"External prefix cache queries {_EXTERNAL} queried tokens.", _zero),
     FamilyRow("external_prefix_cache_hits", COUNTER,
-        f"External prefix cache hits {_EXTERNAL} cached tokens.", _nothing),
+        f"External prefix cache hits {_EXTERNAL} cached tokens.", _zero),
     FamilyRow("mm_cache_queries", COUNTER,
-        "Multi-modal cache queries, in terms of number of queried items.", _nothing),
+        "Multi-modal cache queries, in terms of number of queried items.", _zero),
     FamilyRow("mm_cache_hits", COUNTER,
-        "Multi-modal cache hits, in terms of number of cached items.", _nothing),
+        "Multi-modal cache hits, in terms of number of cached items.", _zero),
     FamilyRow("num_preemptions", COUNTER, "Cumulative number of preemption from the engine.",
         lambda engine: engine.counts.preemptions),
     FamilyRow("prompt_tokens", COUNTER, "Number of prefill tokens processed.",

@@ -1,4 +1,4 @@
-"""The families that are not an engine's: those of the Python process, and constants."""
+"""Metric families of the Python process, and vLLM's cache configuration."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _CACHE_CONFIG: Final = {
 
 
 def process_families(started: float, age: float) -> Sequence[MetricFamily]:
-    """Return what prometheus_client says of its own process.
+    """Return prometheus_client's families about its process.
 
     Args:
-        started: Unix time at which the process began.
-        age: Seconds that the simulated process has run, from which its work is derived.
+        started: Unix time of the process's start.
+        age: Seconds since then; the values are proportional to it.
     """
     return (
         _of_generations("python_gc_objects_collected", "Objects collected during gc", age, _COLLECTED),
@@ -82,7 +82,7 @@ def process_families(started: float, age: float) -> Sequence[MetricFamily]:
 
 
 def cache_config(model_len: int, kv_tokens: int, engines: int) -> MetricFamily:
-    """Return the configuration of the KV cache as vLLM writes it: all in labels, always 1."""
+    """Return vLLM's configuration of the KV cache: all values are labels, the sample is 1."""
     blocks = kv_tokens // _CACHE_BLOCK
     sizes = {
         "block_size": str(_CACHE_BLOCK),

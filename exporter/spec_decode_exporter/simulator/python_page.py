@@ -1,4 +1,4 @@
-"""The page of vLLM's Python front end: text 0.0.4, in the two forms that prometheus_client gives it."""
+"""Page of vLLM's Python front end: text 0.0.4, from one process or merged from several."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _CREATION_GAP: Final = 2e-5
-"""Series are created one after the other, so each has a time of its own."""
+"""Series are created one after the other, so their creation times differ."""
 
 _MERGED_ORDER: Final = (FamilyKind.GAUGE, FamilyKind.COUNTER, FamilyKind.HISTOGRAM)
-"""The order of the families where a page is merged from the files of several processes."""
+"""Order of the families on a page that is merged from several processes."""
 
 
 def python_page(simulation: Simulation, unix: UnixTime) -> bytes:
-    """Return the whole page as it is at this moment of the simulation."""
+    """Return the whole page at the present moment of the simulation."""
     if simulation.scenario.api_servers > 1:
         return _text(_merged_families(simulation))
     return _text(python_families(simulation, unix))
 
 
 def filtered_page(simulation: Simulation, unix: UnixTime, names: Container[str]) -> bytes:
-    """Return only the samples of these names; nothing at all with several API servers, as vLLM does."""
+    """Return only the samples of these names; with several API servers nothing, as vLLM does."""
     if simulation.scenario.api_servers > 1:
         return b""
     kept = (family.restricted(names) for family in python_families(simulation, unix))
@@ -44,7 +44,7 @@ def filtered_page(simulation: Simulation, unix: UnixTime, names: Container[str])
 
 
 def python_families(simulation: Simulation, unix: UnixTime) -> list[MetricFamily]:
-    """Return the families of a server in one process, in the order of its page."""
+    """Return the families of a server with one process, in the order of its page."""
     life, scenario = simulation.life, simulation.scenario
     gaps = count()
     families = [
@@ -74,7 +74,7 @@ def _engine_families(simulation: Simulation) -> Iterator[MetricFamily]:
 
 
 def _rejections(model: str) -> MetricFamily:
-    """Return the one family of vLLM's that has no engine; no queue is limited here."""
+    """Return vLLM's only family without an engine; no queue is limited here."""
     name = "vllm:admission_rejections"
     reasons = ("max_num_queued_reqs", "max_num_queued_tokens")
     samples = [
@@ -93,7 +93,7 @@ def _family(row: FamilyRow, engines: Sequence[SimulatedEngine], model: str) -> M
         for sample in _samples(row, written, engine, each, model)
     ]
     if row.label and row.label != "position":
-        # vLLM creates these for all engines reason by reason, but the positions engine by engine.
+        # vLLM creates these for all engines label by label, but positions engine by engine.
         values = list(dict.fromkeys(dict(sample.labels)[row.label] for sample in samples))
         samples.sort(key=lambda sample: values.index(dict(sample.labels)[row.label]))
     return MetricFamily(name, row.kind, row.help, samples)
@@ -128,7 +128,7 @@ def _sorted(labels: Labels, name: str, value: str) -> Labels:
 
 
 def _with_creation(family: MetricFamily, created: float, gaps: count[int]) -> MetricFamily:
-    """Add the creation times that prometheus_client keeps of vLLM's counters and histograms."""
+    """Add prometheus_client's creation times of vLLM's counters and histograms."""
     if family.kind is FamilyKind.GAUGE or not family.name.startswith("vllm:"):
         return family
     kept = "_total" if family.kind is FamilyKind.COUNTER else "_count"
@@ -141,7 +141,7 @@ def _with_creation(family: MetricFamily, created: float, gaps: count[int]) -> Me
 
 
 def _sum_first(family: MetricFamily) -> MetricFamily:
-    """Order a histogram's samples as a merged page has them: the sum of each engine before its buckets."""
+    """Order a histogram's samples as on a merged page: each engine's sum before its buckets."""
     if family.kind is not FamilyKind.HISTOGRAM:
         return family
     rank = {"sum": 0, "bucket": 1, "count": 2}
@@ -173,5 +173,5 @@ def _line(sample: FamilySample) -> str:
 
 
 def _written(value: float) -> str:
-    """Write a number as prometheus_client does: always a float, from 1e6 on with an exponent."""
+    """Format a number as prometheus_client does: a float, from 1e6 on with an exponent."""
     return str(floatToGoString(value))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Which kind the next request of an engine is."""
+"""Mix of request kinds: draw the kind of the next request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.timeline import Conditions
 
 
-class Mix:
-    """The kinds of requests that hold now.
+class RequestMix:
+    """Present kinds of requests.
 
-    It draws from ``random`` alone: what a scenario without kinds draws is the same as with kinds that are
-    alike in all but their names.
+    It draws only from ``random``: a scenario without kinds draws the same requests as one whose kinds differ
+    only in their names.
     """
 
     def __init__(self, conditions: Conditions, random: Random) -> None:
@@ -23,12 +23,12 @@ class Mix:
         self.change(conditions)
 
     def change(self, conditions: Conditions) -> None:
-        """Let ``conditions`` hold."""
+        """Use ``conditions`` from now on."""
         self._kinds: list[RequestKind | None] = [*conditions.mix] or [None]
         self._conditions = [conditions if kind is None else conditions.of(kind) for kind in self._kinds]
         self._shares = [1.0 if kind is None else kind.share for kind in self._kinds]
 
     def draw(self) -> tuple[RequestKind | None, Conditions]:
-        """Return the next request's kind and what it meets."""
-        (place,) = self._random.choices(range(len(self._kinds)), self._shares)
-        return self._kinds[place], self._conditions[place]
+        """Return the next request's kind and its conditions."""
+        (index,) = self._random.choices(range(len(self._kinds)), self._shares)
+        return self._kinds[index], self._conditions[index]

@@ -1,4 +1,4 @@
-"""Hands what the responses say over to an exporter, as the middleware in a vLLM or a gateway would."""
+"""Sends the metrics of responses to an exporter, as the middleware in vLLM or a gateway does."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 PATH: Final = "api/v1/requests"
 EVERY_SECONDS: Final = 0.5
-"""From one batch to the next."""
-_MOST_KEPT: Final = 10_000
-"""Requests that wait; beyond it the oldest are dropped, as nobody may be there to take them."""
-_MOST_AT_ONCE: Final = 1000
+"""Interval of the batches."""
+_MAX_WAITING: Final = 10_000
+"""Requests that wait; beyond it the oldest are dropped."""
+_MAX_BATCH: Final = 1000
 _TIMEOUT: Final = ClientTimeout(total=5.0)
-_LEAST_ERROR: Final = 400
-_AGAIN: Final = frozenset((429, 503))
-"""Statuses of a receiver that wants the same later."""
+_MIN_ERROR_STATUS: Final = 400
+_RETRY_STATUSES: Final = frozenset((429, 503))
+"""Statuses after which the batch is sent again."""
 
 
 class RequestSender:
-    """Posts what it takes to an exporter in batches, as NDJSON.
+    """Posts requests to an exporter in batches, as NDJSON.
 
-    What could not be delivered for want of a connection, or was put off, waits; what might have arrived is
-    not sent twice.
+    A batch waits after a refused connection and after 429 or 503. A batch that may have arrived is never sent
+    again.
     """
 
-    def __init__(self, trouble: Callable[[str], None], clock: Clock | None = None) -> None:
-        """Be ready to take requests; ``trouble`` is told why they cannot be delivered, once."""
-        self._trouble = trouble
+    def __init__(self, on_failure: Callable[[str], None], clock: Clock | None = None) -> None:
+        """Prepare to send; ``on_failure`` is called with the reason of the first of several failures."""
+        self._on_failure = on_failure
         self._clock = clock or SystemClock()
-        self._kept: deque[bytes] = deque(maxlen=_MOST_KEPT)
+        self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._failures = OnceUntilRecovered()
 
     def take(self, answer: Answer) -> None:
-        """Take one request, to be sent with the next batch."""
-        self._kept.append(json.dumps(answer).encode())
+        """Queue one request for the next batch."""
+        self._waiting.append(json.dumps(answer).encode())
 
     async def send_for_ever(self, exporter: str) -> None:
-        """Send a batch now and then to the exporter whose pages are at this URL, until it is cancelled."""
+        """Send batches to the exporter at this URL until cancelled."""
         url = URL(exporter) / PATH
         async with ClientSession(timeout=_TIMEOUT, cookie_jar=DummyCookieJar()) as session:
             while True:
@@ -56,30 +56,30 @@ class RequestSender:
                 await self._send(session, url)
 
     async def _send(self, session: ClientSession, url: URL) -> None:
-        while self._kept:
-            batch = [self._kept.popleft() for _ in range(min(len(self._kept), _MOST_AT_ONCE))]
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_BATCH))]
             if not await self._posted(session, url, batch):
                 return
 
     async def _posted(self, session: ClientSession, url: URL, batch: list[bytes]) -> bool:
         try:
-            said = await _answer(session, url, b"\n".join(batch))
+            status = await _answer(session, url, b"\n".join(batch))
         except (ClientError, TimeoutError) as error:
             if isinstance(error, ClientConnectorError):
-                self._kept.extendleft(reversed(batch))
+                self._waiting.extendleft(reversed(batch))
             self._failed(str(error) or "no answer in time")
             return False
-        if said in _AGAIN:
-            self._kept.extendleft(reversed(batch))
-        if said >= _LEAST_ERROR:
-            self._failed(f"it answered {said}")
+        if status in _RETRY_STATUSES:
+            self._waiting.extendleft(reversed(batch))
+        if status >= _MIN_ERROR_STATUS:
+            self._failed(f"it answered {status}")
             return False
         self._failures.recovered()
         return True
 
     def _failed(self, reason: str) -> None:
         if self._failures.failed():
-            self._trouble(f"requests cannot be delivered: {reason}")
+            self._on_failure(f"requests cannot be delivered: {reason}")
 
 
 async def _answer(session: ClientSession, url: URL, body: bytes) -> int:

@@ -1,4 +1,4 @@
-"""What a response says of its own request: vLLM's ``metrics``, with what a gateway knows beside it.
+"""Metrics of a response: vLLM's ``metrics``, and the fields that a gateway adds.
 
 The keys are those of ``POST /api/v1/requests`` (docs/requests.md).
 """
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 Answer = dict[str, object]
-"""One request, ready to be written as JSON."""
+"""Record of one request, ready for JSON."""
 
 
 def answer(model_name: str, tokens: int, request: SimulatedRequest, moment: float) -> Answer:
-    """Return what the response to ``request`` says, which was complete at ``moment``; ``tokens`` is K."""
+    """Return the record of ``request``, whose response was complete at ``moment``; ``tokens`` is K."""
     kind = request.kind
-    said: Answer = {
+    record: Answer = {
         "model": model_name,
         "metrics": _metrics(tokens, request, moment),
         "usage": {"prompt_tokens": request.prompt, "completion_tokens": request.output},
@@ -25,24 +25,24 @@ def answer(model_name: str, tokens: int, request: SimulatedRequest, moment: floa
         "stream": True,
     }
     if kind is not None and kind.request_type:
-        said["request_type"] = kind.request_type
+        record["request_type"] = kind.request_type
     if kind is not None and kind.temperature is not None:
-        said["temperature"] = kind.temperature
-    return said
+        record["temperature"] = kind.temperature
+    return record
 
 
 def _metrics(tokens: int, request: SimulatedRequest, moment: float) -> dict[str, object]:
-    """Return vLLM's object, its times in milliseconds; without speculation it says nothing of it."""
+    """Return vLLM's object, with times in milliseconds; without K it has no speculation."""
     decode = moment - request.first_token_at
-    timed: dict[str, object] = {
+    times: dict[str, object] = {
         "time_to_first_token_ms": 1000 * (request.first_token_at - request.arrived),
         "generation_time_ms": 1000 * decode,
         "queue_time_ms": 1000 * (request.scheduled_at - request.arrived),
     }
     if request.output > 1 and decode:
-        timed["mean_itl_ms"] = 1000 * decode / (request.output - 1)
-        timed["tokens_per_second"] = request.output / (moment - request.scheduled_at)
-    return {**timed, "speculative_decoding": _speculation(tokens, request)} if tokens else timed
+        times["mean_itl_ms"] = 1000 * decode / (request.output - 1)
+        times["tokens_per_second"] = request.output / (moment - request.scheduled_at)
+    return {**times, "speculative_decoding": _speculation(tokens, request)} if tokens else times
 
 
 def _speculation(tokens: int, request: SimulatedRequest) -> dict[str, object]:

@@ -1,8 +1,7 @@
-"""The page of vLLM's Rust front end: OpenMetrics 1.0 as the Rust ``prometheus-client`` writes it.
+"""Page of vLLM's Rust front end: OpenMetrics 1.0 as the Rust ``prometheus-client`` writes it.
 
-It differs from the Python page in more than the format: other families and descriptions, whole numbers,
-labels in the order of their declaration with ``le`` before them, no creation times, and the draft positions
-only after the first draft.
+It differs from the Python page in the format, the families and the descriptions. It has integers, labels in
+the order of declaration after ``le``, and no creation times. Draft positions appear with the first draft.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ _HELP: Final = {
     "request_inference_time_seconds": "",
     "request_time_per_output_token_seconds": "",
 }
-"""The families in the order of the page, with its description where that is not the Python page's."""
+"""Families in the order of the page, with the description if it differs from the Python page's."""
 
 _ROWS: Final = {row.name: row for row in ROWS}
 
 
 def rust_page(simulation: Simulation) -> bytes:
-    """Return the page as it is at this moment of the simulation; it is never filtered."""
+    """Return the page at the present moment of the simulation; it is never filtered."""
     return ("".join(_lines(simulation)) + "# EOF\n").encode()
 
 
@@ -80,7 +79,7 @@ def _lines(simulation: Simulation) -> Iterator[str]:
             for line in _samples(row, index, engine, simulation.scenario.model_name)
         ]
         if lines:
-            # The library adds the last full stop by itself, whether there is one or not.
+            # The library always adds a full stop, even after another one.
             yield f"# HELP vllm:{name} {text or row.help}.\n# TYPE vllm:{name} {row.kind}\n"
             yield from lines
 

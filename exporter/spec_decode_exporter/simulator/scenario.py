@@ -1,4 +1,4 @@
-"""A scenario file: which server is simulated, who asks it for what, and what changes when."""
+"""Scenario file: the simulated server, its load, and the changes over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DraftTokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 
 
 def _quotable(name: str) -> str:
-    """Refuse what would need escapes in a label: the pages write it as it is."""
+    """Refuse characters that need escapes in a label: the pages do not escape."""
     if not name or any(character in '\\"' or not character.isprintable() for character in name):
         raise ValueError(
             "is not a name for a model: write at least one character, without quotes, \\ and line ends"
@@ -35,25 +35,23 @@ def _quotable(name: str) -> str:
 
 
 class ScenarioPart(BaseModel):
-    """One mapping of a scenario; a key that it does not know is a mistake."""
+    """One mapping of a scenario; unknown keys are mistakes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Acceptance(ScenarioPart):
-    """How likely a draft token is accepted, given that all before it were; each request has its own mean."""
+    """Conditional acceptance of a draft token, given the tokens before it; each request has its own mean."""
 
     mean: Share = Field(default=0.75, description="At the first position, the mean over the requests.")
     spread: Share = Field(
-        default=0.12, description="Standard deviation between requests; cut to what is possible."
+        default=0.12, description="Standard deviation between requests; limited to what is possible."
     )
-    decay: float = Field(
-        default=0.95, gt=0, le=1, description="What each further position is multiplied with."
-    )
+    decay: float = Field(default=0.95, gt=0, le=1, description="Factor for each further position.")
 
 
 class AcceptanceChange(ScenarioPart):
-    """What a phase changes of the acceptance; what is left out stays."""
+    """Change of the acceptance by a phase; omitted keys stay."""
 
     mean: Share = 0.0
     spread: Share = 0.0
@@ -61,7 +59,7 @@ class AcceptanceChange(ScenarioPart):
 
 
 class Load(ScenarioPart):
-    """Who asks: a fixed number of clients, each with one request at a time, or requests at a rate."""
+    """Load: a fixed number of clients with one request each at a time, or requests at a rate."""
 
     concurrency: int | None = Field(default=None, ge=0, le=10_000)
     rate: float | None = Field(
@@ -84,7 +82,7 @@ class Lengths(ScenarioPart):
 
 
 class Prompts(Lengths):
-    """Prompts, and which share of them the prefix cache holds."""
+    """Prompts, and their share in the prefix cache."""
 
     mean: float = Field(default=400.0, gt=0, le=1_000_000)
     max: TokenCount = 4096
@@ -94,26 +92,27 @@ class Prompts(Lengths):
 
 
 class Outputs(Lengths):
-    """Answers; one that reaches ``max`` ends by `length`, the others by `stop`."""
+    """Responses; one that reaches ``max`` ends by `length`, the others by `stop`."""
 
     mean: float = Field(default=200.0, gt=0, le=1_000_000)
     max: TokenCount = 1024
 
 
 class RequestKind(ScenarioPart):
-    """One kind of requests in a mix of them: how they are told apart, and how well they are drafted."""
+    """One kind of requests in a mix: its labels, its share and its acceptance."""
 
-    request_type: str = Field(default="", max_length=64, description="What its sender calls it.")
-    temperature: float | None = Field(default=None, ge=0, le=2, description="As it is asked for.")
-    share: float = Field(default=1.0, gt=0, le=1000, description="How many of the requests, as a weight.")
+    request_type: str = Field(default="", max_length=64, description="The sender's name for this kind.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="The requested temperature.")
+    share: float = Field(default=1.0, gt=0, le=1000, description="Weight of this kind among the requests.")
     acceptance: AcceptanceChange | None = Field(
-        default=None, description="What is other than the scenario's, also after a phase has changed that."
+        default=None,
+        description="Difference from the scenario's acceptance, also after a phase changed that.",
     )
-    outputs: Outputs | None = Field(default=None, description="In place of the scenario's.")
+    outputs: Outputs | None = Field(default=None, description="Replaces the scenario's.")
 
 
 def _in_order(schedule: Schedule) -> Schedule:
-    """Refuse what vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
+    """Refuse schedules that vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
     begins = 0
     for first, last, _ in sorted(schedule):
         if not begins < first <= last or (not begins and first > 1):
@@ -130,7 +129,7 @@ Schedule = Annotated[tuple[tuple[BatchSize, BatchSize, DraftTokens], ...], After
 
 
 class SimulatedSpeculation(ScenarioPart):
-    """The drafter."""
+    """Speculation: method, draft length and cost."""
 
     method: Literal["draft_model", "ngram"] = "draft_model"
     tokens: DraftTokens = Field(
@@ -138,7 +137,7 @@ class SimulatedSpeculation(ScenarioPart):
     )
     coverage: Share = Field(
         default_factory=lambda given: COVERAGE.get(given.get("method", ""), 1.0),
-        description="Share of the decode steps that have a draft at all.",
+        description="Share of the decode steps that have a draft.",
     )
     whole: Share = Field(
         default_factory=lambda given: WHOLE_DRAFTS.get(given.get("method", ""), 1.0),
@@ -151,7 +150,7 @@ class SimulatedSpeculation(ScenarioPart):
         description="Time to draft one more token, as a share of a plain decode step.",
     )
     draft_model: Annotated[str, AfterValidator(_quotable)] = Field(
-        default="meta-llama/Llama-3.2-1B-Instruct", description="Its name, where `/server_info` tells it."
+        default="meta-llama/Llama-3.2-1B-Instruct", description="Its name, as `/server_info` returns it."
     )
     tokens_per_batch_size: Schedule = Field(
         default=(),
@@ -159,21 +158,21 @@ class SimulatedSpeculation(ScenarioPart):
     )
 
     def scheduled(self, tokens: int, requests: int) -> int:
-        """Return how many of K ``tokens`` at most are drafted for a batch of ``requests``, as vLLM does.
+        """Return the draft length for a batch of ``requests``, at most K ``tokens``, as vLLM does.
 
-        Between two ranges, and past the last one, the tokens of the one before hold.
+        Between two ranges and after the last, the length of the previous range applies.
         """
-        planned = [most for first, _, most in self.tokens_per_batch_size if first <= requests]
+        planned = [length for first, _, length in self.tokens_per_batch_size if first <= requests]
         return min([tokens, *planned[-1:]])
 
 
 class Machine(ScenarioPart):
-    """How fast the server is and what fits into it; each engine has all of it."""
+    """Speed and capacity of each engine."""
 
-    step: Duration = Field(default=0.025, description="A decode step while it is bound by memory.")
+    step: Duration = Field(default=0.025, description="Time of a decode step that is bound by memory.")
     saturation: TokenCount = Field(
         default=256,
-        description="Tokens in a step from which on it is bound by compute: twice as many, twice as long.",
+        description="Tokens of a step from which on compute bounds it: its time is proportional to them.",
     )
     jitter: Share = Field(default=0.05, description="Spread of the step time.")
     max_requests: TokenCount = Field(default=64, description="Requests that run at the same time.")
@@ -182,7 +181,7 @@ class Machine(ScenarioPart):
     max_model_len: int = Field(default=8192, ge=2, le=1_000_000)
 
     def seconds(self, tokens: float) -> float:
-        """Return how long a step of so many tokens takes: the same while memory bounds it, then longer."""
+        """Return the time of a step with ``tokens``: constant while bound by memory, then proportional."""
         return self.step * max(1.0, tokens / self.saturation)
 
     @model_validator(mode="after")
@@ -201,18 +200,18 @@ class Machine(ScenarioPart):
 
 
 class Restart(ScenarioPart):
-    """The server stops, its port is closed, and it comes back with new counters."""
+    """Restart: the server stops, closes its port, and returns with new counters."""
 
-    down: Duration = Field(default=20.0, description="How long connections are refused.")
+    down: Duration = Field(default=20.0, description="Time in which connections are refused.")
     tokens: DraftTokens | None = Field(default=None, description="The new K, kept until the next restart.")
 
 
 class Phase(ScenarioPart):
-    """What changes at one moment; everything else stays as it was."""
+    """Changes at one moment; everything else stays."""
 
     at: Duration = Field(description="Time since the scenario's start.")
     over: Duration | None = Field(
-        default=None, description="Time in which the mean acceptance glides to its new value."
+        default=None, description="Time in which the mean acceptance changes linearly to its new value."
     )
     acceptance: AcceptanceChange | None = None
     load: Load | None = None
@@ -232,12 +231,12 @@ class Phase(ScenarioPart):
 
     @property
     def ends(self) -> float:
-        """When what it began is complete; no other phase may begin before."""
+        """End of its changes; the next phase begins later."""
         return self.at + max(self.over or 0.0, self.restart.down if self.restart else 0.0)
 
 
 class Scenario(ScenarioPart):
-    """A simulated vLLM server and what happens to it."""
+    """A simulated vLLM server, its load and its phases."""
 
     description: str = ""
     model_name: Annotated[str, AfterValidator(_quotable)] = "meta-llama/Llama-3.1-8B-Instruct"
@@ -248,19 +247,19 @@ class Scenario(ScenarioPart):
     api_servers: int = Field(
         default=1, ge=1, le=MAX_ENGINES, description="More than one changes the page's form."
     )
-    dev_mode: bool = Field(default=False, description="Whether it answers to `/server_info`.")
+    dev_mode: bool = Field(default=False, description="Serve `/server_info`.")
     speculation: SimulatedSpeculation = SimulatedSpeculation()
     acceptance: Acceptance = Acceptance()
     load: Load = Load(concurrency=16)
     prompts: Prompts = Prompts()
     outputs: Outputs = Outputs()
     mix: tuple[RequestKind, ...] = Field(
-        default=(), description="The kinds of requests; without one all are alike, and say nothing of theirs."
+        default=(), description="Kinds of requests; without one, all requests are of one kind without labels."
     )
     machine: Machine = Machine()
     phases: tuple[Phase, ...] = ()
     repeat: Duration | None = Field(
-        default=None, description="When the phases begin anew; without it the last one holds."
+        default=None, description="Time after which the phases start again; without it the last phase stays."
     )
 
     @model_validator(mode="after")
@@ -283,7 +282,7 @@ class Scenario(ScenarioPart):
         return self
 
     def _successors(self) -> Iterator[tuple[Phase, float]]:
-        """Each phase with the moment at which the next one begins."""
+        """Yield each phase with the start of the next."""
         for earlier, later in pairwise(self.phases):
             yield earlier, later.at
         if self.phases and self.repeat is not None:

@@ -1,4 +1,4 @@
-"""Scenarios by name, which come with the program, and by file."""
+"""Scenarios by name, as included in the package, or by file."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _scenarios() -> dict[str, Traversable]:
 
 
 def scenario_names() -> list[str]:
-    """Return the names of the scenarios that come with the program."""
+    """Return the names of the included scenarios."""
     return list(_scenarios())
 
 
 def load_scenario(name: str) -> Scenario:
-    """Return the scenario of this name, or else the one in the file at this path.
+    """Return the scenario of this name, else the one in the file at this path.
 
     Raises:
-        ConfigError: There is none, or it has mistakes; it holds every one that could be found.
+        ConfigError: There is none, or it is invalid; the error has all problems.
     """
     known = _scenarios().get(name)
     if known is not None:
@@ -54,10 +54,10 @@ def load_scenario(name: str) -> Scenario:
 
 
 def read_scenario(data: bytes, name: str) -> Scenario:
-    """Return the scenario written in ``data``; ``name`` is what messages call the file.
+    """Parse a scenario; ``name`` is the file's name in messages.
 
     Raises:
-        ConfigError: It has mistakes.
+        ConfigError: It is invalid.
     """
     try:
         root = parse(data)

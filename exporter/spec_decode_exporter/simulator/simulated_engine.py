@@ -1,4 +1,4 @@
-"""One engine: a running batch, a queue and a KV cache, step by step."""
+"""Simulated engine: a running batch, a queue and a KV cache, advanced step by step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spec_decode_exporter.simulator.arrivals import Arrivals
 from spec_decode_exporter.simulator.engine_counts import EngineCounts
-from spec_decode_exporter.simulator.request_mix import Mix
+from spec_decode_exporter.simulator.request_mix import RequestMix
 from spec_decode_exporter.simulator.simulated_request import SimulatedRequest, draw_request
 
 if TYPE_CHECKING:
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What an engine is started with, and keeps until it is restarted."""
+    """Constant settings of an engine from its start to its restart."""
 
     index: int
     engines: int
     machine: Machine
     speculation: SimulatedSpeculation
     tokens: int
-    """K; 0 is no speculation."""
+    """K; 0 without speculation."""
     token_bounds: Sequence[float]
     publisher: Callable[[SimulatedHistogram], Publisher]
     answered: Callable[[SimulatedRequest, float], None]
-    """Is told each request that is complete, and when it was."""
+    """Called with each complete request and its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step under way: what it computes of which prompts."""
+    """A running step, and the chunks of prompts that it computes."""
 
     end: float
     chunks: Sequence[tuple[SimulatedRequest, int]]
@@ -49,7 +49,7 @@ class SimulatedEngine:
     """A simulated engine that starts empty at ``began``."""
 
     def __init__(
-        self, setup: EngineSetup, conditions: Conditions, random: Random, mix: Mix, began: float
+        self, setup: EngineSetup, conditions: Conditions, random: Random, mix: RequestMix, began: float
     ) -> None:
         self.counts = EngineCounts(setup.tokens, setup.token_bounds)
         self._setup = setup
@@ -78,17 +78,17 @@ class SimulatedEngine:
 
     @property
     def kv_usage(self) -> float:
-        """The part of the KV cache that is in use, from 0 to 1."""
+        """Share of the KV cache in use, 0 to 1."""
         return self._held / self._setup.machine.kv_tokens
 
     def change(self, conditions: Conditions, moment: float) -> None:
-        """Let ``conditions`` hold for requests that arrive from ``moment`` on."""
+        """Use ``conditions`` for requests that arrive from ``moment`` on."""
         self._conditions = conditions
         self._mix.change(conditions)
         self._arrivals.change(conditions.load, moment)
 
     def advance(self, until: float) -> None:
-        """Complete all steps that end by ``until``; one that ends later stays under way."""
+        """Complete all steps that end by ``until``; a later one continues."""
         while True:
             step = self._step or self._begin(until)
             if step is None or step.end > until:
@@ -119,7 +119,7 @@ class SimulatedEngine:
             self._waiting.append(request)
 
     def _draft(self) -> None:
-        """Decide how many tokens are drafted for each request that decodes."""
+        """Choose the draft length of each decoding request."""
         tokens = self._setup.speculation.scheduled(self._setup.tokens, self.running)
         for request in self._decoding:
             request.drafted = self._draft_length(tokens)
@@ -133,7 +133,7 @@ class SimulatedEngine:
         return tokens
 
     def _make_room(self) -> None:
-        """Preempt the youngest requests until all drafts fit into the KV cache."""
+        """Preempt the newest requests until all drafts fit into the KV cache."""
         while self._held + self._decoded_tokens() > self._setup.machine.kv_tokens:
             request = (self._prefilling or self._decoding).pop()
             self._held -= request.length
@@ -159,7 +159,7 @@ class SimulatedEngine:
         )
 
     def _next_prefill(self, index: int) -> SimulatedRequest | None:
-        """Return the prompt at ``index``: one under way, else the next of the queue if it fits."""
+        """Return the prefill at ``index``: a running one, else the next of the queue if it fits."""
         if index < len(self._prefilling):
             return self._prefilling[index]
         if not self._waiting or not self._fits(self._waiting[0]):
@@ -174,14 +174,14 @@ class SimulatedEngine:
         return request
 
     def _fits(self, request: SimulatedRequest) -> bool:
-        """Tell whether the batch has a place for ``request`` and would still have room for one step more."""
+        """Return whether the batch and the KV cache have space for ``request`` and one more step."""
         machine = self._setup.machine
         running = self.running + 1
         needed = self._held + request.length + running * (self._setup.tokens + 1)
         return running <= machine.max_requests and (running == 1 or needed <= machine.kv_tokens)
 
     def _duration(self, tokens: int, longest_draft: int) -> float:
-        """Return the seconds of a step: drafting, one token after the other, then all tokens at once."""
+        """Return the seconds of a step: draft token by token, then verify all at once."""
         machine = self._setup.machine
         drafting = machine.step * self._setup.speculation.cost * longest_draft
         return (machine.seconds(tokens) + drafting) * self._random.lognormvariate(0.0, machine.jitter)
@@ -199,21 +199,21 @@ class SimulatedEngine:
         self.counts.iteration_tokens.observe(generated + sum(chunk for _, chunk in step.chunks))
 
     def _decode(self) -> int:
-        """Verify all drafts; return the tokens that were generated."""
+        """Verify all drafts; return the number of generated tokens."""
         before = self._held
-        going_on: list[SimulatedRequest] = []
+        continuing: list[SimulatedRequest] = []
         finished: list[SimulatedRequest] = []
         for request in self._decoding:
             self._emit(request, self._verify(request) + 1)
-            (going_on if request.generated < request.output else finished).append(request)
-        self._decoding = going_on
+            (continuing if request.generated < request.output else finished).append(request)
+        self._decoding = continuing
         generated = self._held - before
         for request in finished:
             self._finish(request)
         return generated
 
     def _verify(self, request: SimulatedRequest) -> int:
-        """Return how many tokens of the draft of ``request`` are accepted, and count them."""
+        """Count and return the accepted tokens of the draft of ``request``."""
         drafted = request.drafted
         if not drafted:
             return 0
@@ -228,7 +228,7 @@ class SimulatedEngine:
         return accepted
 
     def _emit(self, request: SimulatedRequest, tokens: int) -> None:
-        """Give ``request`` the tokens of one step; what is past its end is thrown away."""
+        """Give ``request`` the tokens of one step, without those past its end."""
         emitted = min(tokens, request.output - request.generated)
         request.generated += emitted
         self._held += emitted
@@ -236,7 +236,7 @@ class SimulatedEngine:
         request.last_token_at = self._now
 
     def _end_prefill(self, request: SimulatedRequest) -> None:
-        """Give ``request`` the token that a prefill ends with: its first, or the next after a preemption."""
+        """Give ``request`` the token of a complete prefill: its first, or the next after a preemption."""
         if request.generated:
             self._emit(request, 1)
         else:

@@ -1,4 +1,4 @@
-"""Requests: what they are, and how the next one is drawn."""
+"""Simulated requests, and the distributions from which they are drawn."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.timeline import Conditions
 
 CACHE_BLOCK: Final = 16
-"""Tokens that the prefix cache holds or does not hold together."""
+"""Tokens of one block of the prefix cache."""
 
 _CACHED_SPREAD: Final = 0.25
 
 _NO_SPREAD: Final = 1e-6
-"""Below this a distribution is a number, and its formulae would leave the range of floats."""
+"""Below this a distribution is constant: its formulas would exceed the range of floats."""
 
 
 @dataclass(slots=True, eq=False)
 class SimulatedRequest:
-    """One request and how far it has come. Times are seconds since the scenario's start."""
+    """One request and its progress. Times are seconds since the scenario's start."""
 
     arrived: float
     prompt: int
     cached: int
     output: int
-    """Tokens it will have when it is finished."""
+    """Tokens of the complete response."""
     max_tokens: int
     survival: tuple[float, ...]
-    """For each draft position, the probability that a draft is accepted beyond it."""
+    """For each draft position, the probability that the draft is accepted up to and including it."""
     to_compute: int
-    """Tokens to be computed before it decodes: the prompt, after a preemption also what it had generated."""
+    """Tokens to compute before decoding: the prompt, after a preemption also the generated tokens."""
     accepted_lengths: list[int]
-    """Its drafts so far, by how many of their tokens were accepted."""
+    """Drafts so far, by their number of accepted tokens."""
     kind: RequestKind | None = None
-    """None where the scenario has no mix."""
+    """None if the scenario has no mix."""
     draft_tokens: int = 0
     generated: int = 0
     drafted: int = 0
-    """Draft tokens that the step under way verifies."""
+    """Draft tokens that the present step verifies."""
     preemptions: int = 0
     scheduled_at: float = -1.0
     first_token_at: float = -1.0
@@ -51,16 +51,16 @@ class SimulatedRequest:
 
     @property
     def length(self) -> int:
-        """Tokens that it holds in the KV cache."""
+        """Tokens in the KV cache."""
         return self.prompt + self.generated
 
 
 def draw_request(
-    random: Random, conditions: Conditions, moment: float, tokens: int, longest: int
+    random: Random, conditions: Conditions, moment: float, tokens: int, max_length: int
 ) -> SimulatedRequest:
-    """Draw a request that arrives at ``moment``; prompt and answer have at most ``longest`` tokens."""
-    prompt = min(draw_length(random, conditions.prompts), longest - 1)
-    max_tokens = min(conditions.outputs.max, longest - prompt)
+    """Draw a request that arrives at ``moment``; ``max_length`` limits prompt and response together."""
+    prompt = min(draw_length(random, conditions.prompts), max_length - 1)
+    max_tokens = min(conditions.outputs.max, max_length - prompt)
     share = draw_share(random, conditions.prompts.cached, _CACHED_SPREAD)
     cached = int(share * (prompt - 1)) // CACHE_BLOCK * CACHE_BLOCK
     return SimulatedRequest(
@@ -76,18 +76,18 @@ def draw_request(
 
 
 def draw_length(random: Random, lengths: Lengths) -> int:
-    """Draw from a log-normal distribution, cut at 1 and at the longest."""
+    """Draw from a log-normal distribution, limited to 1 and the maximum."""
     variance = math.log1p(lengths.spread**2)
     drawn = random.lognormvariate(math.log(lengths.mean) - variance / 2, math.sqrt(variance))
     return max(1, min(lengths.max, round(drawn)))
 
 
 def draw_share(random: Random, mean: float, spread: float) -> float:
-    """Draw from a beta distribution with this mean and, as far as that is possible, standard deviation."""
-    widest = mean * (1 - mean)
-    if min(spread, widest) < _NO_SPREAD:
+    """Draw from a beta distribution with this mean and, if possible, this standard deviation."""
+    max_variance = mean * (1 - mean)
+    if min(spread, max_variance) < _NO_SPREAD:
         return mean
-    weight = max(widest / spread**2 - 1, 0.05)
+    weight = max(max_variance / spread**2 - 1, 0.05)
     return random.betavariate(mean * weight, (1 - mean) * weight)
 
 

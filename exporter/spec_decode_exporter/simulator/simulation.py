@@ -1,4 +1,4 @@
-"""A simulated server: pure, seeded, moved by hand."""
+"""Simulated server without clock or I/O: seeded, advanced by its caller."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from spec_decode_exporter.simulator.histogram import token_bounds
-from spec_decode_exporter.simulator.histogram_publishing import AtOnce, Late
-from spec_decode_exporter.simulator.request_mix import Mix
+from spec_decode_exporter.simulator.histogram_publishing import DelayedPublisher, ImmediatePublisher
+from spec_decode_exporter.simulator.request_mix import RequestMix
 from spec_decode_exporter.simulator.response_metrics import Answer, answer
 from spec_decode_exporter.simulator.simulated_engine import EngineSetup, SimulatedEngine
 from spec_decode_exporter.simulator.timeline import changes
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One process of the server, from its start to the next restart. Times are seconds of the simulation."""
+    """One process of the server, up to its restart. Times are seconds of the simulation."""
 
     number: int
     tokens: int
     process_began: float
     began: float
-    """When the counters were created and the port was opened."""
+    """Creation of the counters, and opening of the port."""
     engines: tuple[SimulatedEngine, ...]
 
 
 class Simulation:
-    """A server that lives through ``scenario``; the same seed gives the same numbers.
+    """A server in ``scenario``; the same seed gives the same numbers.
 
-    It has no clock and does no I/O: time passes only in ``advance``.
+    Time passes only in ``advance``.
     """
 
     def __init__(
         self, scenario: Scenario, seed: int = 0, answered: Callable[[Answer], None] | None = None
     ) -> None:
-        """Begin; ``answered`` is told what the response of each request says of it."""
+        """Start the server; ``answered`` is called with the record of each complete request."""
         self.scenario = scenario
         self.now = 0.0
         """Seconds since the scenario's start."""
@@ -60,7 +60,7 @@ class Simulation:
         self.life = self._start(0, scenario.speculation.tokens, process_began=0.0)
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, with everything that happens in them."""
+        """Simulate ``seconds``."""
         target = self.now + seconds
         while (moment := min(self._change_at, self._up_at)) <= target:
             self._run_to(moment)
@@ -90,7 +90,7 @@ class Simulation:
                 engine.change(change.conditions, self.now)
 
     def _go_down(self, restart: Restart) -> None:
-        """Lose everything that was counted or under way."""
+        """Stop the server: counters and running requests are lost."""
         tokens = self.life.tokens if restart.tokens is None else restart.tokens
         self.serving = False
         self._up_at = self.now + restart.down
@@ -103,7 +103,7 @@ class Simulation:
 
     def _start(self, number: int, tokens: int, process_began: float) -> Life:
         scenario = self.scenario
-        longest = scenario.machine.max_model_len
+        max_length = scenario.machine.max_model_len
         rust = scenario.front_end == "rust"
         engines = tuple(
             SimulatedEngine(
@@ -113,24 +113,24 @@ class Simulation:
                     scenario.machine,
                     scenario.speculation,
                     tokens,
-                    RUST_TOKEN_BOUNDS if rust else token_bounds(longest),
-                    Late if rust else AtOnce,
-                    partial(self._tell, tokens),
+                    RUST_TOKEN_BOUNDS if rust else token_bounds(max_length),
+                    DelayedPublisher if rust else ImmediatePublisher,
+                    partial(self._answer, tokens),
                 ),
                 self._conditions,
-                # Text, since it gives the same numbers in every process; a tuple's hash does not.
+                # A string seed gives the same numbers in every process; the hash of a tuple does not.
                 Random(f"{self._seed}/{number}/{index}"),  # noqa: S311
-                Mix(self._conditions, Random(f"{self._seed}/{number}/{index}/kinds")),  # noqa: S311
+                RequestMix(self._conditions, Random(f"{self._seed}/{number}/{index}/kinds")),  # noqa: S311
                 self.now,
             )
             for index in range(scenario.engines)
         )
         return Life(number, tokens, process_began, self.now, engines)
 
-    def _tell(self, tokens: int, request: SimulatedRequest, moment: float) -> None:
+    def _answer(self, tokens: int, request: SimulatedRequest, moment: float) -> None:
         if self._answered is not None:
             self._answered(answer(self.scenario.model_name, tokens, request, moment))
 
 
 RUST_TOKEN_BOUNDS = (*token_bounds(131_072), 131_072.0)
-"""The Rust front end does not know the longest request and ends its bounds there."""
+"""Bounds of the Rust front end, which does not depend on the longest request."""

@@ -1,4 +1,4 @@
-"""A scenario as a sequence of changes in time."""
+"""Scenario as a sequence of changes over time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Glide:
-    """The mean acceptance moves in a straight line from ``mean`` at ``begin`` to the new one at ``end``."""
+class LinearChange:
+    """Linear change of the mean acceptance from ``mean`` at ``begin`` to the new one at ``end``."""
 
     begin: float
     end: float
     mean: float
 
     def toward(self, goal: float, moment: float) -> float:
-        """Return the mean at ``moment`` on the way to ``goal``."""
+        """Return the mean at ``moment``; ``goal`` is the new mean."""
         if moment >= self.end:
             return goal
         return self.mean + (goal - self.mean) * (moment - self.begin) / (self.end - self.begin)
@@ -39,7 +39,7 @@ class Glide:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a new request meets."""
+    """Conditions of a new request."""
 
     acceptance: Acceptance
     load: Load
@@ -47,7 +47,7 @@ class Conditions:
     prompts: Prompts
     outputs: Outputs
     mix: tuple[RequestKind, ...] = ()
-    glide: Glide | None = None
+    glide: LinearChange | None = None
 
     def mean_acceptance(self, moment: float) -> float:
         """Return the mean acceptance at the first position of a request that arrives at ``moment``."""
@@ -55,7 +55,7 @@ class Conditions:
         return goal if self.glide is None else self.glide.toward(goal, moment)
 
     def after(self, phase: Phase, begin: float) -> Conditions:
-        """Return the conditions from ``begin`` on, when ``phase`` begins."""
+        """Return the conditions after ``phase``, which starts at ``begin``."""
         return replace(
             self,
             acceptance=_changed(self.acceptance, phase.acceptance),
@@ -64,11 +64,13 @@ class Conditions:
             prompts=phase.prompts or self.prompts,
             outputs=phase.outputs or self.outputs,
             mix=self.mix if phase.mix is None else phase.mix,
-            glide=None if phase.over is None else Glide(begin, begin + phase.over, self.acceptance.mean),
+            glide=None
+            if phase.over is None
+            else LinearChange(begin, begin + phase.over, self.acceptance.mean),
         )
 
     def of(self, kind: RequestKind) -> Conditions:
-        """Return what a request of this ``kind`` meets."""
+        """Return the conditions of requests of this ``kind``."""
         change = kind.acceptance
         own_mean = change is not None and "mean" in change.model_fields_set
         return replace(
@@ -81,7 +83,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From ``at`` on these conditions hold, after a restart if there is one."""
+    """Conditions from ``at`` on, after a restart if there is one."""
 
     at: float
     conditions: Conditions
@@ -89,7 +91,7 @@ class Change:
 
 
 def changes(scenario: Scenario) -> Iterator[Change]:
-    """Yield all changes in order, the first one at 0; without end if the scenario repeats itself."""
+    """Yield all changes in order, the first at 0; endless if the scenario repeats."""
     for cycle in count():
         begin = cycle * (scenario.repeat or 0.0)
         conditions = _first(scenario)

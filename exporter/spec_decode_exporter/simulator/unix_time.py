@@ -1,4 +1,4 @@
-"""Where simulated seconds lie in Unix time."""
+"""Conversion of simulated seconds to Unix time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UnixTime:
-    """Second ``moment`` of the simulation is at ``wall``, and its seconds pass ``speed`` times as fast."""
+    """Second ``moment`` of the simulation is Unix time ``wall``; it runs ``speed`` times as fast."""
 
     wall: float = 1_800_000_000.0
     moment: float = 0.0

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 LAYERS = 4
 DRAFT_LAYERS = 2
 WEAKENED = 0.02
-"""What the output of every layer that the draft lacks is multiplied by."""
+"""Factor for the output of every layer that the draft model lacks."""
 VOCABULARY = 512
 TEXT = Path(__file__).read_text(encoding="utf-8")
 
@@ -38,7 +38,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def config(layers: int) -> LlamaConfig:
-    """Describe a model of so many layers; everything else is the same for target and draft."""
+    """Describe a model with ``layers``; all other values are the same for target and draft."""
     return LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=256,

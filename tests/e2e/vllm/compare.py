@@ -1,4 +1,4 @@
-"""Hold a page of the exporter against the ground truth.
+"""Compare a page of the exporter with the ground truth.
 
 Ratios are compared after weighing each engine's by its own denominator, so that the same check holds for any
 number of engines: the responses do not say which engine served them.
@@ -13,7 +13,7 @@ from truth import Truth
 from watch import LONG, Page
 
 EXACT = 1e-9
-"""What division may cost; the sums themselves must be equal."""
+"""Relative error of a division; the sums must be equal."""
 SECONDS = 1e-6
 
 
@@ -29,7 +29,7 @@ def counts(truth: Truth) -> dict[str, float]:
 
 
 def check_vllm(url: str, truth: Truth) -> None:
-    """Make sure that vLLM's own counters say what its responses say, or nothing after this means anything."""
+    """Compare vLLM's own counters with its responses: a precondition of all other comparisons."""
     families = text_string_to_metric_families(get(f"{url}/metrics"))
     page = Page(tuple(sample for family in families for sample in family.samples))
     prefix = "vllm:spec_decode_num"
@@ -41,7 +41,7 @@ def check_vllm(url: str, truth: Truth) -> None:
 
 
 def check_counters(page: Page, truth: Truth) -> None:
-    """The counters grew by what the responses say. They start at 0, so their values are their increases."""
+    """Compare the counters with the sums of the responses. They start at 0, so values are increases."""
     expected = {f"spec_decode_{name}_total": value for name, value in counts(truth).items()}
     assert {name: page.sum(name) for name in expected} == expected
     assert page.positions("spec_decode_position_accepted_tokens_total") == truth.positions
@@ -51,7 +51,7 @@ def check_counters(page: Page, truth: Truth) -> None:
 
 
 def check_windows(page: Page, truth: Truth) -> None:
-    """The long window holds every response, and its ratios are those of its sums."""
+    """Compare the long window, which has every response, with the ratios of the sums."""
     expected = {f"spec_decode_window_{name}": value for name, value in counts(truth).items()}
     assert {name: page.sum(name, window=LONG) for name in expected} == expected
     assert page.positions("spec_decode_window_position_accepted_tokens", window=LONG) == truth.positions

@@ -1,4 +1,4 @@
-"""What the scenarios share: where vLLM is, and a table of what they compared."""
+"""Shared fixtures: the location of vLLM, and a table of comparisons."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _installed() -> None:
-    """Say what to do where the environment of vLLM is not named."""
+    """Fail with a remedy if the environment of vLLM is not configured."""
     if not {"VLLM_VENV", "VLLM_MODELS"} <= os.environ.keys():
         pytest.exit("these tests need a real vLLM: start them with tests/e2e/vllm/run", returncode=4)
 
 
 @pytest.fixture(scope="session")
 def remark(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Add a line to what is printed at the end of the run."""
+    """Add a line to the report at the end of the run."""
     lines = request.config.stash.setdefault(TABLE, [])
     return lines.append
 
 
 @pytest.fixture(scope="session")
 def record(remark: Callable[[str], None]) -> Callable[[str, Page, Truth], None]:
-    """Add a row to the table: what the responses say, a stroke, and what the exporter's long window says."""
+    """Add a row to the table: sums of the responses, and values of the exporter's long window."""
 
     def add(scenario: str, page: Page, truth: Truth) -> None:
         names = ("drafts", "draft_tokens", "accepted_tokens")

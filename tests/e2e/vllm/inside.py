@@ -1,4 +1,4 @@
-"""Load the middleware into a vLLM, and keep what it sends."""
+"""Load the middleware into a vLLM, and keep its records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTERS = {
 
 
 class Receiver:
-    """Takes records as the exporter does; it stands in for it, so that vLLM and the middleware alone are tried."""
+    """Stand-in for the exporter: the test covers only vLLM and the middleware."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
@@ -37,12 +37,12 @@ class Receiver:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables by which vLLM finds the middleware, and the middleware this."""
+        """Environment variables for vLLM and the middleware."""
         url = f"http://{HOST}:{self._server.server_port}/api/v1/requests"
         return {"PYTHONPATH": f"{FOLDER}:{Path(__file__).parent}", "SPEC_DECODE_REQUESTS_URL": url}
 
     def truth(self) -> Truth:
-        """Add up what came."""
+        """Add up the records."""
         return total(of_response(record) for record in list(self.records))
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -58,7 +58,7 @@ class Receiver:
                 self.wfile.write(b"{}")
 
             def log_message(self, *words: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 

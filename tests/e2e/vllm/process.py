@@ -1,4 +1,4 @@
-"""Start a server as a process group of its own, wait until it answers, and leave nothing of it behind."""
+"""Start a server as its own process group, wait until it answers, and end all of its processes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HOST = "127.0.0.1"
 
 
 class NeverHappenedError(AssertionError):
-    """Something that was waited for did not come about; says what, and where to look."""
+    """A condition was not met in time; the text names it and a log file."""
 
 
 def until(happened: Callable[[], bool], *, what: str, seconds: float, every: float = 0.25) -> None:
-    """Return once ``happened()`` is true, or raise after so many seconds of real time."""
+    """Return once ``happened()`` is true, or raise after ``seconds`` of real time."""
     deadline = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > deadline:
@@ -31,7 +31,7 @@ def until(happened: Callable[[], bool], *, what: str, seconds: float, every: flo
 
 
 def free_port() -> int:
-    """Return a port on the loopback address that nobody listens on."""
+    """Return an unused port on the loopback address."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])
@@ -44,7 +44,7 @@ def get(url: str) -> str:
 
 
 def answers(url: str) -> bool:
-    """Tell whether the page is served at all."""
+    """Return whether the page is served."""
     try:
         get(url)
     except OSError:
@@ -73,7 +73,7 @@ class Server:
         until(self._gone, what=f"the end of every process of {self.log.stem}", seconds=30)
 
     def stop(self) -> None:
-        """Ask it to end, and end whatever is left of it after 20 s."""
+        """Terminate it, and kill its processes after 20 s."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):

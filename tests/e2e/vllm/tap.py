@@ -1,4 +1,4 @@
-"""Two middlewares that write down every message: one inside of ours, one outside. vLLM loads them by its flag."""
+"""Two middlewares that record every message, inside and outside of the tested one; vLLM loads both."""
 
 from __future__ import annotations
 

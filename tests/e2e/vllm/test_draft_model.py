@@ -76,7 +76,7 @@ def test_vllm_logs_none_of_the_polls_when_told_so(server, watching):
 
 
 def seconds_until(dropped, watching, server, load):
-    """How long after the first request of the load the exporter says so, and still does ten polls later."""
+    """Return the delay from the first request to the exporter's report, which remains for ten polls."""
     began = time.monotonic()
     with driving(server.url, load):
         until(

@@ -1,4 +1,4 @@
-"""The middleware in a real vLLM: what it sends is what the server counted, and nobody else notices it."""
+"""The middleware in a real vLLM: its records equal the server's counters, and clients see no difference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def receiver():
 
 @pytest.fixture(scope="module")
 def taps(tmp_path_factory):
-    """Where every message is written down, on both sides of the middleware."""
+    """File with every message, on both sides of the middleware."""
     return tmp_path_factory.mktemp("taps")
 
 
@@ -128,7 +128,7 @@ def stream_usage(chunks):
 
 
 def test_what_it_sends_is_what_the_responses_say_and_what_the_server_counted(watched, receiver, remark):
-    """Streams among them, for each temperature; nobody else asks this server meanwhile."""
+    """Requests with and without streams, for each temperature; the server has no other clients."""
     settle(watched, receiver)
     del receiver.records[:]
     before = counted(watched.url)
@@ -206,7 +206,7 @@ def test_a_client_that_leaves_stops_its_generation(watched, receiver, remark):
 
 
 def test_every_message_in_vllm_is_the_same_on_both_sides_of_it(watched, taps, remark):
-    """Those that come and those that go, in their order, of every test here."""
+    """Incoming and outgoing messages of all tests, in order."""
     for path, body in all_kinds():
         ask(watched, path, body)
     inner, outer = ((taps / name).read_bytes() for name in ("inner", "outer"))

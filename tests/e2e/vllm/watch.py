@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 
 TARGET = "server"
 LONG = "10m"
-"""Covers a whole scenario."""
+"""Longer than a whole scenario."""
 CONFIG = """\
 windows: [30s, {long}]
 targets:
@@ -66,7 +66,7 @@ class Watch:
         return Page(tuple(sample for family in families for sample in family.samples))
 
     def up(self) -> bool:
-        """Tell whether its newest poll succeeded."""
+        """Return whether the last poll succeeded."""
         return any(sample.value == 1 for sample in self.page().find("spec_decode_exporter_target_up"))
 
     def wait_until_up(self) -> None:
@@ -74,7 +74,7 @@ class Watch:
         until(self.up, what=f"a successful poll; see {self.server.log}", seconds=SECONDS_TO_SETTLE)
 
     def settled(self, polls: int = 2) -> Page:
-        """Return the page after so many further successful polls, which saw all that happened before."""
+        """Return the page after ``polls`` further successful polls, which include all earlier requests."""
         enough = self._successes() + polls
         until(
             lambda: self._successes() >= enough,
@@ -84,7 +84,7 @@ class Watch:
         return self.page()
 
     def complaints(self) -> list[str]:
-        """Return the lines of its log that say something is wrong, or a filtered page is not enough.
+        """Return the log lines about failures, or about a filtered page that is incomplete.
 
         What the exporter says of a worse acceptance is no such thing: the tests raise the temperature.
         """
